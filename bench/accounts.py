@@ -32,8 +32,8 @@ from hostedkit import office
 from service import free_port
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.people import SYSTEM
+from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.people import SYSTEM
 
 STREAM = "stream-10-5000-1"
 BAR = 0.3  # ms

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from ledgerkit import record
 
+from causerie.hosted.store.database import Database, upgrade
+from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
-from causerie.store.usage import SqlUsage
 
 JOURNALS = ("none", "write", "sync")
 

@@ -31,8 +31,7 @@ from playwright.async_api import Browser, CDPSession, Page, StorageState, async_
 from service import serving
 from starter import PROGRAM
 
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
+from causerie.hosted.store.database import Database, upgrade
 
 _HEAD = """\
 [store]

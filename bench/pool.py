@@ -34,7 +34,7 @@ from vllm_pool.compared import Servers
 from vllm_pool.compared import compared as really_compared
 from vllm_pool.measured import Work
 
-from causerie.engines.pool.choice import MemberLoad, least_cost
+from causerie.engines.pool.members import MemberLoad, least_cost
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 MEMBERS = 64

@@ -13,11 +13,18 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from causerie.engines.base import Output, Started, Stopped, TextRequest, Token
-from causerie.engines.fake import END, FakeEngine, _matcher, _taken, _text
+from causerie.engines.registry import FAKE_END, FakeEngine, _matcher, _taken, _text
 
 _CLOSING = b'"}]'
-_WEIGHTS = {ord('"'): 8.0, ord("\\"): 0.5, ord(" "): 0.5, ord("\n"): 0.1, ord("\t"): 0.05, END: 2.0}
-_TURNS = (*range(32, 127), 9, 10, 0xC3, 0xA9, END)
+_WEIGHTS = {
+    ord('"'): 8.0,
+    ord("\\"): 0.5,
+    ord(" "): 0.5,
+    ord("\n"): 0.1,
+    ord("\t"): 0.05,
+    FAKE_END: 2.0,
+}
+_TURNS = (*range(32, 127), 9, 10, 0xC3, 0xA9, FAKE_END)
 _AT_RANDOM = 300  # bytes
 _YIELD_EVERY = 16
 
@@ -37,13 +44,13 @@ class RandomWriter(FakeEngine):
             id = self._turn(matcher.compute_bitmask(), len(taken) + made)
             made += 1
             pending, text = _text(pending, id, request.visible)
-            yield Token(id, text, bytes([id]) if id < END else b"")
-            if id == END:
+            yield Token(id, text, bytes([id]) if id < FAKE_END else b"")
+            if id == FAKE_END:
                 break
             matcher.consume_token(id)
             if made % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-        yield Stopped("stop" if id == END else "length", len(request.prompt), made)
+        yield Stopped("stop" if id == FAKE_END else "length", len(request.prompt), made)
 
     def _turn(self, mask: bytes, written: int) -> int:
         """Return one of the bytes that a mask allows."""
@@ -52,12 +59,12 @@ class RandomWriter(FakeEngine):
             return bool(mask[id // 8] >> (id % 8) & 1)
 
         if written > _AT_RANDOM:
-            if allowed(END):
-                return END
+            if allowed(FAKE_END):
+                return FAKE_END
             if closing := [id for id in _CLOSING if allowed(id)]:
                 return self.dice.choice(closing)
         ways = [id for id in _TURNS if allowed(id)]
         if not ways:
-            return next((id for id in range(256) if allowed(id)), END)
+            return next((id for id in range(256) if allowed(id)), FAKE_END)
         weights = [_WEIGHTS.get(id, 1.0) for id in ways]
         return self.dice.choices(ways, weights)[0]

@@ -11,11 +11,10 @@ from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.answer import answer_plan
+from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.document_watch import DocumentWatch
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.compiled import Work
-from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema

@@ -36,12 +36,10 @@ from typing import Any
 
 from schema_documents import Judge, Verdict, grammar_of
 
-from causerie.chat.answer import answer_plan
+from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.compiler import Compiler
 from causerie.chat.schema import WhiteSpace, prepare
-from causerie.chat.schema.addresses import Addresses
-from causerie.chat.schema.meta_schemas import Documents, with_documents
-from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.schema.references import Addresses, Documents, with_documents
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 

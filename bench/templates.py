@@ -18,9 +18,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from causerie.chat.formats.registry import detect
-from causerie.chat.renderers import Renderers
-from causerie.chat.rendering import Renderer, in_process
-from causerie.engines.fake import TEMPLATE
+from causerie.chat.rendering import Renderer, Renderers, in_process
+from causerie.engines.registry import FAKE_TEMPLATE
 from causerie.errors import ServiceError
 from causerie.protocol.request import ChatRequest, Message
 
@@ -126,7 +125,7 @@ async def main(files: list[Path]) -> None:
     renderers = Renderers(most=2)
     try:
         await benign(renderers, "small", CHATML)
-        await benign(renderers, "fake", TEMPLATE)
+        await benign(renderers, "fake", FAKE_TEMPLATE)
         for file in files:
             await benign(renderers, file.stem, file.read_text(encoding="utf-8"))
         print(f"\n{'hostile':24}until error    memory  loop late")

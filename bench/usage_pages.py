@@ -26,9 +26,9 @@ from typing import Any
 from sqlalchemy import Select
 from sqlalchemy.dialects import sqlite
 
-from causerie.accounts.usage import PERCENTILES, By, RecordFilter, Step, UsageQuery
-from causerie.store.database import Database
-from causerie.store.reports import (
+from causerie.hosted.accounts.usage import PERCENTILES, By, RecordFilter, Step, UsageQuery
+from causerie.hosted.store.database import Database, upgrade
+from causerie.hosted.store.usage import (
     SqlUsageReader,
     first_token_query,
     last_used_query,
@@ -36,7 +36,6 @@ from causerie.store.reports import (
     spent_query,
     sums_query,
 )
-from causerie.store.schema import upgrade
 
 _DAYS = 90
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)

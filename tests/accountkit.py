@@ -8,33 +8,26 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from argon2 import PasswordHasher
 
-from causerie.accounts import totp
-from causerie.accounts.accounts import Accounts
-from causerie.accounts.attempts import Attempts
-from causerie.accounts.audit import AuditFilter
-from causerie.accounts.credits import Credits
-from causerie.accounts.encryption import Cipher
-from causerie.accounts.entries import Entries
-from causerie.accounts.group_memberships import GroupMemberships
-from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
-from causerie.accounts.operating import Operating
-from causerie.accounts.passwords import Passwords
-from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
-from causerie.accounts.person_bounds import PersonBounds
-from causerie.accounts.profile import OwnAccount
-from causerie.accounts.projects import Projects
-from causerie.accounts.rankings import Rankings
-from causerie.accounts.recordings import Recordings
-from causerie.accounts.sessions import SessionClient
-from causerie.accounts.sign_in import SignIn
-from causerie.accounts.sign_ups import SignUps
-from causerie.accounts.sso_provisioning import SsoProvisioning
-from causerie.accounts.summaries import Summaries
-from causerie.accounts.usage import UsageReports
-from causerie.accounts.users import Users
-from causerie.store.accounts import SqlStore
-from causerie.store.database import Database
-from causerie.store.reports import SqlUsageReader
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.encryption import Cipher
+from causerie.hosted.accounts.issuing import KeyDraft, KeyIssuing, NewKey
+from causerie.hosted.accounts.operating import Entries, Operating
+from causerie.hosted.accounts.passwords import Passwords
+from causerie.hosted.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
+from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.recordings import Recordings
+from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
+from causerie.hosted.accounts.spending import PersonBounds, Summaries
+from causerie.hosted.accounts.sso_provisioning import GroupMemberships, SsoProvisioning
+from causerie.hosted.accounts.statement import Credits
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.accounts.usage import Rankings, UsageReports
+from causerie.hosted.accounts.users import SignUps, Users
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.usage import SqlUsageReader
 
 SEAL = Cipher(["a-key-of-the-tests-with-some-length-to-it"])
 PASSWORD = "seven green kettles sing"
@@ -112,7 +105,7 @@ class World:
     async def factor(self, user: User) -> None:
         """Put two-factor authentication in force."""
         secret = (await self.profile.enrol(user, "Causerie")).secret
-        code = totp.code_at(secret, int(self.now.timestamp()) // 30)
+        code = passwords.totp_code_at(secret, int(self.now.timestamp()) // 30)
         await self.profile.confirm(user, code, SessionClient())
 
     async def actions(self) -> list[str]:

@@ -25,7 +25,7 @@ from playwright.async_api import (
 from service import Service
 from taskkit import LASTING_TASKS
 
-from causerie.accounts.people import User
+from causerie.hosted.accounts.people import User
 
 expect.set_options(timeout=90_000)  # a busy machine
 NEW_PASSWORD = "nine purple ladders hum"

@@ -14,12 +14,12 @@ from typing import Any
 from limitkit import replica
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bounds import Budget
-from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
-from causerie.accounts.usage import Spent
 from causerie.distributed.budgets import DistributedBudgets
-from causerie.distributed.replica import Replica
+from causerie.distributed.connection import Replica
 from causerie.errors import StoreUnavailable
+from causerie.hosted.accounts.bounds import Budget
+from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim
+from causerie.hosted.accounts.usage import Spent
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

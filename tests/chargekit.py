@@ -18,32 +18,30 @@ from edgekit import Statuses, serving
 from gatewaykit import settled
 
 from causerie.access.keys import StaticKeys
-from causerie.access.quota import Rates, RateScope
+from causerie.access.limits import Rates, RateScope
 from causerie.access.windows import MemoryCounters
-from causerie.accounts.bookkeeping import Bookkeeping
-from causerie.accounts.budgets import Budgets
-from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.usage import Spent
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
-from causerie.chat.separation import Separation
-from causerie.edge.application import Edge
-from causerie.edge.doors import DoorTable, MountedDoor
-from causerie.edge.openai import RequestLimits
-from causerie.metering.counters import MetricsCounters
+from causerie.chat.parser import Separation
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, TokenPrice
+from causerie.hosted.accounts.budgets import Budgets
+from causerie.hosted.accounts.usage import Spent
+from causerie.http.api import RequestLimits
+from causerie.http.application import Edge
+from causerie.http.client import HttpClient
+from causerie.http.doors import DoorTable, MountedDoor
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Meter
+from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing.rules import HONOURED
-from causerie.protocol.partial import Partial
+from causerie.protocol.events import Partial
+from causerie.protocol.parameters import HONOURED
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.targets import Candidate
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Provider
-from causerie.providers.reply import ProviderReply
-from causerie.providers.target import ProviderTarget
+from causerie.providers.target import ProviderReply, ProviderTarget
 from causerie.routing.router import Router
-from causerie.transport.client import HttpClient
 
 Telling = Literal["last", "first", "each"]
 """When a provider says what it counts: at the end of a stream, at its beginning too, always."""

@@ -10,14 +10,16 @@ from causerie.chat.compiler import Compiler
 from causerie.protocol.events import (
     Batch,
     Finished,
+    Partial,
+    PartialCall,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
     ToolCallDelta,
     ToolCallStarted,
+    Trail,
     Usage,
 )
-from causerie.protocol.partial import Partial, PartialCall, Trail
 from causerie.protocol.request import ChatRequest
 
 

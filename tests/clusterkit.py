@@ -24,7 +24,7 @@ from replicakit import (
 from tcpproxy import Streams, TcpProxy
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bounds import Limit, LimitsAndBudgets
+from causerie.hosted.accounts.bounds import Limit, LimitsAndBudgets
 
 
 @dataclass(frozen=True, slots=True)

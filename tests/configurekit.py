@@ -12,10 +12,9 @@ from accountkit import World
 from operationskit import Market, market, provider
 from probekit import document, says_yes
 
-from causerie.accounts.people import SYSTEM
-from causerie.operations.configuring import EntryView, EntryWish
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.reply import ProbeReply
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.operations.configuring import EntryView, EntryWish
+from causerie.probe.question import ProbeReply, ProbeRequest
 
 SECRET = "sk-a-key-that-nobody-shows-again"
 LISTED = (

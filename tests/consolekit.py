@@ -18,21 +18,21 @@ import pytest
 from accountkit import PASSWORD, World, accounts_of
 from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
-from causerie.accounts.people import User
-from causerie.accounts.sessions import SessionClient
-from causerie.catalog.door_catalog import DoorCatalog
-from causerie.console.application import ConsoleApplication, OpenPages, SignUp
-from causerie.console.origin import Site
-from causerie.console.ports import DoorView
-from causerie.console.public_chat import PublicChatOptions
-from causerie.edge.drain import Drain
-from causerie.edge.exchange import Exchange
-from causerie.edge.openai import OpenAI, RequestLimits
-from causerie.identity.provider import OidcProvider
-from causerie.mail.outbox import Outbox
-from causerie.operations.ports import Operations
-from causerie.protocol.target_stats import TimeBucket
-from causerie.store.database import Database
+from causerie.catalog.catalog import DoorCatalog
+from causerie.hosted.accounts.people import User
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
+from causerie.hosted.console.public_chat import PublicChatOptions
+from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.identity.provider import OidcProvider
+from causerie.hosted.operations.ports import Operations
+from causerie.hosted.store.database import Database
+from causerie.http.api import OpenAI, RequestLimits
+from causerie.http.exchange import Exchange
+from causerie.http.tasks import Drain
+from causerie.observe.mail import Outbox
+from causerie.protocol.targets import TimeBucket
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
 

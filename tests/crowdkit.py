@@ -11,8 +11,8 @@ from typing import Any
 from accountkit import World
 from sqlalchemy import Table, text
 
-from causerie.accounts.people import Project, Role, User
-from causerie.store.tables import (
+from causerie.hosted.accounts.people import Project, Role, User
+from causerie.hosted.store.tables import (
     api_keys,
     audit,
     budgets,

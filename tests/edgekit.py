@@ -13,24 +13,23 @@ from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
-from causerie.edge.application import Edge
-from causerie.edge.connections import Connections
-from causerie.edge.doors import DoorTable, MountedDoor
-from causerie.edge.openai import RequestLimits
-from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
-from causerie.metering.counters import MetricsCounters
+from causerie.http.api import RequestLimits
+from causerie.http.application import Edge
+from causerie.http.connection import Connections
+from causerie.http.doors import DoorTable, MountedDoor
+from causerie.http.server import Listen, serve
 from causerie.metering.meter import Meter
+from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline, PipelineDoor, Scopes
-from causerie.protocol import chunk_encoder
-from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
-from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.model_entries import Model
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
+from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetStatus
+from causerie.shapes.chat_completions import encoder
 
 KEY = "ck_abc_secret"
 _AT_ONCE = 32
@@ -79,7 +78,7 @@ class ScriptedPipeline(Pipeline):
         self.prefill = prefill
         self.any_model = any_model
         self.requests: list[ChatRequest] = []
-        self.identities: list[chunk_encoder.CompletionIdentity] = []
+        self.identities: list[encoder.CompletionIdentity] = []
         self.labels: list[Labels] = []
         self.opened = asyncio.Event()
         self.released = asyncio.Event()
@@ -98,8 +97,8 @@ class ScriptedPipeline(Pipeline):
         door: PipelineDoor,
         caller: Caller,
         request: ChatRequest,
-        identity: chunk_encoder.CompletionIdentity,
-        response: chunk_encoder.Response,
+        identity: encoder.CompletionIdentity,
+        response: encoder.Response,
         labels: Labels = UNLABELLED,
     ) -> None:
         self.labels.append(labels)
@@ -111,7 +110,7 @@ class ScriptedPipeline(Pipeline):
         try:
             for step in self.prefill:
                 await _pass(step)
-            frame = chunk_encoder.ResponseContext(identity, request.model, "script")
+            frame = encoder.ResponseContext(identity, request.model, "script")
             await self._stream(response.begin({"x-served-by": "script"}, frame))
         finally:
             self.released.set()

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from grammarkit import fault_in
 
-from causerie.chat.call_syntax.loose import loose
+from causerie.chat.call_syntax.python import loose
 from causerie.chat.formats.format import (
     CallId,
     CallSection,

@@ -10,11 +10,10 @@ from edgekit import LOCKED, OPEN, ScriptedPipeline, Statuses, serving
 from msgspec import UNSET
 
 from causerie.access.keys import Caller
-from causerie.composition.docs_page import DocsMount
-from causerie.composition.front_page import FrontPage
-from causerie.edge.application import Edge
-from causerie.edge.doors import DoorTable, MountedDoor
-from causerie.metering.counters import MetricsCounters
+from causerie.composition.pages import DocsMount, FrontPage
+from causerie.http.application import Edge
+from causerie.http.doors import DoorTable, MountedDoor
+from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import PipelineDoor
 from causerie.protocol.model_entries import (
     Modalities,

@@ -16,20 +16,20 @@ from causerie.access.keys import StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
-from causerie.chat.separation import Separation
-from causerie.edge.application import Edge
-from causerie.edge.doors import DoorTable, Kind, MountedDoor
-from causerie.edge.openai import RequestLimits
-from causerie.metering.counters import MetricsCounters
+from causerie.chat.parser import Separation
+from causerie.http.api import RequestLimits
+from causerie.http.application import Edge
+from causerie.http.client import HttpClient, Reach
+from causerie.http.doors import DoorKind, DoorTable, MountedDoor
 from causerie.metering.meter import Meter, Record
+from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.protocol.parameters import HONOURED
+from causerie.protocol.targets import Candidate
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
 from causerie.routing.router import Router
-from causerie.transport.client import HttpClient, Reach
 
 QUICK = Deadlines(first_token=0.4, between_chunks=0.4, total=2.0)
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500}
@@ -141,7 +141,7 @@ async def gateway(
     reasoning_object: bool = False,
     credential: str | None = None,
     limits: RequestLimits | None = None,
-    kind: Kind = "gateway",
+    kind: DoorKind = "gateway",
 ) -> AsyncIterator[Gateway]:
     """A gateway whose model ``m`` is answered by these, in their order, and ``last`` by the last.
 

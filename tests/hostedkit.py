@@ -10,17 +10,17 @@ from pathlib import Path
 
 from argon2 import PasswordHasher
 
-from causerie.accounts.accounts import Accounts
-from causerie.accounts.encryption import Cipher
-from causerie.accounts.issuing import KeyDraft, NewKey
-from causerie.accounts.passwords import Passwords
-from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import RecordFilter
 from causerie.composition.account_backend import opened
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.encryption import Cipher
+from causerie.hosted.accounts.issuing import KeyDraft, NewKey
+from causerie.hosted.accounts.passwords import Passwords
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.usage import RecordFilter
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.usage import SqlUsageReader
 from causerie.metering.ledger import UsageRecord
 from causerie.settings import StoreSettings
-from causerie.store.accounts import SqlStore
-from causerie.store.reports import SqlUsageReader
 
 SECRET = "a-key-of-the-tests-with-some-length-to-it"
 CONFIG = """

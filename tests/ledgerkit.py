@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog
-from causerie.store.database import Database
-from causerie.store.usage import SqlUsage
 
 NOON = 1_795_262_400_000_000  # 2026-11-21T12:00:00Z, in microseconds
 CLIENTS = 8

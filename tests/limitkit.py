@@ -10,13 +10,10 @@ from typing import Any, Literal
 
 from valkeyserver import ValkeyServer
 
-from causerie.access.lease import Lease, tell
-from causerie.access.limits import RateLimiter
-from causerie.access.quota import Rates, RateScope, Tokens
+from causerie.access.limits import Lease, RateLimiter, Rates, RateScope, Tokens, tell
 from causerie.access.windows import MemoryCounters
-from causerie.distributed.counters import DistributedCounters
-from causerie.distributed.line import ConnectionOptions
-from causerie.distributed.replica import DistributedOptions, Replica
+from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.limits import DistributedCounters
 
 MILLISECOND = 1_000_000
 PATIENT = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from servicekit import ServiceView
 
-from causerie.engines import fake
-from causerie.engines.fake import FakeEngine
+from causerie.engines import registry
+from causerie.engines.registry import FakeEngine
 
 OPEN_DOORS = """
 [[doors]]
@@ -84,9 +84,9 @@ class Watch:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(asyncio.Handle, "_run", measured)
-                patch.setattr(fake, "_ids", self._set_apart(fake._ids))
+                patch.setattr(registry, "_ids", self._set_apart(registry._ids))
                 for name in ("_common", "_last_said"):
-                    patch.setattr(fake, name, self._apart_from(getattr(fake, name)))
+                    patch.setattr(registry, name, self._apart_from(getattr(registry, name)))
                 patch.setattr(FakeEngine, "tokenize", self._tokenizing(FakeEngine.tokenize))
                 yield
         finally:

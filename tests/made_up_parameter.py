@@ -17,25 +17,23 @@ from configuration_page import configuration_page
 from dialects_page import dialects_page
 
 import causerie
-from causerie.chat.sampling import request_sampling
-from causerie.console.playground_fields import number_fields
-from causerie.edge.openapi import document
+from causerie.chat.thinking import request_sampling
 from causerie.engines.base import TextRequest
 from causerie.engines.llamacpp.client import completion_body as llamacpp_body
-from causerie.engines.recommended_sampling import of_folder, of_gguf
+from causerie.engines.sampling import sampling_of_folder, sampling_of_gguf
 from causerie.engines.vllm.client import completion_body as vllm_body
 from causerie.errors import InvalidRequest
-from causerie.operations.matrix import groups
+from causerie.hosted.operations.probes import groups
+from causerie.http.openapi import document
+from causerie.http.pages.chat import number_fields
 from causerie.probe.questions import QUESTIONS
-from causerie.protocol.parameters import SamplingDefaults, SamplingParams
-from causerie.protocol.parsing.body import parse, read_fields
-from causerie.protocol.parsing.fast_path import read_fast_path
-from causerie.protocol.parsing.fields import ObjectReader
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.body import ObjectReader
+from causerie.protocol.parameters import ParsingRules, SamplingDefaults, SamplingParams
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 from causerie.settings import SettingsError, load
+from causerie.shapes.chat_completions.reader import parse, read_fast_path, read_fields
 
 NAME = "sharpness"
 
@@ -84,7 +82,8 @@ def engines() -> dict[str, Any]:
         "refused": "wobble" in llamacpp_body(TextRequest((1,), 1), 0),
         "not refused": vllm_body(TextRequest((1,), 1), ())["wobble"],
         "recommended": [
-            getattr(read({NAME: 0.5}, ()).usual, NAME) for read in (of_gguf, of_folder)
+            getattr(read({NAME: 0.5}, ()).usual, NAME)
+            for read in (sampling_of_gguf, sampling_of_folder)
         ],
     }
 

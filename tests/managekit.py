@@ -10,15 +10,12 @@ from accountkit import World, accounts_of
 from edgekit import Response, call, make_edge
 from operationskit import seen_to
 
-from causerie.access.credential import Credential
-from causerie.access.keys import KeyDigest
-from causerie.accounts.key_cache import KeyCache
-from causerie.accounts.keys import Purpose
-from causerie.accounts.links import LinkKind
-from causerie.accounts.people import Actor, Project, User, actor_of
-from causerie.edge.application import Edge
-from causerie.management.application import Management
-from causerie.management.managers import Managers, OperatorKeys
+from causerie.access.keys import Credential, KeyDigest
+from causerie.hosted.accounts.key_cache import KeyCache
+from causerie.hosted.accounts.keys import LinkKind, Purpose
+from causerie.hosted.accounts.people import Actor, Project, User, actor_of
+from causerie.hosted.management.application import Management, Managers, OperatorKeys
+from causerie.http.application import Edge
 
 OPERATOR = "ck_ops_0123456789"
 

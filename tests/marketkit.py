@@ -13,15 +13,18 @@ from accountkit import World
 from consolekit import Place, console_of
 from pageskit import Shop
 
-from causerie.catalog.catalog import Catalog
-from causerie.catalog.door_catalog import DoorCatalog
+from causerie.catalog.catalog import Catalog, DoorCatalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
-from causerie.catalog.tariff import Tariff
-from causerie.console.public_chat import PublicChatOptions
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.target_stats import QUARTER_SECONDS, Percentiles, TargetStats, TimeBucket
+from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities, Tariff
+from causerie.hosted.console.public_chat import PublicChatOptions
+from causerie.protocol.targets import (
+    QUARTER_SECONDS,
+    Candidate,
+    Percentiles,
+    TargetStats,
+    TimeBucket,
+)
 
 _MILLION = Decimal(1_000_000)
 FREE = "qwen/qwen3-8b:free"

@@ -7,12 +7,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
-from causerie.metering.counters import MetricsCounters
-from causerie.metering.merged import merged
 from causerie.metering.meter import Record
+from causerie.observe.metrics import MetricsCounters, merged
 from causerie.protocol.events import Usage
+from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.target_state import TargetState
-from causerie.runtime.circuit_breaker import CircuitBreaker
 
 BESIDES = {"le"}  # of every histogram
 

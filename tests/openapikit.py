@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from causerie.protocol.parsing.known import without_past
+from causerie.protocol.known_fields import without_past
 
 _SILENT = {"role": "user", "content": ""}
 

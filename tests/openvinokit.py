@@ -8,8 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from causerie.engines.weights.gguf import read_header
-from causerie.engines.weights.metadata import MetadataFile
+from causerie.engines.weights.gguf import MetadataFile, read_header
 from causerie.engines.weights.tokens import TokenType
 from causerie.engines.weights.vocabulary import read_vocabulary
 

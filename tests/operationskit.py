@@ -17,33 +17,28 @@ from accountkit import World, accounts_of
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
-from causerie.alerts.condition import Condition
-from causerie.alerts.message import AlertKind
 from causerie.chat.compiler import Compiler
-from causerie.chat.renderers import Renderers
+from causerie.chat.rendering import Renderers
 from causerie.composition.alerting import alert_options
-from causerie.composition.distribution import Distribution
 from causerie.composition.entries import checked_with
 from causerie.composition.operations import LiveOperations
 from causerie.composition.reloading import Reloading
-from causerie.composition.service import RunningService
+from causerie.composition.service import Distribution, RunningService
 from causerie.composition.targets import ChatParts
-from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import Fleet, FleetEntry
-from causerie.logging.buffer import LogBuffer
-from causerie.operations.examinations import Examinations
-from causerie.operations.interviewing import Found, RecordedExchange
-from causerie.operations.result import Result
-from causerie.operations.results import Results
-from causerie.operations.views import AppliedResult
-from causerie.probe.ask import ProbeRequest
+from causerie.engines.registry import FakeEngine
+from causerie.hosted.operations.ports import AppliedResult
+from causerie.hosted.operations.probes import Examinations, Result, Results
+from causerie.hosted.store.operations import SqlProbeResults
+from causerie.observe.alerts import AlertKind, Condition
+from causerie.observe.logging import LogBuffer
 from causerie.probe.asker import ProbeBounds
-from causerie.probe.reply import ProbeReply
-from causerie.runtime.circuit_breaker import THRESHOLD
+from causerie.probe.provider_interview import Found, RecordedExchange
+from causerie.probe.question import ProbeReply, ProbeRequest
+from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.settings import Loaded, Settings, load
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import Entry
-from causerie.store.probe_results import SqlProbeResults
 
 QUICK = ProbeBounds(seconds=2.0)
 MARKET = """\

@@ -17,8 +17,8 @@ from hostilekit import NUMBERS, TEXTS, VALUES, Entry, every_place
 from loopkit import HI
 from sitekit import OPERATOR, Site, getting, text_of
 
-from causerie.console.fields import FormFields
-from causerie.console.routes import routes
+from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.routes import routes
 
 _HEAD_MOST = 40_000  # bytes; longer ones are refused unread
 _FORM_MOST = 200_000

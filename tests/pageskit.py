@@ -13,12 +13,12 @@ from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedServiceView, console_of
 from ledgerkit import record
 
-from causerie.accounts.people import Project, User
-from causerie.console.ports import DoorView
 from causerie.engines.base import EngineState, EngineStatus
+from causerie.hosted.accounts.people import Project, User
+from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import UsageRecord
 from causerie.routing.target_state import TargetStatus
-from causerie.store.usage import SqlUsage
 
 LONG = "an-organisation-with-a-long-name/a-model-with-a-name-that-no-column-has-room-for-Q4_K_M"
 ALL = (

@@ -19,12 +19,13 @@ from marketkit import Fair
 from pageskit import LONG, Team
 from playwright.async_api import Locator, Page, expect
 
-from causerie.accounts import totp
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
-from causerie.accounts.recording import Recording
-from causerie.edge.openai import RequestLimits
 from causerie.errors import RateLimited, UpstreamFailed
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.store.usage import SqlUsage
+from causerie.http.api import RequestLimits
 from causerie.protocol.events import (
     Event,
     Finished,
@@ -34,7 +35,6 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-from causerie.store.usage import SqlUsage
 
 _THOUGHT = """The coast redwood is the tallest *living* species. I should compare:
 
@@ -643,7 +643,7 @@ async def _codes(page: Page, root: str, scene: Scene) -> None:
     await _enrol(page, root, scene)
     secret = await page.text_content("#factor-secret") or ""
     step = int(scene.world.now.timestamp()) // 30
-    await page.fill("[name=code]", totp.code_at(secret, step))
+    await page.fill("[name=code]", passwords.totp_code_at(secret, step))
     await page.click("button:has-text('Turn on')")
     await expect(page.locator("#codes")).to_be_visible()
     async with scene.world.store.writing() as repositories:

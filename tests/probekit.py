@@ -6,13 +6,17 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from causerie.probe.ask import ProbeRequest
 from causerie.probe.interview import Finding, Interview, Patience
-from causerie.probe.question import Learned, ProbeQuestion, step
+from causerie.probe.question import (
+    Learned,
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    Subject,
+    step,
+)
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import ProbeReply
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import ProbeVerdict
 
 MODEL = "m"
 SUBJECT = Subject("http://127.0.0.1:1/v1", MODEL)

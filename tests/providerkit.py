@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from causerie.chat.separation import Separation
+from causerie.chat.parser import Separation
 from causerie.protocol.events import (
     Event,
     Finished,
+    Partial,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
-from causerie.protocol.partial import Partial
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS, GENERIC
 from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import drafted, outgoing
+from causerie.shapes.chat_completions.reader import parse
 
 QUESTION = [{"role": "user", "content": "Hi"}]
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

@@ -8,20 +8,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import (
     ArrivalSink,
     Batch,
     Event,
     Finished,
+    Partial,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
+    Trail,
     Usage,
 )
-from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest, Message
+from causerie.protocol.targets import Candidate
 from causerie.routing.execution import Execution
 from causerie.routing.router import Router
 

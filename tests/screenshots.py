@@ -27,13 +27,12 @@ from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, at, furnished, inside, long_list, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
-from causerie.accounts.people import SYSTEM, User
-from causerie.console.public_chat import PublicChatOptions
-from causerie.console.request_context import PREFIX
-from causerie.operations.configuring import EntryWish
+from causerie.hosted.accounts.people import SYSTEM, User
+from causerie.hosted.console.public_chat import PublicChatOptions
+from causerie.hosted.console.request_context import PREFIX
+from causerie.hosted.operations.configuring import EntryWish
+from causerie.hosted.store.database import Database, upgrade
 from causerie.probe.asker import ProbeBounds
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
 
 _ANSWERED = 12
 _PATIENT = ProbeBounds(seconds=600)

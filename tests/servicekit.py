@@ -21,7 +21,7 @@ from causerie.composition.app import run_service
 from causerie.composition.control import asked, sockets
 from causerie.composition.reloading import ReloadOutcome
 from causerie.engines.base import EngineStatus
-from causerie.engines.weights.progress import Progress, Silent
+from causerie.engines.weights import Progress, Silent
 from causerie.settings import Loaded, Settings, load
 from causerie.settings.entries import Entry
 

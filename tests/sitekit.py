@@ -27,11 +27,11 @@ from loopkit import OPEN_DOORS
 from servicekit import ServiceView, service_view
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM, Membership, Role
-from causerie.accounts.sessions import SessionClient
 from causerie.cli.keys import digest_line
-from causerie.logging import setup
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import SYSTEM, Membership, Role
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.observe import logging
 
 OPERATOR = "ck_ops_" + "0123456789abcdef" * 3
 NO_ANSWER = -1
@@ -270,7 +270,7 @@ def _logging() -> Iterator[None]:
     root, before = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers, root.level
     with Path(os.devnull).open("w") as nowhere:
-        setup.configure("info", "json", nowhere)
+        logging.configure("info", "json", nowhere)
         try:
             yield
         finally:

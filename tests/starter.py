@@ -32,18 +32,18 @@ _IMPORTED = (
     "causerie.cli.chat_session",
     "causerie.cli.models",
     "causerie.cli.serve",
-    "causerie.cli.weights",
+    "causerie.cli.models",
     "causerie.composition.account_backend",
     "causerie.composition.account_frontend",
     "causerie.composition.app",
-    "causerie.composition.validated",
+    "causerie.composition.entries",
     "causerie.engines.weights.fetching",
-    "causerie.engines.weights.library",
-    "causerie.logging.stderr",
+    "causerie.engines.weights.reference",
+    "causerie.observe.logging",
     "uvloop",
     "pydantic.type_adapter",  # which Typer reads words with
 )
-_OWN_TO_A_PROCESS = "causerie.edge.ids"  # its random numbers would be the same in every fork
+_OWN_TO_A_PROCESS = "causerie.http.exchange"  # its random numbers would be the same in every fork
 _DIGITS = 12
 PROGRAM = (sys.executable, "-m", "causerie")
 _turn = Lock()

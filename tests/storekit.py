@@ -18,8 +18,7 @@ from sqlalchemy import Compiled, Connection, Engine, event
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import LRUCache
 
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
+from causerie.hosted.store.database import Database, upgrade
 
 _numbers = itertools.count(1)
 

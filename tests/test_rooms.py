@@ -60,18 +60,18 @@ class Planted:
 
 PLANTED = {
     "package in a foreign room": Planted(
-        "console/names.py", "import sqlalchemy", "console may not import sqlalchemy"
+        "hosted/console/usage.py", "import sqlalchemy", "console may not import sqlalchemy"
     ),
     "package below its top": Planted(
-        "edge/ids.py",
+        "http/exchange.py",
         "from sqlalchemy.ext.asyncio import AsyncSession",
         "edge may not import sqlalchemy",
     ),
     "package that no row names": Planted(
-        "providers/counts.py", "import numpy as np", "providers may not import numpy"
+        "providers/incoming.py", "import numpy as np", "providers may not import numpy"
     ),
     "package of a neighbour in the same folder": Planted(
-        "engines/fake.py", "import xllamacpp", "engines may not import xllamacpp"
+        "engines/registry.py", "import xllamacpp", "engines may not import xllamacpp"
     ),
     "upward": Planted(
         "access/windows.py",
@@ -80,7 +80,7 @@ PLANTED = {
     ),
     "upward, the module itself": Planted(
         "protocol/sse.py",
-        "import causerie.edge.server",
+        "import causerie.http.server",
         "protocol may not import edge.server",
     ),
     "upward, from the package": Planted(
@@ -95,12 +95,12 @@ PLANTED = {
         "engines.weights may not import engines.fleet",
     ),
     "sideways": Planted(
-        "console/fields.py",
-        "from causerie.management.views import KeyView",
+        "hosted/console/fields.py",
+        "from causerie.hosted.management.views import KeyView",
         "console may not import management.views",
     ),
     "stage to stage": Planted(
-        "routing/samples.py",
+        "routing/target_stats.py",
         "from causerie.metering.meter import Record",
         "routing may not import metering.meter",
     ),
@@ -110,52 +110,52 @@ PLANTED = {
         "chat may not import engines.fleet",
     ),
     "private name": Planted(
-        "console/periods.py",
-        "from causerie.accounts.totp import _code",
-        "console imports the private causerie.accounts.totp._code",
+        "hosted/console/fields.py",
+        "from causerie.hosted.accounts.passwords import _code",
+        "console imports the private causerie.hosted.accounts.passwords._code",
     ),
     "private module": Planted(
-        "management/table.py",
+        "hosted/management/usage.py",
         "from causerie.accounts._tables import rows",
         "management imports the private causerie.accounts._tables.rows",
     ),
     "settings": Planted(
-        "catalog/tariff.py",
+        "catalog/model.py",
         "from causerie.settings.tree import Settings",
         "catalog may not import settings.tree",
     ),
     "loose module": Planted(
-        "operations/ports.py",
+        "hosted/operations/ports.py",
         "from causerie import headers",
         "operations may not import headers",
     ),
     "for type checkers alone": Planted(
-        "accounts/usage.py",
-        "if TYPE_CHECKING:\n    from causerie.store.database import Database",
+        "hosted/accounts/usage.py",
+        "if TYPE_CHECKING:\n    from causerie.hosted.store.database import Database",
         "accounts may not import store.database",
     ),
     "inside a function": Planted(
-        "distributed/line.py",
+        "distributed/connection.py",
         "def late() -> None:\n    import jinja2",
         "distributed may not import jinja2",
     ),
     "by a literal name": Planted(
-        "tracing/targets.py",
-        'importlib.import_module("causerie.console.routes")',
+        "observe/tracing.py",
+        'importlib.import_module("causerie.hosted.console.routes")',
         "tracing may not import console.routes",
     ),
     "by a computed name": Planted(
-        "identity/web.py",
+        "hosted/identity/metadata.py",
         "__import__(name)",
         "identity may not import importlib.import_module",
     ),
     "standard library, kept for another room": Planted(
-        "accounts/people.py",
+        "hosted/accounts/people.py",
         "import sqlite3",
         "accounts may not import sqlite3, which is kept for ['store']",
     ),
     "standard library, one name of a module": Planted(
-        "probe/ask.py",
+        "probe/question.py",
         "from urllib.request import urlopen",
         "probe may not import urllib.request",
     ),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hub import item, text
 
-from causerie.engines.weights.metadata import MetadataFile
+from causerie.engines.weights.gguf import MetadataFile
 
 WIDTH, HIDDEN, HEADS, BLOCKS = 64, 128, 2, 4
 WINDOW = 32  # tokens

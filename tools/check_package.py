@@ -21,12 +21,12 @@ _TEXTS = (
 _URLS = ("Homepage", "Documentation", "Source", "Issues")
 _NEEDED = (
     "causerie/py.typed",
-    "causerie/console/templates/base.html",
-    "causerie/console/static/htmx.min.js",
-    "causerie/console/static/inter.LICENSE",
-    "causerie/console/static/inter.woff2",
+    "causerie/http/pages/templates/base.html",
+    "causerie/http/pages/static/htmx.min.js",
+    "causerie/http/pages/static/inter.LICENSE",
+    "causerie/http/pages/static/inter.woff2",
     "causerie/distributed/take.lua",
-    "causerie/store/migrations/script.py.mako",
+    "causerie/hosted/store/migrations/script.py.mako",
 )
 _PLACEHOLDER = ".example"
 

@@ -14,9 +14,9 @@
         EngineLost         503                 an engine ended beneath the request
       Overloaded           503                 loading, queue full, no provider
 
-Raised anywhere, turned into a response in one place (``edge``). A message says
-what was wrong, where, and what would be right; it never carries a credential,
-a stack trace or another server's body.
+Raised anywhere, turned into a response in one place (``edge``). A message says what was wrong,
+where, and what would be right; it never carries a credential, a stack trace or another server's
+body.
 """
 
 from __future__ import annotations

@@ -22,17 +22,18 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from causerie.access.account_ports import AccountPorts, FreeAllowance
-from causerie.access.credential import Credential
-from causerie.access.estimate import Estimate
-from causerie.access.free import FreeScopes
-from causerie.access.keys import Caller, Locked, StaticKeys
-from causerie.access.lease import Lease, tell
-from causerie.access.limits import RateLimiter
-from causerie.access.quota import RateScope
-from causerie.catalog.catalog import Catalog, Entry, is_over
+from causerie.access.keys import (
+    AccountPorts,
+    Caller,
+    Credential,
+    FreeAllowance,
+    FreeScopes,
+    Locked,
+    StaticKeys,
+)
+from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, tell
+from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over
 from causerie.catalog.listing import Listing
-from causerie.catalog.wildcard import WildcardModel
 from causerie.errors import (
     Forbidden,
     NotFound,
@@ -43,25 +44,34 @@ from causerie.errors import (
     UpstreamFailed,
     forget_frames,
 )
-from causerie.headers import changed, head, served
-from causerie.metering.contents import Contents
-from causerie.metering.meter import Meter, Record
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.chunk_encoder import (
+from causerie.metering.meter import Contents, Meter, Record
+from causerie.protocol.events import BatchSink
+from causerie.protocol.model_entries import Model, free_name, is_free
+from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Tool
+from causerie.protocol.targets import Candidate
+from causerie.routing.attempt import Attempt
+from causerie.routing.execution import Execution
+from causerie.routing.router import Router
+from causerie.routing.target_state import wait_of
+from causerie.shapes.chat_completions.encoder import (
     CompletionIdentity,
     Response,
     ResponseContext,
     ResponseSink,
 )
-from causerie.protocol.events import BatchSink
-from causerie.protocol.labels import UNLABELLED, Labels
-from causerie.protocol.model_entries import Model
-from causerie.protocol.request import ChatRequest, Tool
-from causerie.protocol.variants import free_name, is_free
-from causerie.routing.attempt import Attempt
-from causerie.routing.execution import Execution
-from causerie.routing.router import Router
-from causerie.routing.target_state import wait_of
+
+# THE REQUEST, top to bottom. Read this first.
+#
+#     which door · who (401) · which model (403, 404) · within its limits (429) and budgets (402)
+#     · which target, is there room (503)
+#     · generate (400, 502, 503) · meter
+#
+# The stages do not know each other; they meet here and nowhere else.
+# :meth:`Pipeline.answer` awaits the first content-bearing event before it
+# delivers anything, for streams too. Until then a failure has its real status,
+# unless the edge has started a stream that waits for long. The end of an answer,
+# however it comes about (finished, client gone, cancelled, failed), frees the
+# engine, gives the place back and writes the usage.
 
 
 class PipelineDoor(Locked, Protocol):
@@ -231,7 +241,9 @@ class Pipeline:
             try:
                 attempt = await execution.begin()
                 while True:
-                    headers = head(record, asked.request, request, model, execution, attempt)
+                    headers = answer_headers(
+                        record, asked.request, request, model, execution, attempt
+                    )
                     tell(lease.limit_statuses(), headers)
                     if more is not None:
                         headers |= more
@@ -241,14 +253,14 @@ class Pipeline:
                     try:
                         await execution.stream(asked.begin(headers, context))
                         if execution.continued:  # those of a plain answer have not gone out yet
-                            headers |= served(execution)
+                            headers |= target_headers(execution)
                         return
                     except (UpstreamFailed, Overloaded) as failure:
                         if request.stream:
                             raise
                         attempt = await execution.again(failure)
             except ServiceError as failure:
-                failure.headers |= changed(asked.request, request, model, failure.changes)
+                failure.headers |= change_headers(asked.request, request, model, failure.changes)
                 raise
             finally:
                 left = execution.leave()
@@ -469,3 +481,76 @@ def _context(
         model.provider(execution.served_by),
         request.function_names,
     )
+
+
+# Response headers of an answer: its target, changes to the request, and times.
+
+_TENTHS = [f"{tenths // 10}.{tenths % 10}" for tenths in range(1000)]
+_NO_WAIT = "0.0, route;dur=0.0"
+_MAX_CHANGES_LENGTH = 2048  # of the header that lists the changes
+
+
+def answer_headers(
+    record: Record,
+    asked: ChatRequest,
+    request: ChatRequest,
+    model: Entry,
+    execution: Execution,
+    attempt: Attempt,
+) -> dict[str, str]:
+    """All of them, once the first event is there; ``request`` is what the model makes of ``asked``.
+
+    The record notes the first token.
+    """
+    queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
+    route = execution.routed_seconds()
+    overhead = record.first_token(queue + route + upstream)
+    headers = target_headers(execution)
+    waited = (
+        f"{_milliseconds(queue)}, route;dur={_milliseconds(route)}" if queue or route else _NO_WAIT
+    )
+    headers["server-timing"] = (
+        f"queue;dur={waited}, upstream;dur={_milliseconds(upstream)}, "
+        f"overhead;dur={_milliseconds(overhead)}"
+    )
+    if model.id != request.model:
+        headers["x-served-model"] = model.id
+    report = attempt.answer.cache_report
+    if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
+        headers["x-cache"] = str(cache)
+        record.cache_miss = "" if cache.miss is None else str(cache.miss)
+    changes = attempt.changes(request, attempt.answer.changes)
+    if changes or asked.changes or request is not asked:
+        headers |= change_headers(asked, request, model, changes)
+    return headers
+
+
+def change_headers(
+    asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
+) -> dict[str, str]:
+    """Report changes to ``asked``: by the parser, by the model, and ``changes`` on the way."""
+    if request is not asked:
+        changes = [*model.changes(asked), *changes]
+    if asked.changes:
+        changes = [*asked.changes, *changes]
+    return {"x-request-changes": _listed_changes(changes)} if changes else {}
+
+
+def target_headers(execution: Execution) -> dict[str, str]:
+    """Report the target that answers, and the number of targets that were asked."""
+    return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
+
+
+def _milliseconds(seconds: float) -> str:
+    """Return the time to a tenth; to write a number takes long."""
+    tenths = int(seconds * 10_000 + 0.5)
+    return _TENTHS[tenths] if 0 <= tenths < len(_TENTHS) else f"{seconds * 1000:.1f}"
+
+
+def _listed_changes(changes: Sequence[str]) -> str:
+    """The changes in one line; of many, the first ones and the number of the others."""
+    text = ", ".join(changes)
+    if len(text) <= _MAX_CHANGES_LENGTH:
+        return text
+    cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
+    return f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"

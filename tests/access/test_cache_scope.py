@@ -16,9 +16,9 @@ from faultkit import Reply, Upstream, upstream
 from hostedkit import Office, office
 from servicekit import ServiceView, service_view
 
-from causerie.accounts.people import SYSTEM
+from causerie.hosted.accounts.people import SYSTEM
 from causerie.protocol.request import ChatRequest, Message
-from causerie.routing.order import affinity_key
+from causerie.routing.target_selector import affinity_key
 
 FIXED = {name: f"sk-{name}-{'0' * 40}" for name in ("one", "two")}
 CACHED = 7

@@ -18,8 +18,7 @@ from limitkit import (
     told,
 )
 
-from causerie.access.lease import Lease
-from causerie.access.quota import Rates, RateScope, Tokens
+from causerie.access.limits import Lease, Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 

@@ -6,13 +6,10 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from causerie.access.estimate import Estimate, estimate
-from causerie.access.quota import Tokens
-from causerie.protocol.candidate import Candidate, TokenBounds
-from causerie.protocol.estimate import UNNAMED_OUTPUT
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.access.limits import Estimate, Tokens, estimate
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import (
+    UNNAMED_OUTPUT,
     ChatRequest,
     ImagePart,
     JsonSchema,
@@ -21,6 +18,8 @@ from causerie.protocol.request import (
     Tool,
     ToolCall,
 )
+from causerie.protocol.targets import Candidate, TokenBounds
+from causerie.shapes.chat_completions.reader import parse
 
 
 def request(*messages: Message, **rest: object) -> ChatRequest:

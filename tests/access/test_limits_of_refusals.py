@@ -13,15 +13,10 @@ from limitkit import CountedIn, key, model, open_service_view
 from msgspec import structs
 from routingkit import ASK, BROKEN, FULL, REPLY, Scripted
 
-from causerie.access.account_ports import AccountPorts
-from causerie.access.credential import Credential
-from causerie.access.keys import Caller, Named, StaticKeys
-from causerie.access.limits import RateLimiter
-from causerie.access.quota import RateScope, Tokens
+from causerie.access.keys import AccountPorts, Caller, Credential, Named, StaticKeys
+from causerie.access.limits import RateLimiter, RateScope, Tokens
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
-from causerie.edge.answers import PlainAnswer
-from causerie.edge.doors import MountedDoor
 from causerie.errors import (
     ContextLengthExceeded,
     InvalidRequest,
@@ -31,13 +26,15 @@ from causerie.errors import (
     StoreUnavailable,
     UpstreamFailed,
 )
+from causerie.http.answers import PlainAnswer
+from causerie.http.doors import MountedDoor
 from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.events import Event, TextDelta
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.protocol.parameters import HONOURED
+from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
+from causerie.shapes.chat_completions.encoder import CompletionIdentity
 
 DOOR = MountedDoor("hosted", "/hosted/v1", kind="hosted", accounts=True)
 MINE = key(requests_per_minute=1000, tokens_per_minute=10_000_000, concurrent=1)

@@ -17,11 +17,9 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.access.quota import RateScope, Tokens
-from causerie.distributed.counters import DistributedCounters
-from causerie.distributed.leases import DistributedLease, LocalLease
-from causerie.distributed.line import ConnectionOptions
-from causerie.distributed.replica import DistributedOptions, Replica
+from causerie.access.limits import RateScope, Tokens
+from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.limits import DistributedCounters, DistributedLease, LocalLease
 from causerie.errors import RateLimited, StoreUnavailable
 
 QUICK = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0, beat_seconds=0.1)
@@ -30,9 +28,9 @@ ONE = key(concurrent=1)
 
 REPLICA = """
 import asyncio, sys
-from causerie.access.quota import Rates, RateScope, Tokens
-from causerie.distributed.counters import DistributedCounters
-from causerie.distributed.replica import Replica, DistributedOptions
+from causerie.access.limits import Rates, RateScope, Tokens
+from causerie.distributed.limits import DistributedCounters
+from causerie.distributed.connection import Replica, DistributedOptions
 
 async def main():
     counters = DistributedCounters(

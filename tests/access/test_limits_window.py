@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from limitkit import CountedIn, ServiceView, Used, key, model, open_service_view, told
 
-from causerie.access.lease import Lease
-from causerie.access.quota import RateScope, Tokens
+from causerie.access.limits import Lease, RateScope, Tokens
 from causerie.errors import RateLimited
 
 MINUTE = 60_000  # milliseconds

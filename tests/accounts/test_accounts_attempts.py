@@ -10,8 +10,6 @@ import pytest
 from accountkit import PASSWORD, World
 from test_accounts_sign_in import ELSEWHERE, HOME, ada, code, signed_in, with_factor
 
-from causerie.accounts import throttle
-from causerie.accounts.sessions import SessionClient
 from causerie.errors import (
     InvalidRequest,
     NotFound,
@@ -21,6 +19,8 @@ from causerie.errors import (
     Unauthenticated,
     UpstreamFailed,
 )
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.tokens import SessionClient
 
 NEW = "nine blue windows open"
 
@@ -183,5 +183,9 @@ async def test_what_nobody_had_time_to_check_was_no_guess(
     ],
 )
 def test_a_subscriber_is_one_address(one: str, other: str, same: bool) -> None:
-    assert (throttle.of_address("link", one) == throttle.of_address("link", other)) is same
-    assert (set(throttle.scopes("a", one)) == set(throttle.scopes("a", other))) is same
+    assert (
+        passwords.address_scopes("link", one) == passwords.address_scopes("link", other)
+    ) is same
+    assert (
+        set(passwords.sign_in_scopes("a", one)) == set(passwords.sign_in_scopes("a", other))
+    ) is same

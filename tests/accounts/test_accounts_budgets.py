@@ -14,18 +14,16 @@ from ledgerkit import record
 from msgspec import structs
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
-from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
-from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
-from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold, TokenPrice
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit
+from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim
+from causerie.hosted.accounts.usage import Spent
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
-from causerie.store.database import Database
-from causerie.store.reports import SqlUsageReader
-from causerie.store.usage import SqlUsage
 
 Opened = Callable[..., Awaitable[Budgets]]
 

@@ -26,14 +26,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from causerie.access.credential import Credential
-from causerie.accounts.issuing import KeyDraft
-from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
+from causerie.access.keys import Credential
 from causerie.errors import NotFound, ServiceError, Unauthenticated
-from causerie.store.accounts import SqlStore
-from causerie.store.database import Database
+from causerie.hosted.accounts.issuing import KeyDraft
+from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.database import Database
 
 T = TypeVar("T")
 PEOPLE = 3

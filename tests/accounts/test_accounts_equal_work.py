@@ -16,10 +16,10 @@ from argon2 import PasswordHasher
 from consolekit import console_of
 from sqlalchemy import event
 
-from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.accounts.sessions import SessionClient
 from causerie.errors import ServiceError
-from causerie.store.database import Database
+from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.store.database import Database
 
 _KNOWN, _UNKNOWN = "known@example.org", "unknown@example.org"
 _OTHERS_HASH = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)

@@ -13,15 +13,22 @@ import pytest
 from accountkit import PASSWORD, World
 from test_accounts_rights import ATTEMPTS, OWNED, Scene
 
-from causerie.access.credential import Credential
-from causerie.accounts.issuing import KeyDraft, NewKey
-from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
-from causerie.accounts.keys import Purpose
-from causerie.accounts.links import NewLink
-from causerie.accounts.people import SYSTEM, Actor, Role, actor_of
-from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
-from causerie.accounts.sessions import SessionClient
+from causerie.access.keys import Credential
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, Unauthenticated
+from causerie.hosted.accounts.issuing import KeyDraft, NewKey
+from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.keys import NewLink, Purpose
+from causerie.hosted.accounts.people import (
+    RIGHTS,
+    SYSTEM,
+    Action,
+    Actor,
+    Extent,
+    Role,
+    RoleColumn,
+    actor_of,
+)
+from causerie.hosted.accounts.tokens import SessionClient
 
 SLOW = KeyCacheOptions(poll_seconds=3600, answer_seconds=60)
 

@@ -12,14 +12,7 @@ import pytest
 from accountkit import Door, World
 from waiting import eventually
 
-from causerie.access.credential import Credential
-from causerie.access.keys import Caller
-from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
-from causerie.accounts.issuing import KeyEdit
-from causerie.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
-from causerie.accounts.keys import KeyState, Purpose, new_secret
-from causerie.accounts.people import SYSTEM
-from causerie.accounts.ports import Repositories
+from causerie.access.keys import Caller, Credential
 from causerie.errors import (
     Forbidden,
     InvalidRequest,
@@ -28,8 +21,14 @@ from causerie.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
-from causerie.store.accounts import SqlStore
-from causerie.store.database import Database
+from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
+from causerie.hosted.accounts.issuing import KeyEdit
+from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.keys import KeyState, Purpose, new_secret
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.ports import Repositories
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.database import Database
 
 QUICK = KeyCacheOptions(poll_seconds=0.01)
 

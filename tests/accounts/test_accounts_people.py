@@ -9,14 +9,14 @@ from decimal import Decimal
 import pytest
 from accountkit import PASSWORD, World
 
-from causerie.accounts.audit import AuditFilter
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.keys import KeyState
-from causerie.accounts.people import SYSTEM, Role, User, actor_of
-from causerie.accounts.sessions import SessionClient
 from causerie.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
-from causerie.store.accounts import SqlStore
-from causerie.store.database import Database
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.keys import KeyState
+from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.database import Database
 
 
 async def first(world: World) -> User:

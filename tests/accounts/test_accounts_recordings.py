@@ -10,19 +10,19 @@ from accountkit import SEAL, World
 from ledgerkit import NOON, record
 from sqlalchemy import select, text
 
-from causerie.accounts.encryption import Cipher
-from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
-from causerie.accounts.recorder import Recorder
-from causerie.accounts.recording import Recording
-from causerie.edge.ownership import owned
 from causerie.errors import InvalidRequest, NotFound
-from causerie.metering.contents import Contents
+from causerie.hosted.accounts.encryption import Cipher
+from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.tables import recordings
+from causerie.http.tasks import owned
 from causerie.metering.ledger import UsageRecord, record_id
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
+from causerie.metering.meter import Contents
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.protocol.request import ChatRequest, Message
-from causerie.store.accounts import SqlStore
-from causerie.store.tables import recordings
+from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
 
 SECRET = "the eleventh lighthouse"
 

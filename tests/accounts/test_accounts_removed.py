@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from accountkit import PASSWORD, World
 
-from causerie.access.credential import Credential
-from causerie.accounts.issuing import KeyDraft
-from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
+from causerie.access.keys import Credential
 from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
+from causerie.hosted.accounts.issuing import KeyDraft
+from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
 
 QUICK = KeyCacheOptions(poll_seconds=0.01)
 

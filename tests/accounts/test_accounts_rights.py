@@ -16,16 +16,26 @@ import pytest
 from accountkit import World, accounts_of
 from rights_page import rights_page
 
-from causerie.accounts.audit import AuditFilter
-from causerie.accounts.bounds import UNBOUNDED
-from causerie.accounts.issuing import KeyDraft, KeyEdit
-from causerie.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id
-from causerie.accounts.names import digest, new_token
-from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
-from causerie.accounts.recording import Recording
-from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
-from causerie.accounts.usage import RecordFilter, UsageQuery
 from causerie.errors import Forbidden, NotFound
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.bounds import UNBOUNDED
+from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
+from causerie.hosted.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id
+from causerie.hosted.accounts.people import (
+    RIGHTS,
+    SYSTEM,
+    Action,
+    Actor,
+    Extent,
+    Project,
+    Role,
+    RoleColumn,
+    User,
+    actor_of,
+)
+from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.tokens import digest, new_token
+from causerie.hosted.accounts.usage import RecordFilter, UsageQuery
 from causerie.metering.ledger import record_id
 
 

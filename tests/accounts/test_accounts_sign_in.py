@@ -9,12 +9,6 @@ import pytest
 from accountkit import PASSWORD, World
 from argon2 import PasswordHasher
 
-from causerie.accounts import totp
-from causerie.accounts.encryption import Cipher
-from causerie.accounts.passwords import NOBODY, Passwords
-from causerie.accounts.people import SYSTEM, User, actor_of
-from causerie.accounts.sessions import NewSession, SessionClient, Stage, form_token, form_token_fits
-from causerie.accounts.users import Users
 from causerie.errors import (
     Forbidden,
     InvalidRequest,
@@ -23,7 +17,19 @@ from causerie.errors import (
     RateLimited,
     Unauthenticated,
 )
-from causerie.store.accounts import SqlStore
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.encryption import Cipher
+from causerie.hosted.accounts.passwords import NOBODY, Passwords
+from causerie.hosted.accounts.people import SYSTEM, User, actor_of
+from causerie.hosted.accounts.tokens import (
+    NewSession,
+    SessionClient,
+    Stage,
+    form_token,
+    form_token_fits,
+)
+from causerie.hosted.accounts.users import Users
+from causerie.hosted.store.accounts import SqlStore
 
 HOME, ELSEWHERE = SessionClient("192.0.2.1", "Firefox"), SessionClient("198.51.100.7", "curl")
 
@@ -295,7 +301,7 @@ async def with_factor(world: World) -> tuple[User, str, list[str]]:
 
 
 def code(world: World, secret: str) -> str:
-    return totp.code_at(secret, int(world.now.timestamp()) // 30)
+    return passwords.totp_code_at(secret, int(world.now.timestamp()) // 30)
 
 
 async def test_a_second_factor_is_asked_for_once_it_is_confirmed(world: World) -> None:
@@ -328,7 +334,7 @@ async def test_a_code_works_once(world: World) -> None:
 
 async def test_a_recovery_code_works_once(world: World) -> None:
     _, _, codes = await with_factor(world)
-    assert len(set(codes)) == totp.RECOVERY_CODES
+    assert len(set(codes)) == passwords.RECOVERY_CODES
     await world.sign_in.with_code((await signed_in(world)).token, codes[3].upper(), HOME)
     half = await signed_in(world)
     with pytest.raises(Unauthenticated):
@@ -364,7 +370,7 @@ async def test_who_has_no_password_removes_a_second_factor_by_a_code_of_it(world
     secret = (await world.profile.enrol(user, "Causerie")).secret
     await world.profile.confirm(user, code(world, secret), HOME)
     world.later(minutes=2)
-    for guess in ("", "not one", code(world, totp.new_secret())):
+    for guess in ("", "not one", code(world, passwords.new_totp_secret())):
         with pytest.raises(Unauthenticated, match="code"):
             await world.profile.remove_factor(user, "", guess, HOME)
     await world.profile.remove_factor(user, "", code(world, secret), HOME)
@@ -435,17 +441,17 @@ def test_codes_are_those_of_the_standard() -> None:
         (1234567890, "89005924"),
         (20000000000, "65353130"),
     ):
-        assert totp.code_at(secret, seconds // 30) == wanted[2:]
+        assert passwords.totp_code_at(secret, seconds // 30) == wanted[2:]
     moment = datetime.fromtimestamp(59, UTC)
-    assert totp.step_of(secret, "287 082", moment) == 1
-    assert totp.step_of(secret, totp.code_at(secret, 0), moment) == 0
-    assert totp.step_of(secret, totp.code_at(secret, 3), moment) is None
+    assert passwords.totp_step_of(secret, "287 082", moment) == 1
+    assert passwords.totp_step_of(secret, passwords.totp_code_at(secret, 0), moment) == 0
+    assert passwords.totp_step_of(secret, passwords.totp_code_at(secret, 3), moment) is None
     for wrong in ("", "94287082", "28708\u0662", "\udcff"):
-        assert totp.step_of(secret, wrong, moment) is None
+        assert passwords.totp_step_of(secret, wrong, moment) is None
 
 
 def test_the_address_for_apps() -> None:
-    found = totp.address("ABC", "ada@example.org", "My Place")
+    found = passwords.totp_address("ABC", "ada@example.org", "My Place")
     assert found == "otpauth://totp/My%20Place%3Aada%40example.org?secret=ABC&issuer=My%20Place"
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from accountkit import PASSWORD, World
 
-from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.accounts.sessions import SessionClient
-from causerie.accounts.sso_provisioning import ANY_DOMAIN, Vouched
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
+from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
+from causerie.hosted.accounts.sso_provisioning import ANY_DOMAIN, Vouched
+from causerie.hosted.accounts.tokens import SessionClient
 
 HERE = SessionClient("192.0.2.1", "Firefox")
 ISSUER = "https://id.example.org"

@@ -9,12 +9,12 @@ import pytest
 from accountkit import World
 from ledgerkit import record
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.accounts.people import Project, User, actor_of
-from causerie.accounts.sessions import SessionClient
-from causerie.accounts.summaries import DAYS
 from causerie.errors import Forbidden
-from causerie.store.usage import SqlUsage
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
+from causerie.hosted.accounts.people import Project, User, actor_of
+from causerie.hosted.accounts.spending import DAYS
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.store.usage import SqlUsage
 
 
 async def _spend(world: World, project: Project, user: User, cost: str, *, days: int = 0) -> None:

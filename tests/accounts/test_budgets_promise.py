@@ -24,10 +24,10 @@ from hypothesis.stateful import (
 )
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
-from causerie.accounts.budgets import Budgets, Claim, Reservation
-from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit
+from causerie.hosted.accounts.budgets import Budgets, Claim, Reservation
+from causerie.hosted.accounts.usage import Spent
 
 MOST = 9_000_000_000 * 10**9  # billionths: the largest budget there may be, beyond 2**53
 DAY = timedelta(days=1)

@@ -16,14 +16,13 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
-from causerie.accounts.bounds import BudgetPeriod
-from causerie.accounts.budgets import Budgets, Reservation
-from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.usage import Spent
-from causerie.distributed import replica
-from causerie.distributed.line import ConnectionOptions
+from causerie.distributed import connection
+from causerie.distributed.connection import ConnectionOptions
 from causerie.errors import OverBudget, StoreUnavailable
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold, TokenPrice
+from causerie.hosted.accounts.bounds import BudgetPeriod
+from causerie.hosted.accounts.budgets import Budgets, Reservation
+from causerie.hosted.accounts.usage import Spent
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
@@ -36,9 +35,9 @@ REPLICA = """
 import asyncio, sys
 from decimal import Decimal
 from budgetkit import Books, claim
-from causerie.accounts.budgets import Budgets
+from causerie.hosted.accounts.budgets import Budgets
 from causerie.distributed.budgets import DistributedBudgets
-from causerie.distributed.replica import Replica, DistributedOptions
+from causerie.distributed.connection import Replica, DistributedOptions
 
 async def main():
     replica = Replica(sys.argv[1], DistributedOptions(prefix=sys.argv[2], life_seconds=4))
@@ -239,9 +238,9 @@ async def test_what_is_spent_counts_also_once_the_server_s_clock_was_put_forward
     async with services(valkey, line=QUICK) as place:
         one, two = await place.budgets(Books()), await place.budgets(Books())
         assert await let_in(two)
-        ours, hour = replica._now, 3600 * 10**6
+        ours, hour = connection._now, 3600 * 10**6
         before = place.replicas[0].waits_until()
-        monkeypatch.setattr(replica, "_now", lambda: ours() - hour)
+        monkeypatch.setattr(connection, "_now", lambda: ours() - hour)
         await noticed(lambda: place.replicas[0].waits_until() > before)
         await spend(one, 10)
         assert not await let_in(two)

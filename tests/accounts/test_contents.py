@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from causerie.metering.contents import MOST_BYTES, Contents
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
+from causerie.metering.meter import MOST_BYTES, Contents
 from causerie.protocol.events import (
     Event,
     Finished,
@@ -19,6 +18,7 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.request import ChatRequest, Message
+from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
 
 USED = Usage(7, 3)
 

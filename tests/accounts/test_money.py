@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.accounts.bounds import Budget, Unit
-from causerie.accounts.money import exact, rounded
+from causerie.hosted.accounts.bounds import Budget, Unit
+from causerie.protocol.money import exact, rounded
 
 AMOUNTS = st.decimals(0, 9_000_000_000, places=9)
 

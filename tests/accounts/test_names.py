@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.accounts.names import tidy_email
 from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.tokens import tidy_email
 
 SPECIALS = ',;<>()[]:@"\\ \t\r\n\x00\u200b\uff0c\uff20.-'
 ADDRESSES = st.one_of(

@@ -14,23 +14,19 @@ from limitkit import shared_counters
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.access.credential import Credential
-from causerie.access.keys import Caller
-from causerie.access.limits import RateLimiter
-from causerie.access.quota import Tokens
+from causerie.access.keys import Caller, Credential
+from causerie.access.limits import RateLimiter, Tokens
 from causerie.access.windows import MemoryCounters
-from causerie.accounts.bookkeeping import Bookkeeping
-from causerie.accounts.bounds import UNBOUNDED, Budget, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.budgets import Budgets
-from causerie.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
-from causerie.accounts.people import SYSTEM, actor_of
-from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.visitor import visitor
 from causerie.errors import Forbidden, NotFound, OverBudget, RateLimited
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, TokenPrice
+from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.budgets import Budgets
+from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions, visitor
+from causerie.hosted.accounts.people import SYSTEM, actor_of
+from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import Ledger
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
-from causerie.store.usage import SqlUsage
 
 BOUNDS = LimitsAndBudgets((Limit(requests_per_minute=3),), (Budget(Decimal(10)),))
 QUICK = KeyCacheOptions(poll_seconds=0.01)

@@ -14,14 +14,17 @@ import pytest
 from webhookreceiver import Receiver as Hook
 from webhookreceiver import webhook_receiver
 
-from causerie.alerts.book import AlertBook, DeliveryState
-from causerie.alerts.center import AlertCenter, AlertOptions, Receiver
-from causerie.alerts.channel import Outcome
-from causerie.alerts.condition import Condition
-from causerie.alerts.memory_book import MemoryBook
-from causerie.alerts.message import AlertKind, AlertMessage
-from causerie.store.alerts import SqlAlertBook
-from causerie.store.database import Database
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.operations import SqlAlertBook
+from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook, Receiver
+from causerie.observe.alerts import (
+    AlertBook,
+    AlertKind,
+    AlertMessage,
+    Condition,
+    DeliveryState,
+    Outcome,
+)
 
 NORTH = Condition("provider:north", AlertKind.PROVIDER, "Provider north gets no requests")
 BUDGET = Condition("budget:key:ck_1:month", AlertKind.BUDGET, "Half is used", recovers=False)
@@ -184,12 +187,12 @@ async def test_a_channel_that_is_gone_and_a_test(bench: Bench) -> None:
 PROCESS = """
 import asyncio, sys
 from datetime import UTC, datetime, timedelta
-from causerie.alerts.center import AlertCenter, AlertOptions, Receiver
-from causerie.alerts.condition import Condition
-from causerie.alerts.message import AlertKind
-from causerie.alerts.webhook import Webhook
-from causerie.store.alerts import SqlAlertBook
-from causerie.store.database import Database
+from causerie.observe.alert_center import AlertCenter, AlertOptions, Receiver
+from causerie.observe.alerts import Condition
+from causerie.observe.alerts import AlertKind
+from causerie.observe.alert_channels import Webhook
+from causerie.hosted.store.operations import SqlAlertBook
+from causerie.hosted.store.database import Database
 
 async def main(url, hook):
     database = Database(url)

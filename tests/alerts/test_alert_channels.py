@@ -11,11 +11,9 @@ from certificates import Certificates
 from smtpserver import LOGIN, smtp
 from webhookreceiver import KEY, webhook_receiver
 
-from causerie.alerts.email import Email
-from causerie.alerts.message import AlertKind, AlertMessage
-from causerie.alerts.signature import secret_bytes, signature
-from causerie.alerts.webhook import Webhook
-from causerie.mail.outbox import MailServer
+from causerie.observe.alert_channels import Email, Webhook
+from causerie.observe.alerts import AlertKind, AlertMessage, secret_bytes, signature
+from causerie.observe.mail import MailServer
 
 MESSAGE = AlertMessage(
     "msg_1",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from chatkit import Unchecked
 
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 
 BENCH = Path(__file__).parents[2] / "bench"
 

@@ -8,13 +8,11 @@ from msgspec import to_builtins
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
 from causerie.composition.catalog import parameters
-from causerie.console.catalogue import view
 from causerie.errors import InvalidRequest, NotFound
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.effort import EFFORTS
-from causerie.protocol.parameters import USUAL_SAMPLING, SamplingDefaults
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.hosted.console.service_view import model_row
+from causerie.protocol.parameters import EFFORTS, HONOURED, USUAL_SAMPLING, SamplingDefaults
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.targets import Candidate
 from causerie.settings import ProviderModelSettings
 
 BASE = frozenset({"model", "messages"})
@@ -162,8 +160,10 @@ def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool | None) 
     entry = to_builtins(ServedModel(ModelCard("m", "m"), [offer]).entry(reasoning_object=True))
     assert ("reasoning" in entry) == (thinks is not False)
     assert {"reasoning", "reasoning_effort"} <= set(entry["supported_parameters"])  # if asked to
-    assert view(entry).thinks is thinks
-    assert ("thinking" in view(entry).abilities) == bool(view(entry).efforts) == bool(thinks)
+    assert model_row(entry).thinks is thinks
+    assert (
+        ("thinking" in model_row(entry).abilities) == bool(model_row(entry).efforts) == bool(thinks)
+    )
 
 
 def test_one_that_thinks_is_enough_and_one_that_may_leaves_it_open() -> None:

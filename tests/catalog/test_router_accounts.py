@@ -17,14 +17,21 @@ from hostedkit import Office, office
 from servicekit import ServiceView, service_view
 
 from causerie.access.admission import SlotQueue
-from causerie.access.free import FreeScopes
-from causerie.access.quota import Rates
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.credit import Balance, bounded
-from causerie.accounts.names import digest
-from causerie.accounts.people import SYSTEM, actor_of
+from causerie.access.keys import FreeScopes
+from causerie.access.limits import Rates
 from causerie.errors import InvalidRequest, RateLimited
-from causerie.protocol.candidate import Candidate
+from causerie.hosted.accounts.bounds import (
+    Balance,
+    Budget,
+    BudgetPeriod,
+    Limit,
+    LimitsAndBudgets,
+    Unit,
+    bounded,
+)
+from causerie.hosted.accounts.people import SYSTEM, actor_of
+from causerie.hosted.accounts.tokens import digest
+from causerie.protocol.targets import Candidate
 
 R = "/router/v1"
 PROMPT, COMPLETION = Decimal("1000"), Decimal("2000")  # per 1M tokens

@@ -16,11 +16,10 @@ from servicekit import ServiceView, service_view
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
+from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities, Tariff
 from causerie.catalog.page_cache import CatalogCache
-from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.targets import Candidate
 from causerie.settings import Settings, SettingsError, load
 
 R = "/router/v1"

@@ -15,21 +15,17 @@ from msgspec import structs
 from routingkit import REPLY, Clock, Scripted, middle
 
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.choice import able, ranked, weighted
-from causerie.catalog.endpoint import CatalogEndpoint
+from causerie.catalog.endpoint import CatalogEndpoint, able, ranked, weighted
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
-from causerie.catalog.tariff import Tariff
+from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities, Tariff
 from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
-from causerie.protocol.preferences import MostPrice, Preferences
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message
-from causerie.protocol.target_stats import Percentiles, TargetStats
-from causerie.routing.order import order
+from causerie.protocol.targets import Candidate, MostPrice, Percentiles, Preferences, TargetStats
+from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
+from causerie.routing.target_selector import order
 from causerie.routing.target_state import TargetState
-from causerie.runtime.circuit_breaker import THRESHOLD, CircuitBreaker
+from causerie.shapes.chat_completions.reader import parse
 
 BASE = frozenset({"model", "messages"})
 ROUTER = ParsingRules(reasoning_object=True, router=True)

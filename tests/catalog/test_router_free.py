@@ -16,13 +16,12 @@ from hostedkit import Office, office
 from ledgerkit import record
 from servicekit import ServiceView, service_view
 
-from causerie.accounts.free_days import FreeAllowances, FreeOptions
-from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import UsageQuery, UsageReader, UsageSum
 from causerie.errors import RateLimited, StoreUnavailable, UpstreamFailed
+from causerie.hosted.accounts.free_days import FreeAllowances, FreeOptions
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.usage import UsageQuery, UsageReader, UsageSum
+from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import UsageRecord
-from causerie.store.reports import SqlUsageReader
-from causerie.store.usage import SqlUsage
 
 R = "/router/v1"
 OPTIONS = FreeOptions(requests=2, paid_requests=4, paid_from=Decimal(10))

@@ -14,7 +14,7 @@ from faultkit import Fault, Received, Reply, Upstream, upstream
 from hostedkit import office
 from servicekit import ServiceView, service_view
 
-from causerie.accounts.bounds import Limit, LimitsAndBudgets
+from causerie.hosted.accounts.bounds import Limit, LimitsAndBudgets
 
 R = "/router/v1"
 THOUGHT = "Let me see."

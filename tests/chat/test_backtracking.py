@@ -18,19 +18,23 @@ from msgspec import structs
 from causerie.chat import validation
 from causerie.chat.backtracking import without_faults
 from causerie.chat.chat import TextChat
+from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
 from causerie.chat.schema.certain import CHECKED as MARK
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import CheckedSchema
-from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.errors import ConstraintNotKept
-from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.protocol.events import Batch, Finished, TextDelta, Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
+from causerie.shapes.chat_completions.encoder import (
+    ChunkEncoder,
+    CompletionIdentity,
+    ResponseContext,
+)
 
 MOST_READ_AGAIN = 200  # tokens, for one draw
 NUMBERS = [part for at in range(1_000, 4_000) for part in (str(at), ",")]

@@ -13,7 +13,7 @@ from grammarkit import vocabularies
 from causerie.chat.chat import TextChat
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolChoice
 
 BEAM = by_name("beam")

@@ -21,9 +21,9 @@ from causerie.chat.call_check import (
     Calls,
     call_class,
 )
-from causerie.edge.ownership import owned
-from causerie.protocol.call_class import CallClass
+from causerie.http.tasks import owned
 from causerie.protocol.request import Tool
+from causerie.protocol.targets import CallClass
 
 WEATHER = Tool(
     "weather",

@@ -24,7 +24,7 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.fake import END, FakeEngine, FakeScript
+from causerie.engines.registry import FAKE_END, FakeEngine, FakeScript
 from causerie.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import (
@@ -66,10 +66,15 @@ async def grammar_of(request: ChatRequest) -> str:
 
 @pytest.mark.parametrize(
     "given",
-    [{"stop_token_ids": (1, END + 1)}, {"sampling": SamplingParams(logit_bias={END + 1: 1.0})}],
+    [
+        {"stop_token_ids": (1, FAKE_END + 1)},
+        {"sampling": SamplingParams(logit_bias={FAKE_END + 1: 1.0})},
+    ],
 )
 async def test_a_token_of_another_vocabulary_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match=f"token id {END + 1}, but this model has") as refused:
+    with pytest.raises(
+        InvalidRequest, match=f"token id {FAKE_END + 1}, but this model has"
+    ) as refused:
         async with TextChat(FakeEngine("m"), Unchecked()).generate(asked(**given)):
             pytest.fail("it was accepted")
     assert refused.value.param in ("logit_bias", "stop_token_ids")
@@ -173,7 +178,7 @@ async def test_parameters_of_a_function_may_refer_to_each_other() -> None:
 
 
 async def test_a_constrained_reply_may_end_with_every_end_token() -> None:
-    assert f"<[{END}]>" in await grammar_of(asked(output=JsonObject()))
+    assert f"<[{FAKE_END}]>" in await grammar_of(asked(output=JsonObject()))
 
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>'
@@ -244,7 +249,7 @@ class Whole(FakeEngine):
             async for output in outputs:
                 if isinstance(output, Token):
                     held.append(output)
-                    if not (output.text or output.id == END):
+                    if not (output.text or output.id == FAKE_END):
                         continue
                 for one in held if isinstance(output, Token) else [output]:
                     yield one

@@ -11,11 +11,10 @@ from chatkit import Unchecked, continued, together, whole_and_cuts
 from formatkit import WEATHER
 
 from causerie.chat import answer
-from causerie.chat.answer import AnswerPlan, answer_plan
+from causerie.chat.answer import AnswerPlan, SchemaCache, answer_plan
 from causerie.chat.chat import TextChat
 from causerie.chat.schema import PreparedSchema, WhiteSpace
-from causerie.chat.schema_cache import SchemaCache
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import TextDelta
 from causerie.protocol.request import (

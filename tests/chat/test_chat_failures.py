@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from causerie.chat.failures import engine_failures
+from causerie.chat.generation import engine_failures
 from causerie.engines.base import EngineRefused
 from causerie.errors import UpstreamFailed
 

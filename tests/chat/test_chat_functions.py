@@ -10,12 +10,11 @@ import pytest
 from chatkit import Unchecked
 from formatkit import WEATHER
 
-from causerie.chat import functions
+from causerie.chat import answer
+from causerie.chat.answer import Functions, SchemaCache, callable_functions
 from causerie.chat.chat import TextChat
-from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.schema import PreparedSchema
-from causerie.chat.schema_cache import SchemaCache
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Thinking, Tool, ToolChoice
 
@@ -42,8 +41,8 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(param)
         return genuine(schema, param=param)
 
-    genuine = functions.prepare
-    monkeypatch.setattr(functions, "prepare", prepare)
+    genuine = answer.prepare
+    monkeypatch.setattr(answer, "prepare", prepare)
     return seen
 
 

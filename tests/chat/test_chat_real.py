@@ -19,16 +19,9 @@ from formatkit import WEATHER
 from causerie.chat.chat import TextChat
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.weights.gguf import read_vocabulary
+from causerie.engines.weights.gguf import read_gguf_vocabulary
 from causerie.protocol.parameters import SamplingParams
-from causerie.protocol.request import (
-    ChatRequest,
-    JsonSchema,
-    Message,
-    Thinking,
-    Tool,
-    ToolChoice,
-)
+from causerie.protocol.request import ChatRequest, JsonSchema, Message, Thinking, Tool, ToolChoice
 
 pytestmark = [
     pytest.mark.engine,
@@ -101,7 +94,7 @@ async def test_a_greedy_answer_by_a_schema_ends_by_itself(chats: tuple[TextChat,
 
 async def test_white_space_has_an_end(chats: tuple[TextChat, TextChat], gguf: Path) -> None:
     """The engine's own version of the constraint's library bounds it, too."""
-    tokens = read_vocabulary(gguf).tokens
+    tokens = read_gguf_vocabulary(gguf).tokens
     breaks = {at: 100.0 for at, token in enumerate(tokens) if token and not token.strip(b"\n")}
     request = ChatRequest(
         "m",

@@ -12,10 +12,10 @@ from formatkit import WEATHER, Call, write_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causerie.chat.calls import Repeats
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.formats.registry import by_name
-from causerie.chat.repeats import Repeats
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolChoice
 

@@ -15,20 +15,28 @@ from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS
 from causerie.chat.parser import Parser
 from causerie.chat.prompt import before_call
-from causerie.chat.resumed_reply import Diverged, Given
-from causerie.chat.rewriting import answer_space, call_space, can_write, writings
+from causerie.chat.resumed_reply import (
+    Diverged,
+    Given,
+    answer_space,
+    call_space,
+    can_write,
+    writings,
+)
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.template import ChatTemplate
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import (
     Finished,
+    Partial,
+    PartialCall,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
+    Trail,
 )
-from causerie.protocol.partial import Partial, PartialCall, Trail
 from causerie.protocol.request import (
     ChatRequest,
     JsonSchema,

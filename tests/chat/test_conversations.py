@@ -10,9 +10,8 @@ import pytest
 from msgspec import structs
 
 from causerie.chat import conversations as module
-from causerie.chat.changed_line import changed_line, line_hashes
-from causerie.chat.conversations import Conversations, asked_before
-from causerie.protocol.cache_report import CacheMiss, CacheReport
+from causerie.chat.conversations import Conversations, asked_before, changed_line, line_hashes
+from causerie.protocol.events import CacheMiss, CacheReport
 from causerie.protocol.request import ChatRequest, Message, Thinking, Tool
 
 TOOLS = (Tool("a", {"type": "object"}), Tool("b", {"type": "object"}))

@@ -8,10 +8,10 @@ from formatkit import TOOLS, Call, admits, write_calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.chat.call_ids import GeneratedCallIds
-from causerie.chat.forking import fork
+from causerie.chat.backtracking import fork
+from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
+from causerie.chat.choice_output import GeneratedCallIds
 from causerie.chat.formats.registry import FORMATS
-from causerie.chat.growing_text import GrowingList, GrowingSet, GrowingText
 from causerie.chat.parser import Parser
 from causerie.protocol.events import ContentEvent
 

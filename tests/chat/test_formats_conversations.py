@@ -21,9 +21,9 @@ from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
+from causerie.shapes.chat_completions.reader import parse
 
 _OWN = sorted((Path(__file__).parents[1] / "templates").glob("*.jinja"))
 _FOLDER = os.environ.get("CAUSERIE_TEMPLATES", "")

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from causerie.chat.call_syntax.base import Reader, Unreadable
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
-from causerie.chat.call_syntax.loose import LooseReader, loose
-from causerie.chat.call_syntax.open_string import OpenString
-from causerie.chat.call_syntax.parameters import ParameterReader
-from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_syntax.parameters import OpenString, ParameterReader
+from causerie.chat.call_syntax.python import LooseReader, PythonReader, loose
 from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.formats.format import ParameterList
 

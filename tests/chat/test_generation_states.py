@@ -12,24 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.chat import generation
+from causerie.chat.answer import Functions
 from causerie.chat.formats.registry import by_name
-from causerie.chat.functions import Functions
 from causerie.chat.generation import TRANSITIONS, Generation, State
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import ResumedReply
 from causerie.chat.template import Rendered
-from causerie.engines.base import (
-    ModelFacts,
-    Output,
-    Started,
-    Stopped,
-    TextRequest,
-    Token,
-)
-from causerie.protocol.events import Batch, Finished, ReasoningDelta, TextDelta
+from causerie.engines.base import ModelFacts, Output, Started, Stopped, TextRequest, Token
+from causerie.protocol.events import Batch, Finished, Partial, ReasoningDelta, TextDelta
 from causerie.protocol.parameters import SamplingParams
-from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, Message
 
 END, CLOSE = 0, 1  # the end of the text; the tokens with which the service closes reasoning

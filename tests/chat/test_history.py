@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.arguments import JsonDict, read_arguments, write_json
 from causerie.chat.fallback import PLAIN_CALLS, call_text, tools_text, without_calls
 from causerie.chat.formats.format import (
     CallId,
@@ -21,7 +20,7 @@ from causerie.chat.formats.format import (
     PythonArguments,
 )
 from causerie.chat.history import arranged, entries, tool_entries
-from causerie.chat.taint import user_spans
+from causerie.chat.taint import JsonDict, read_arguments, user_spans, write_json
 from causerie.chat.template import ChatTemplate
 from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of
 from causerie.errors import InvalidRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causerie.chat.omission import BILLING_LINE, TOOL_ORDER, without_changing_parts
+from causerie.chat.chat import BILLING_LINE, TOOL_ORDER, without_changing_parts
 from causerie.protocol.request import ChatRequest, Message, TextPart, Tool
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.63.a1b; cc_entrypoint=cli; cch=0f3e1;"

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.answer import AnswerPlan, answer_plan
+from causerie.chat.answer import AnswerPlan, SchemaCache, answer_plan
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
 from causerie.chat.grammar_text import Manner
 from causerie.chat.schema import WhiteSpace
-from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonObject, JsonSchema, OutputFormat

@@ -17,7 +17,7 @@ from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.plan import Plan, make_plan
-from causerie.engines.fake import FakeEngine
+from causerie.engines.registry import FakeEngine
 from causerie.protocol.request import (
     ChatRequest,
     JsonObject,

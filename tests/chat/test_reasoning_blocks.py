@@ -11,12 +11,16 @@ from provider import ScriptedProvider, piece, running
 from providerkit import F, joined, read, reader, request, sent
 from providerkit import chunk as streamed
 
-from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of, unsealed
 from causerie.protocol.reasoning import joined as together
 from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialects import DIALECTS
+from causerie.shapes.chat_completions.encoder import (
+    ChunkEncoder,
+    CompletionIdentity,
+    ResponseContext,
+)
 
 SIGNED = {
     "type": "reasoning.text",

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.reader import parse
 
 LIMIT = 1000
 LEAST_BUDGET = 1024

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.formats.registry import FORMATS, by_name, detect
-from causerie.chat.renderers import Renderers
-from causerie.chat.rendering import OwnRenderer, Renderer, in_process, is_own
+from causerie.chat.rendering import OwnRenderer, Renderer, Renderers, in_process, is_own
 from causerie.chat.template_wire import (
     Ask,
     Costly,
@@ -25,7 +24,7 @@ from causerie.chat.template_wire import (
     read_question,
 )
 from causerie.chat.template_worker import TemplateWorker
-from causerie.engines import fake
+from causerie.engines import registry
 from causerie.engines.weights.gguf import read_header
 from causerie.errors import InvalidRequest, Overloaded, TemplateFailed
 from causerie.protocol.request import (
@@ -106,7 +105,7 @@ async def test_a_prompt_is_the_same_and_tells_the_same_authors(renderers: Render
 
 
 async def test_what_is_before_a_call_is_the_same(renderers: Renderers) -> None:
-    source = fake.TEMPLATE + "{# of others #}"
+    source = registry.FAKE_TEMPLATE + "{# of others #}"
     local = in_process(source, detect(source), bos_token="", eos_token="")
     foreign = _made(renderers, source)
     assert await foreign.before_call(_asked()) == await local.before_call(_asked())
@@ -118,11 +117,11 @@ def test_every_format_is_found_by_its_name() -> None:
 
 
 def test_own_templates_render_here() -> None:
-    assert is_own(fake.TEMPLATE)
+    assert is_own(registry.FAKE_TEMPLATE)
     assert is_own("")
-    assert not is_own(fake.TEMPLATE + " ")
+    assert not is_own(registry.FAKE_TEMPLATE + " ")
     owner = Renderers()
-    assert isinstance(_made(owner, fake.TEMPLATE), OwnRenderer)
+    assert isinstance(_made(owner, registry.FAKE_TEMPLATE), OwnRenderer)
     assert owner.processes() == ()
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from causerie.chat.chat import ChatOptions, TextChat
-from causerie.chat.sampling import default_sampling, request_sampling
+from causerie.chat.thinking import default_sampling, request_sampling
 from causerie.engines.base import ModelFacts, RecommendedSampling
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.protocol.parameters import (
     MODEL_SAMPLING,
     NEUTRAL_SAMPLING,
@@ -22,14 +22,7 @@ from causerie.protocol.parameters import (
     SamplingDefaults,
     SamplingParams,
 )
-from causerie.protocol.request import (
-    ChatRequest,
-    JsonObject,
-    Message,
-    Thinking,
-    Tool,
-    ToolChoice,
-)
+from causerie.protocol.request import ChatRequest, JsonObject, Message, Thinking, Tool, ToolChoice
 
 UNSET = SamplingDefaults()
 THINKING = SamplingDefaults(temperature=0.6, top_p=0.95, top_k=20)

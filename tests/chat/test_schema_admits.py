@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.answer import answer_plan
+from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.schema import WhiteSpace, prepare
-from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causerie.chat.answer import answer_plan
-from causerie.chat.functions import callable_functions
+from causerie.chat.answer import SchemaCache, answer_plan, callable_functions
 from causerie.chat.schema import WhiteSpace, disjoint, prepare
 from causerie.chat.schema.disjoint import SchemaDisjointness
-from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool
 

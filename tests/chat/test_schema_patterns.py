@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from causerie.chat.answer import answer_plan
-from causerie.chat.functions import callable_functions
+from causerie.chat.answer import SchemaCache, answer_plan, callable_functions
 from causerie.chat.schema import WhiteSpace, prepare
-from causerie.chat.schema.overlap import PatternIndex, matches
+from causerie.chat.schema.disjoint import PatternIndex, matches
 from causerie.chat.schema.pattern import searches
-from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool
 
@@ -37,7 +35,7 @@ def test_few_patterns_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         compared.append((one, other))
         return False
 
-    monkeypatch.setattr("causerie.chat.schema.overlap._may_overlap", overlap)
+    monkeypatch.setattr("causerie.chat.schema.disjoint._may_overlap", overlap)
     each = {f"a.*{n}$": {"type": "string", "minLength": n} for n in range(40)}
     prepared = prepare({"type": "object", "patternProperties": each}, param="p")
     assert len(compared) == 6

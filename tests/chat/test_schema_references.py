@@ -10,11 +10,9 @@ from grammarkit import fault_in
 from jsonschema import Draft7Validator, Draft202012Validator
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.answer import answer_plan
+from causerie.chat.answer import SchemaCache, answer_plan, callable_functions
 from causerie.chat.call_syntax.choices import choices
-from causerie.chat.functions import callable_functions
 from causerie.chat.schema import WhiteSpace, prepare
-from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool
 

@@ -22,12 +22,12 @@ from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
-from causerie.chat import dates
-from causerie.chat.arguments import read_arguments
+from causerie.chat import template
 from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.registry import detect
 from causerie.chat.prompt import prompt_of, render
+from causerie.chat.taint import read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import capabilities_of
 from causerie.chat.template_wire import (
@@ -193,7 +193,7 @@ class _Noon(datetime):
 
 @every_template
 def test_the_text_is_what_plain_jinja_gives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dates, "datetime", _Noon)
+    monkeypatch.setattr(template, "datetime", _Noon)
     template, source, done = _template(path), path.read_text(), 0
     for messages, tools in _conversations().values():
         given = {"messages": messages, "tools": tools, "add_generation_prompt": True}

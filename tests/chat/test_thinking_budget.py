@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from causerie.chat.thinking import budget
-from causerie.protocol.effort import EFFORTS, effort_within
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import EFFORTS, ParsingRules, effort_within
 from causerie.protocol.request import Thinking
+from causerie.shapes.chat_completions.reader import parse
 
 
 def asked(**fields: object) -> Thinking:

@@ -17,7 +17,7 @@ from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
-from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.protocol.request import ChatRequest, JsonObject, Message, Tool
 
 PARIS, OSLO = {"city": "Paris"}, {"city": "Oslo", "days": 3}

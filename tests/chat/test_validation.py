@@ -16,14 +16,7 @@ from causerie.chat.schema import compiled
 from causerie.chat.schema.compiled import Work, WorkExceeded, matcher_of
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema, decided, validate
-from causerie.protocol.request import (
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    ToolMode,
-)
+from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
 
 def _schema(**keywords: object) -> JsonSchema:

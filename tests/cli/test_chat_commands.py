@@ -9,14 +9,12 @@ from typing import Any, cast
 import pytest
 
 from causerie.cli.chat_session import ChatCommands
+from causerie.cli.command import HERE, CommandFailed
 from causerie.cli.conversation import ChatAnswer, Conversation, explain_failures
-from causerie.cli.exits import CommandFailed
-from causerie.cli.options import HERE
 from causerie.cli.services import Service
-from causerie.composition.control import ControlSocket
-from causerie.composition.service_facts import ServiceFacts
+from causerie.composition.control import ControlSocket, ServiceFacts
 from causerie.errors import ServiceError
-from causerie.transport.errors import TransportFailed
+from causerie.http.client_connection import TransportFailed
 
 BLIND = {"architecture": {"input_modalities": ["text"]}}
 PNG = b"\x89PNG\r\n\x1a\n and more"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from clikit import Terminal
 
-from causerie.accounts.entry import EntryDraft
-from causerie.accounts.people import SYSTEM
 from causerie.composition.account_backend import entries_of
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.ports import EntryDraft
 from causerie.settings import StoreSettings
 
 SECRET = "sk-a-key-that-no-file-holds"

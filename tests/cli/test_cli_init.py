@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from causerie.cli.init import RemoteModels, gateway_file
 from causerie.cli.root import app
-from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import Settings, load
 
 KINDS = [

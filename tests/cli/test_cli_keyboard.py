@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causerie.cli.keyboard import append_history, load_history, read_message
+from causerie.cli.chat_terminal import append_history, load_history, read_message
 
 
 def typed(*lines: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 from accountkit import World
 from clikit import Terminal
 
-from causerie.accounts.names import digest
-from causerie.store.database import Database
+from causerie.hosted.accounts.tokens import digest
+from causerie.hosted.store.database import Database
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from causerie.cli.answer_view import StreamedMarkdown, shown_rows
+from causerie.cli.chat_terminal import StreamedMarkdown, shown_rows
 
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|(.)", re.DOTALL)
 REPLY = """\

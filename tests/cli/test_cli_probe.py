@@ -18,10 +18,9 @@ from probekit import document, refused, says_yes
 from typer.testing import CliRunner
 
 from causerie.cli.root import app
-from causerie.probe.ask import ProbeRequest
 from causerie.probe.interview import Patience
+from causerie.probe.question import ProbeReply, ProbeRequest
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import ProbeReply
 from causerie.settings import load
 
 

@@ -47,7 +47,7 @@ def test_a_service_needs_no_streams(closed: str, tmp_path: Path) -> None:
 
 _TALKATIVE = """
 import sys
-from causerie.logging.stderr import heedless
+from causerie.observe.logging import heedless
 with heedless():
     for _ in range(100):
         sys.stderr.write(("x" * int(sys.argv[1]) + "\\n") * 100)

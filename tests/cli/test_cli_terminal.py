@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from causerie.cli.keyboard import await_line
+from causerie.cli.chat_terminal import await_line
 
 _select = select.select
 _SECONDS = 5

@@ -12,8 +12,8 @@ import pytest
 from accountkit import PASSWORD, World
 from clikit import Terminal
 
-from causerie.accounts.people import SYSTEM, User
-from causerie.store.database import Database
+from causerie.hosted.accounts.people import SYSTEM, User
+from causerie.hosted.store.database import Database
 
 T = TypeVar("T")
 

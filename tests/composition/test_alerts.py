@@ -23,29 +23,27 @@ from service import Service, free_port, serving
 from smtpserver import Mailbox, smtp
 from webhookreceiver import SECRET, Receiver, webhook_receiver
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
-from causerie.accounts.issuing import KeyDraft
-from causerie.accounts.people import SYSTEM, User, actor_of
-from causerie.accounts.watching import Watching
-from causerie.alerts.book import StoredAlert
-from causerie.alerts.error_rates import ErrorRate, ErrorRates
-from causerie.alerts.memory_book import MemoryBook
-from causerie.alerts.message import AlertKind
-from causerie.composition.account_conditions import AccountConditions
-from causerie.composition.alerting import Alerting
-from causerie.composition.service_conditions import (
+from causerie.composition.account_backend import AccountConditions
+from causerie.composition.alerting import (
+    Alerting,
     ImpossibleUsage,
     engine_conditions,
     error_conditions,
     provider_conditions,
 )
-from causerie.edge.ownership import owned
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.issuing import KeyDraft
+from causerie.hosted.accounts.people import SYSTEM, User, actor_of
+from causerie.hosted.accounts.spending import Watching
+from causerie.http.tasks import owned
+from causerie.observe.alert_center import MemoryBook
+from causerie.observe.alerts import AlertKind, ErrorRate, ErrorRates, StoredAlert
+from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.router import Router
 from causerie.routing.target import Target
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
-from causerie.runtime.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.settings import Settings, load
 from causerie.settings.alerts import Alerts
 

@@ -19,8 +19,8 @@ from hub import gguf, serving
 from causerie.composition.app import run_service
 from causerie.composition.startup import CannotStart
 from causerie.engines.base import EngineStatus
+from causerie.engines.weights import Progress, Silent
 from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.progress import Progress, Silent
 from causerie.settings import Loaded, Settings, load
 from causerie.settings.entries import Entry
 

@@ -16,8 +16,8 @@ from openai import APIError, AsyncOpenAI
 from provider import ScriptedProvider, piece, running
 from service import Service, serving
 
-from causerie.edge.doors import Kind
-from causerie.edge.openai import RequestLimits
+from causerie.http.api import RequestLimits
+from causerie.http.doors import DoorKind
 from causerie.providers.provider import Deadlines
 
 LIMITS = RequestLimits(first_byte_seconds=0.01, ping_seconds=0.01)
@@ -29,7 +29,7 @@ HELLO: Any = [{"role": "user", "content": "Hello"}]
 
 @asynccontextmanager
 async def late(
-    *scripts: Any, kind: Kind = "gateway"
+    *scripts: Any, kind: DoorKind = "gateway"
 ) -> AsyncIterator[tuple[list[ScriptedProvider], Gateway]]:
     """A gateway whose providers answer once they may, each by its own script."""
     providers = [ScriptedProvider([script], gate=asyncio.Event()) for script in scripts]

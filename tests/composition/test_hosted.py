@@ -18,13 +18,13 @@ from openai import AsyncOpenAI
 from service import Service, serving
 from waiting import eventually
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.issuing import KeyDraft
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM, actor_of
-from causerie.accounts.usage import By, Step, UsageQuery
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.issuing import KeyDraft
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import SYSTEM, actor_of
+from causerie.hosted.accounts.usage import By, Step, UsageQuery
+from causerie.hosted.store.tables import microseconds
 from causerie.metering.ledger import UsageRecord
-from causerie.store.columns import microseconds
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])

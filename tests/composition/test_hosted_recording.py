@@ -13,9 +13,9 @@ from hostedkit import Office, config, office
 from openai import AsyncOpenAI
 from service import Service, serving
 
-from causerie.accounts.people import SYSTEM
-from causerie.accounts.recording import Recording
 from causerie.errors import NotFound
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.ports import Recording
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])

@@ -19,10 +19,10 @@ from hostedkit import office
 from servicekit import ServiceView, service_view
 from waiting import eventually
 
-from causerie.accounts.bounds import Budget, LimitsAndBudgets
-from causerie.accounts.people import SYSTEM
+from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets
+from causerie.hosted.accounts.people import SYSTEM
 from causerie.settings import load
-from causerie.settings.notes import notes
+from causerie.settings.rules import notes
 
 EMAIL, PASSWORD = "eve@example.net", "nine purple ladders hum"
 STORE = """

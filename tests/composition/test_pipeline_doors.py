@@ -7,15 +7,13 @@ from routingkit import REPLY, Scripted, router
 
 from causerie.access.keys import Caller, StaticKeys
 from causerie.access.windows import MemoryCounters
-from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
-from causerie.catalog.tariff import Tariff
-from causerie.catalog.wildcard import WildcardModel
-from causerie.edge.doors import MountedDoor
+from causerie.catalog.catalog import Catalog, WildcardModel
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
 from causerie.errors import Forbidden, NotFound
+from causerie.http.doors import MountedDoor
 from causerie.metering.meter import Meter
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.targets import Candidate
 
 ANYBODY = Caller(key="", name="anonymous", door="d")
 

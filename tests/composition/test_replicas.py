@@ -21,14 +21,14 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
-from causerie.accounts.issuing import KeyDraft, NewKey
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.composition.distribution import sharing
+from causerie.composition.service import sharing
 from causerie.composition.startup import CannotStart
-from causerie.distributed import replica
-from causerie.distributed.replica import DistributedOptions
+from causerie.distributed import connection
+from causerie.distributed.connection import DistributedOptions
+from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
+from causerie.hosted.accounts.issuing import KeyDraft, NewKey
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
 from causerie.settings import SharedSettings
 
 CONFIG = """
@@ -219,7 +219,7 @@ async def test_the_connection_is_as_the_settings_say(monkeypatch: pytest.MonkeyP
         seen.append(options)
         raise ValueError(url)
 
-    monkeypatch.setattr(replica, "Replica", noted)
+    monkeypatch.setattr(connection, "Replica", noted)
     settings = SharedSettings(url="valkey://there", away="refuse", reply_seconds=7)
     with pytest.raises(CannotStart):
         async with sharing(settings):

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from causerie.access.credential import Credential
-from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.access.keys import Credential, KeyDigest, StaticKeys
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.cli.keys import digest_line, new_key
+from causerie.composition.account_frontend import LiveServiceView
 from causerie.composition.doors import door_table, limits, listen
-from causerie.composition.service_view import LiveServiceView
 from causerie.errors import NotFound, Unauthenticated
 from causerie.protocol.bounded_json import Bounds
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.targets import Candidate
 from causerie.settings import Settings, load
 
 

@@ -15,9 +15,9 @@ from edgekit import Statuses, make_edge
 from structlog.testing import capture_logs
 
 from causerie.composition.startup import CannotStart, run, take_address
-from causerie.edge.server import Bound, Listen
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus, TextEngine
 from causerie.engines.fleet import NOT_LOADED
+from causerie.http.server import Bound, Listen
 
 LISTEN = Listen(port=0, drain_seconds=0.1)
 

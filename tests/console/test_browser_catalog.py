@@ -13,7 +13,7 @@ from ledgerkit import record
 from marketkit import FREE, Fair, large_market
 from playwright.async_api import Page, expect
 
-from causerie.store.usage import SqlUsage
+from causerie.hosted.store.usage import SqlUsage
 
 PATHS = (
     "/catalog",

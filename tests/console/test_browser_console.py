@@ -17,9 +17,9 @@ from ledgerkit import record
 from msgspec import structs
 from playwright.async_api import Page, Route, expect
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.accounts.people import User, actor_of
-from causerie.store.usage import SqlUsage
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
+from causerie.hosted.accounts.people import User, actor_of
+from causerie.hosted.store.usage import SqlUsage
 
 NEW = "nine purple ladders hum"
 

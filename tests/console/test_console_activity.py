@@ -10,9 +10,9 @@ from consolekit import Place
 from ledgerkit import record
 from pageskit import Team, with_history
 
-from causerie.console.explanations import CODES, ExplainedAttempt, explain
 from causerie.errors import ServiceError
-from causerie.store.usage import SqlUsage
+from causerie.hosted.console.activity import CODES, ExplainedAttempt, explain
+from causerie.hosted.store.usage import SqlUsage
 
 SOURCE = Path(__file__).parents[2] / "src" / "causerie"
 

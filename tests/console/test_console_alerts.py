@@ -12,13 +12,11 @@ from consolekit import ScriptedServiceView, console_of
 from operationskit import Market, market
 from webhookreceiver import SECRET, webhook_receiver
 
-from causerie.accounts.audit import AuditFilter
-from causerie.accounts.people import SYSTEM, Role
-from causerie.alerts.condition import Condition
-from causerie.alerts.message import AlertKind
-from causerie.alerts.signature import secret_bytes
 from causerie.composition.alerting import alert_options
-from causerie.operations.configuring import EntryView
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.people import SYSTEM, Role
+from causerie.hosted.operations.configuring import EntryView
+from causerie.observe.alerts import AlertKind, Condition, secret_bytes
 
 PAGE = "/operator/alerts"
 MARKUP = Condition("provider:north", AlertKind.PROVIDER, "Provider <b>north</b> fails")

@@ -10,12 +10,11 @@ import pytest
 from accountkit import World
 
 import causerie
-from causerie.accounts.audit import AuditEntry, AuditFilter, AuditKind, both, difference
-from causerie.accounts.entries import Entries
-from causerie.accounts.entry import EntryDraft
-from causerie.accounts.people import SYSTEM, actor_of
-from causerie.accounts.rights import Action
-from causerie.console.audit_sentences import KINDS, SENTENCES, AuditWords
+from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind, both, difference
+from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.people import SYSTEM, Action, actor_of
+from causerie.hosted.accounts.ports import EntryDraft
+from causerie.hosted.console.audit import KINDS, SENTENCES, AuditWords
 
 _AT = datetime(2026, 11, 20, tzinfo=UTC)
 _KINDS = r"key|member|project|credits|user|provider|alerts"

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.console.branding import Branding, contrast
+from causerie.http.pages.branding import Branding, contrast
 
 READABLE = 4.5
 VARIABLE = re.compile(r"--([a-z-]+): #([0-9a-f]{6});")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.console.capabilities import folded
-from causerie.operations.matrix import Cell, Mark
+from causerie.hosted.console.service_view import folded
+from causerie.hosted.operations.probes import Cell, Mark
 
 MARKS: tuple[Mark, ...] = ("yes", "partly", "no", "unclear", "unknown")
 GROUPS = (("Tools", ("tools", "tool_choice")), ("Length", ("stop", "max_tokens", "n")))

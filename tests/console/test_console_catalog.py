@@ -22,7 +22,7 @@ from marketkit import (
     target_stats,
 )
 
-from causerie.console.routes import routes
+from causerie.hosted.console.routes import routes
 
 OPEN = {
     "/sign-in",

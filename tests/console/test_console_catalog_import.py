@@ -13,9 +13,8 @@ from test_console_provider_entries import Bench, picks
 from test_console_provider_entries import bench as bench
 
 from causerie.access.keys import KeyDigest
-from causerie.accounts.key_cache import KeyCache
-from causerie.management.application import Management
-from causerie.management.managers import OperatorKeys
+from causerie.hosted.accounts.key_cache import KeyCache
+from causerie.hosted.management.application import Management, OperatorKeys
 
 PUBLISH = "/operator/providers/west/publish"
 CATALOG = "/operator/catalog"

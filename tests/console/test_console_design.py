@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 
 import pytest
 
-STATIC = files("causerie.console") / "static"
+STATIC = files("causerie.http.pages") / "static"
 # The released file of htmx.org 2.0.11 on npm, dist/htmx.min.js.
 HTMX = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 TEXT = 4.5  # WCAG 2.2, 1.4.3
@@ -80,7 +80,7 @@ def test_styles_and_scripts_fetch_nothing_from_elsewhere() -> None:
 
 def test_what_may_be_cut_off_has_all_of_it_in_its_title() -> None:
     cut = []
-    for page in _pages(files("causerie.console") / "templates"):
+    for page in _pages(files("causerie.http.pages") / "templates"):
         for element in re.findall(r"<[a-z0-9]+[^>]*\bclass=\"[^\"]*\bcut\b[^>]*>", page):
             if "title=" not in element and "data-is=" not in element:  # scripts give those theirs
                 cut.append(element)

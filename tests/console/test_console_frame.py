@@ -13,11 +13,11 @@ import pytest
 from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedServiceView, Visitor, console_of
 
-from causerie.accounts.audit import AuditFilter
-from causerie.accounts.people import SYSTEM, User, actor_of
-from causerie.console.origin import Site
-from causerie.console.routes import routes
-from causerie.edge.exchange import Exchange
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.people import SYSTEM, User, actor_of
+from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.routes import routes
+from causerie.http.exchange import Exchange
 
 
 async def test_a_visitor_is_led_to_sign_in_and_back(place: Place) -> None:

@@ -12,10 +12,10 @@ from consolekit import Place, console_of
 from oidcserver import CLIENT, SECRET, RunningIssuer
 from test_console_openid import come
 
-from causerie.accounts.keys import KeyState
-from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
-from causerie.identity.provider import GroupRule, OidcProvider, ProviderOptions
-from causerie.identity.web import IdentityHttp
+from causerie.hosted.accounts.keys import KeyState
+from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.hosted.identity.metadata import IdentityHttp
+from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pytest
 from accountkit import PASSWORD, World
 from consolekit import Place, Visitor, console_of
 
-from causerie.accounts.bounds import Budget, LimitsAndBudgets
-from causerie.accounts.people import SYSTEM, User, actor_of
-from causerie.console.templating import coded
+from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets
+from causerie.hosted.accounts.people import SYSTEM, User, actor_of
+from causerie.http.pages.templating import coded
 
 MARKUP = [
     "<script>alert(1)</script>",

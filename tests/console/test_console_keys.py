@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 from consolekit import MODELS, Place
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.keys import Purpose
-from causerie.accounts.names import digest
-from causerie.accounts.people import actor_of
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import actor_of
+from causerie.hosted.accounts.tokens import digest
 
 FULL: list[tuple[str, object]] = [
     ("name", "Batch job"),

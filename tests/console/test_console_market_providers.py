@@ -11,9 +11,9 @@ from consolekit import Place, console_of
 from marketkit import Fair, small_market
 from marketkit import fair as fair
 
-from causerie.console.logos import Logo, initials
-from causerie.console.origin import Site
-from causerie.settings.logos import read_logo
+from causerie.hosted.console.request_context import Site
+from causerie.http.pages.branding import Logo, initials
+from causerie.settings.console import read_logo
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
 

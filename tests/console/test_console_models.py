@@ -11,10 +11,10 @@ from consolekit import Page, Place, Visitor
 from edgekit import ASK
 from pageskit import LONG, Shop, Team
 
-from causerie.accounts.people import actor_of
-from causerie.console.catalogue import best, target_badges, view
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import RateLimited
+from causerie.hosted.accounts.people import actor_of
+from causerie.hosted.console.service_view import best, model_row, target_badges
 
 JSON = {"content-type": "application/json"}
 
@@ -180,6 +180,6 @@ def test_standings_name_every_state() -> None:
 
 
 def test_an_entry_that_says_little_is_shown_too() -> None:
-    bare = view({"id": "m"})
+    bare = model_row({"id": "m"})
     assert (bare.name, bare.price, bare.context, list(bare.groups)) == ("m", None, None, [])
-    assert view({"id": "m", "pricing": {"prompt": "much", "completion": "1"}}).price is None
+    assert model_row({"id": "m", "pricing": {"prompt": "much", "completion": "1"}}).price is None

@@ -16,10 +16,10 @@ from hostedkit import config
 from oidcserver import CLIENT, SECRET, RunningIssuer
 from servicekit import service_view
 
-from causerie.accounts import totp
-from causerie.accounts.people import SYSTEM, Role, User, actor_of
-from causerie.identity.provider import OidcProvider, ProviderOptions
-from causerie.identity.web import IdentityHttp
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.hosted.identity.metadata import IdentityHttp
+from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
 
 BACK = "/sign-in/test/back?"
 
@@ -272,7 +272,7 @@ async def test_without_a_password_none_is_asked_for(place: Place, oidc: RunningI
     async with place.world.store.reading() as repositories:
         factor = await repositories.factors.find(user.id)
     assert factor is not None
-    now = totp.code_at(factor.secret, int(place.world.now.timestamp()) // 30)
+    now = passwords.totp_code_at(factor.secret, int(place.world.now.timestamp()) // 30)
     codes = await visitor.post("/profile/factor/confirm", {"code": now})
     asked = await visitor.get("/profile/factor/remove")
     assert 'name="password"' not in asked.text

@@ -12,9 +12,9 @@ from ledgerkit import record
 from operationskit import seen_to
 from pageskit import Shop, Team
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.accounts.people import SYSTEM, Role, User
-from causerie.store.usage import SqlUsage
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
+from causerie.hosted.accounts.people import SYSTEM, Role, User
+from causerie.hosted.store.usage import SqlUsage
 
 
 async def overview(shop: Place, team: Team, user: User) -> str:

@@ -8,15 +8,14 @@ from consolekit import Page, Place
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.console.fields import FormFields
-from causerie.console.paging import PAGE, page_of
+from causerie.hosted.console.fields import USUAL_ROWS, FormFields, page_of
 
 
 def _query(**fields: object) -> FormFields:
     return FormFields((name, str(value)) for name, value in fields.items())
 
 
-@given(st.integers(0, 3 * PAGE + 1))
+@given(st.integers(0, 3 * USUAL_ROWS + 1))
 def test_each_item_is_on_one_page(count: int) -> None:
     items = [f"item {n}" for n in range(count)]
     first = page_of(items, _query(), lambda each: (each,))
@@ -74,7 +73,7 @@ def test_as_many_rows_as_are_asked_for() -> None:
     assert found.address(2) == "?find=1&rows=100&page=2"
     assert (found.with_rows(50), found.with_rows(25)) == ("?find=1&rows=50", "?find=1")
     other = page_of(range(250), _query(rows="33"), lambda each: (str(each),))
-    assert len(other.items) == PAGE
+    assert len(other.items) == USUAL_ROWS
 
 
 def _names(page: Page) -> list[str]:
@@ -84,13 +83,13 @@ def _names(page: Page) -> list[str]:
 async def test_keys_are_found_by_pages_and_by_text(place: Place) -> None:
     owner = await place.world.person()
     project = await place.world.project(owner=owner)
-    for number in range(PAGE + 1):
+    for number in range(USUAL_ROWS + 1):
         await place.world.key(project, owner, name=f"key {number:03}")
         place.world.later(seconds=1)
     visitor = await place.visitor_of(owner)
     base = f"/projects/{project.id}/keys"
     first = await visitor.get(base)
-    assert (len(_names(first)), _names(first)[0]) == (PAGE, f"key {PAGE:03}")
+    assert (len(_names(first)), _names(first)[0]) == (USUAL_ROWS, f"key {USUAL_ROWS:03}")
     assert "Page 1 of 2" in first.text
     last = await visitor.get(f"{base}?page=2")
     assert _names(last) == ["key 000"]

@@ -10,11 +10,18 @@ from consolekit import Place
 from ledgerkit import record
 from marketkit import day
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.store.usage import SqlUsage
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.people import (
+    RIGHTS,
+    SYSTEM,
+    Action,
+    Extent,
+    Role,
+    RoleColumn,
+    actor_of,
+)
+from causerie.hosted.store.usage import SqlUsage
 
 
 async def test_somebody_is_invited_and_their_role_changed(place: Place) -> None:

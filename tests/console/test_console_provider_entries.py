@@ -15,7 +15,7 @@ from consolekit import Page, Place, ScriptedServiceView, Visitor, console_of
 from operationskit import Market
 from test_console_hostile import MARKUP, Elements
 
-from causerie.accounts.people import SYSTEM
+from causerie.hosted.accounts.people import SYSTEM
 
 PROVIDERS = "/operator/providers"
 ALIASES = "/operator/aliases"

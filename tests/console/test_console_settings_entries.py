@@ -15,16 +15,14 @@ from operationskit import Market
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from causerie.accounts.people import SYSTEM
-from causerie.alerts.book import Delivery, DeliveryState
-from causerie.alerts.condition import Condition
-from causerie.alerts.message import AlertKind
-from causerie.console.pages.settings_entries import DOORS, MODELS
-from causerie.console.settings_form import SettingsForm
 from causerie.errors import InvalidRequest
-from causerie.store.alerts import SqlAlertBook
-from causerie.store.tables import alert_deliveries, alerts
-from causerie.store.tables import configuration_entries as table
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.console.settings_entries import DOORS, MODELS, SettingsForm
+from causerie.hosted.store import tables
+from causerie.hosted.store.operations import SqlAlertBook
+from causerie.hosted.store.tables import alert_deliveries
+from causerie.hosted.store.tables import configuration_entries as table
+from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState
 
 OWN, DOOR_LIST = "/operator/models", "/operator/doors"
 
@@ -136,7 +134,7 @@ async def test_what_a_newer_version_has_made_is_skipped_and_shown(
         row = (await connection.execute(copy)).mappings().one()
         newer = {"id": "cfg_pager", "kind": "pager", "name": "night shift"}
         await connection.execute(table.insert().values({**row, **newer}))
-        await connection.execute(alerts.update().values(kind="disk"))
+        await connection.execute(tables.update().values(kind="disk"))
         await connection.execute(alert_deliveries.update().values(state="held", next_at=lite.now))
     configuration = market.service.configuration
     assert configuration is not None

@@ -8,14 +8,14 @@ from html import unescape
 from accountkit import PASSWORD, World
 from consolekit import Place, console_of
 
-from causerie.accounts import totp
-from causerie.accounts.people import SYSTEM, Role, actor_of
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
 
 NEW = "nine purple ladders hum"
 
 
 def code_now(place: Place, secret: str) -> str:
-    return totp.code_at(secret, int(place.world.now.timestamp()) // 30)
+    return passwords.totp_code_at(secret, int(place.world.now.timestamp()) // 30)
 
 
 async def test_a_second_factor_is_set_up_used_and_removed(place: Place) -> None:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from causerie.console.branding import Branding
-from causerie.console.charts import Chart, stacked
-from causerie.console.statics import Statics
-from causerie.console.templating import environment, short, since
+from causerie.hosted.console.charts import Chart, stacked
+from causerie.http.pages.assets import Statics
+from causerie.http.pages.branding import Branding
+from causerie.http.pages.templating import environment, short, since
 
 
 @pytest.mark.parametrize(

@@ -21,18 +21,17 @@ from hypothesis import strategies as st
 from ledgerkit import record
 from pageskit import LONG, Team, with_history
 
-from causerie.accounts.money import rounded
-from causerie.accounts.people import Actor, actor_of
-from causerie.accounts.usage import Step, UsageQuery, UsageSum
-from causerie.console.charts import lines, scale, stacked
-from causerie.console.fields import FormFields
-from causerie.console.names import DisplayNames
-from causerie.console.pages import usage as page_of_usage
-from causerie.console.periods import period
-from causerie.console.templating import seconds, short
 from causerie.errors import InvalidRequest, StoreUnavailable
+from causerie.hosted.accounts.people import Actor, actor_of
+from causerie.hosted.accounts.usage import Step, UsageQuery, UsageSum
+from causerie.hosted.console import usage as page_of_usage
+from causerie.hosted.console.charts import lines, scale, stacked
+from causerie.hosted.console.fields import FormFields, period
+from causerie.hosted.console.usage import DisplayNames
+from causerie.hosted.store.usage import SqlUsage
+from causerie.http.pages.templating import seconds, short
 from causerie.metering.ledger import UsageRecord
-from causerie.store.usage import SqlUsage
+from causerie.protocol.money import rounded
 
 NOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 DAY = 86_400_000_000

@@ -11,8 +11,8 @@ import pytest
 from frontkit import Front, front
 from markupsafe import Markup
 
-from causerie.console.docs_page import bounds, fields, operations, reachable
-from causerie.edge.openapi import document
+from causerie.http.openapi import document
+from causerie.http.pages.docs import bounds, fields, operations, reachable
 from causerie.settings.tree import ServerSettings
 
 DOCUMENT: Any = document(4096)

@@ -11,14 +11,14 @@ import pytest_asyncio
 from enginekit import CONTEXT, SLOTS, THREADS, Subject, Vllm
 from openvinokit import write_openvino_folder
 
-from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.openvino.engine import OpenVinoEngine
-from causerie.engines.openvino.options import OpenVinoOptions
+from causerie.engines.openvino.process import OpenVinoOptions
+from causerie.engines.registry import FakeEngine
+from causerie.engines.vllm.client import Elsewhere, VllmOptions
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.protocol.parameters import refused_by
 
 

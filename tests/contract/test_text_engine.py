@@ -11,13 +11,7 @@ import msgspec
 import pytest
 from enginekit import CONTEXT, SLOTS, Subject
 
-from causerie.engines.base import (
-    EngineState,
-    NotAdmitted,
-    PromptTooLong,
-    TextRequest,
-    Token,
-)
+from causerie.engines.base import EngineState, NotAdmitted, PromptTooLong, TextRequest, Token
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

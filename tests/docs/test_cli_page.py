@@ -12,7 +12,7 @@ import pytest
 from typer.exceptions import TyperException
 from typer.testing import CliRunner
 
-from causerie.cli.exits import ExitCode
+from causerie.cli.command import ExitCode
 from causerie.cli.root import COMMANDS, app, loaded
 
 ROOT = Path(__file__).parents[2]

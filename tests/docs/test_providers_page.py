@@ -6,7 +6,7 @@ from pathlib import Path
 
 from providers_page import providers_page
 
-from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.providers.dialects import KNOWN_PROVIDERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/providers.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sampling_page import sampling_page
 
-from causerie.engines.families import FAMILIES
+from causerie.engines.sampling import FAMILIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/sampling.md"
 

@@ -13,13 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.errors import InternalError
-from causerie.protocol.chunk_encoder import (
-    ChunkEncoder,
-    CompletionIdentity,
-    ResponseContext,
-    usage_body,
-)
-from causerie.protocol.completion import Chunk, ChunkChoice, Delta, Logprobs, TokenLogprobBody
 from causerie.protocol.events import (
     Event,
     Finished,
@@ -30,6 +23,17 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.sse import encode
+from causerie.shapes.chat_completions.encoder import (
+    Chunk,
+    ChunkChoice,
+    ChunkEncoder,
+    CompletionIdentity,
+    Delta,
+    Logprobs,
+    ResponseContext,
+    TokenLogprobBody,
+    usage_body,
+)
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.just('""')
 choices = st.integers(0, 2)

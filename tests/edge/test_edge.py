@@ -13,16 +13,10 @@ import pytest
 from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge, serving
 from structlog.testing import capture_logs
 
-from causerie.edge import server
-from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import (
-    InvalidRequest,
-    Overloaded,
-    RateLimited,
-    ServiceError,
-    UpstreamFailed,
-)
+from causerie.errors import InvalidRequest, Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.http import server
+from causerie.http.exchange import Exchange
 from causerie.protocol.events import TextDelta
 
 CHAT = "/v1/chat/completions"

@@ -24,11 +24,11 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.connections import ConnectionLimits, Connections
-from causerie.edge.exchange import Exchange
-from causerie.edge.headers import Headers
-from causerie.edge.server import Listen
 from causerie.errors import InvalidRequest
+from causerie.http.connection import ConnectionLimits, Connections
+from causerie.http.exchange import Exchange
+from causerie.http.headers import Headers
+from causerie.http.server import Listen
 from causerie.protocol.events import TextDelta
 
 STREAM = ASK | {"stream": True}
@@ -287,7 +287,7 @@ async def test_an_unwanted_body_is_read_to_its_end_and_the_connection_goes_on() 
 async def test_an_unwanted_body_that_never_ends_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("causerie.edge.connection._LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("causerie.http.connection._LINGER_SECONDS", 0.0)
     head = wire(b"x" * 1000, path="/endpoints/locked/v1/chat/completions")[:-500]
     async with serving(make_edge()) as port, opened(port) as (reader, writer):
         writer.write(head)

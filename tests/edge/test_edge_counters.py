@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.metering.counters import MetricsCounters
-from causerie.protocol.call_class import CallClass
+from causerie.observe.metrics import MetricsCounters
 from causerie.protocol.events import Usage
+from causerie.protocol.targets import CallClass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from api_table import parameter_table, renewed
 
 import causerie
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(causerie.__file__).parent
@@ -35,7 +35,7 @@ def test_every_parameter_is_documented() -> None:
     page = (ROOT / "docs" / "reference/api.md").read_text()
     missing = sorted(
         name
-        for name in (HONOURED | HINTS) - {"modalities", "stream_options"}
+        for name in (HONOURED | HINT_NAMES) - {"modalities", "stream_options"}
         if f"`{name}`" not in page
     )
     assert not missing, f"add these parameters to docs/reference/api.md: {missing}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from causerie.access.keys import KeyDigest
-from causerie.edge.doors import DoorTable, MountedDoor, host_name
 from causerie.errors import InvalidRequest, NotFound
+from causerie.http.doors import DoorTable, MountedDoor, host_name
 
 ALPHA = MountedDoor("alpha", "/endpoints/alpha/v1", hosts=frozenset({"Alpha.localhost"}))
 BETA = MountedDoor(

@@ -11,10 +11,9 @@ from edgekit import ASK, MemoryTransport, Response, make_edge, parse_response, s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.body import BodyLimits, read_body
-from causerie.edge.connections import Connections
-from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.server import Listen
+from causerie.http.connection import Connections
+from causerie.http.exchange import BodyLimits, ClientGone, Exchange, read_body
+from causerie.http.server import Listen
 
 
 @dataclass

@@ -13,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from causerie.access.credential import NO_SCHEME, Credential, bearer
-from causerie.access.keys import KeyDigest
-from causerie.edge.connection import Connection
-from causerie.edge.connections import Connections
-from causerie.edge.doors import DoorTable
-from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.head import RequestHead, RequestHeads, cut
-from causerie.edge.headers import Headers
-from causerie.edge.server import Listen
+from causerie.access.keys import NO_SCHEME, Credential, KeyDigest, bearer
+from causerie.http.connection import Connection, Connections
+from causerie.http.doors import DoorTable
+from causerie.http.exchange import ClientGone, Exchange
+from causerie.http.head import RequestHead, RequestHeads, cut_head
+from causerie.http.headers import Headers
+from causerie.http.server import Listen
 
 BEARER = f"authorization: Bearer {KEY}\r\n"
 LENGTH = "content-length"
@@ -93,7 +91,7 @@ async def test_connections_know_the_heads_of_each_other() -> None:
     await one.hear(wire(ASK), wire(ASK))
     other = Listener(one.server)
     await other.hear(wire(ASK))
-    assert one.exchanges[-1].head is one.server.heads[cut(wire(ASK))[0]]
+    assert one.exchanges[-1].head is one.server.heads[cut_head(wire(ASK))[0]]
 
 
 async def test_who_sends_another_head_each_time_is_not_waited_for() -> None:
@@ -110,7 +108,7 @@ async def test_one_that_comes_again_now_and_then_stays_known() -> None:
         *[wire(ASK)] * 3,
         *(wire(ASK, extra=f"x: {turn // 7}\r\n" * (turn % 7 > 0)) for turn in range(70)),
     )
-    known = listener.server.heads[cut(wire(ASK))[0]]
+    known = listener.server.heads[cut_head(wire(ASK))[0]]
     assert sum(one.head is known for one in listener.exchanges) == 11
 
 
@@ -354,10 +352,10 @@ def test_only_what_has_the_form_of_a_key_may_be_one(text: str, formed: bool) -> 
 def test_a_piece_is_no_whole_request() -> None:
     whole = wire(ASK)
     pieces: Sequence[bytes] = [whole[:-1], whole + b"x", whole[:20], b"", b"\r\n\r\n", whole * 2]
-    assert [cut(piece) for piece in pieces] == [(b"", b"")] * len(pieces)
-    assert cut(whole)[1] == whole.partition(b"\r\n\r\n")[2]
+    assert [cut_head(piece) for piece in pieces] == [(b"", b"")] * len(pieces)
+    assert cut_head(whole)[1] == whole.partition(b"\r\n\r\n")[2]
 
 
 def test_the_length_is_that_of_no_other_header() -> None:
     whole = b"POST / HTTP/1.1\r\nx-content-length: 5\r\ncontent-length: 2\r\n\r\nabcde"
-    assert cut(whole) == (b"", b"")
+    assert cut_head(whole) == (b"", b"")

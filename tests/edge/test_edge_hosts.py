@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from causerie.access.keys import KeyDigest
 from causerie.cli.root import app
-from causerie.edge.application import OwnPaths
-from causerie.edge.doors import DoorTable, MountedDoor
-from causerie.edge.exchange import Exchange
-from causerie.settings.door_rules import is_private
+from causerie.http.application import OwnPaths
+from causerie.http.doors import DoorTable, MountedDoor
+from causerie.http.exchange import Exchange
+from causerie.settings.doors import is_private
 
 OPEN = MountedDoor("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost", "one.example"}))
 DOORS = DoorTable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from causerie.edge.keep_alive import KeepAlive
+from causerie.http.answers import KeepAlive
 
 
 class Listening:

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 from edgekit import ASK, KEY, LOCKED, OPEN, ROUTER, ScriptedPipeline, call, make_edge
 
-from causerie.access.credential import Credential, sent_credential
-from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.edge.headers import Headers
+from causerie.access.keys import Credential, KeyDigest, StaticKeys, sent_credential
 from causerie.errors import Unauthenticated
+from causerie.http.headers import Headers
 
 
 def test_a_placeholder_is_ignored_where_keys_are_off() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from edgekit import ASK, ScriptedPipeline, call, make_edge
 
-from causerie.edge.headers import Headers
-from causerie.edge.labels import labels_of
-from causerie.protocol.labels import UNLABELLED, Labels
+from causerie.http.headers import Headers, labels_of
+from causerie.protocol.request import UNLABELLED, Labels
 
 
 def labels(**named: str) -> Labels:

@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service import serving
 
-from causerie.edge.doors import DoorTable
-from causerie.edge.exchange import Exchange
-from causerie.edge.headers import Headers
-from causerie.edge.origins import Origins, preflight_headers
+from causerie.http.doors import DoorTable, Origins, preflight_headers
+from causerie.http.exchange import Exchange
+from causerie.http.headers import Headers
 
 PAGE = "https://app.example"
 CHAT = "/endpoints/locked/v1/chat/completions"

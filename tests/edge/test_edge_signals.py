@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[1]
 SERVER = """
 import asyncio
 from edgekit import HELLO, ScriptedPipeline, make_edge
-from causerie.edge import server
+from causerie.http import server
 from causerie.protocol.events import TextDelta
 
 async def main():

@@ -19,9 +19,9 @@ from edgekit import (
     wire,
 )
 
-from causerie.edge.application import Edge
-from causerie.edge.openai import RequestLimits
 from causerie.errors import UpstreamFailed
+from causerie.http.api import RequestLimits
+from causerie.http.application import Edge
 from causerie.protocol.events import Finished, TextDelta, Usage
 
 STREAM = ASK | {"stream": True}

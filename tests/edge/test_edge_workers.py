@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import Mock
 
-from causerie.edge.exchange import Exchange
-from causerie.edge.head import RequestHead
-from causerie.edge.workers import Workers
+from causerie.http.exchange import Exchange
+from causerie.http.head import RequestHead
+from causerie.http.tasks import Workers
 
 
 def an_exchange() -> Exchange:

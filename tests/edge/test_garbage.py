@@ -18,7 +18,7 @@ from loopkit import HI, OPEN_DOORS, PATHS
 from provider import ScriptedProvider, running
 from servicekit import ServiceView, service_view
 
-from causerie.edge.connection import Connection
+from causerie.http.connection import Connection
 from causerie.protocol.request import ChatRequest
 
 _CONFIG = (

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from edgekit import ASK, LOCKED, Response, ScriptedPipeline, make_edge, read_response, serving, wire
 
-from causerie.edge.body import BodyLimits
-from causerie.edge.openai import RequestLimits
+from causerie.http.api import RequestLimits
+from causerie.http.exchange import BodyLimits
 
 MEBIBYTE = 1024 * 1024
 ANSWER_SECONDS = 60

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from servicekit import service_view
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.image_hosts import NONE, Inside, is_host, why_not
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.http.addresses import NO_INSIDE_HOSTS, InsideHosts, host_refusal, is_host_rule
+from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.reader import parse
 
 OPENAI = DIALECTS["openai"]
 AT = "messages[0].content[1].image_url.url"
@@ -70,7 +70,7 @@ def body(url: str) -> bytes:
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": parts}]}).encode()
 
 
-def refusal(url: str, inside: Inside = NONE) -> InvalidRequest | None:
+def refusal(url: str, inside: InsideHosts = NO_INSIDE_HOSTS) -> InvalidRequest | None:
     """Return the refusal of the whole request for a provider that fetches, if any."""
     try:
         outgoing(parse(body(url), ParsingRules()), replace(OPENAI, inside=inside), "theirs")
@@ -156,7 +156,7 @@ def test_no_spelling_of_a_private_number_passes(data: st.DataObject) -> None:
     network = data.draw(st.sampled_from(PRIVATE_FOUR))
     number = data.draw(st.integers(int(network[0]), int(network[-1])))
     port = data.draw(st.sampled_from(["", ":80", ":443", ":22"]))
-    assert why_not(f"https://{spelled(number, data.draw)}{port}/", NONE) is not None
+    assert host_refusal(f"https://{spelled(number, data.draw)}{port}/", NO_INSIDE_HOSTS) is not None
 
 
 @given(st.data())
@@ -164,11 +164,11 @@ def test_a_public_number_passes_in_its_usual_form_only(data: st.DataObject) -> N
     number = data.draw(st.integers(0, 2**32 - 1).map(IPv4Address).filter(lambda one: one.is_global))
     host = spelled(int(number), data.draw)
     usual = host.rstrip(".") == str(number)
-    if why_not(f"https://{host}/", NONE) is None:
+    if host_refusal(f"https://{host}/", NO_INSIDE_HOSTS) is None:
         assert usual
         assert not number.is_multicast
     assert (
-        why_not(f"https://{number}/", NONE) is None
+        host_refusal(f"https://{number}/", NO_INSIDE_HOSTS) is None
         or number.is_multicast
         or any(
             number in IPv4Network(one)
@@ -185,7 +185,7 @@ def test_no_spelling_of_a_private_number_of_version_6_passes(data: st.DataObject
     mixed = f"{':'.join(number.exploded.split(':')[:6])}:{four}"
     spelling = data.draw(st.sampled_from([str(number), number.exploded, mixed]))
     spelling = spelling.upper() if data.draw(st.booleans()) else spelling
-    assert why_not(f"https://[{spelling}]/", NONE) is not None
+    assert host_refusal(f"https://[{spelling}]/", NO_INSIDE_HOSTS) is not None
 
 
 @given(st.text(string.ascii_letters + string.digits + "-_%@:[]\\/?#.!&;,①。\t ", max_size=30))
@@ -205,7 +205,7 @@ def test_what_passes_is_read_alike_everywhere(rest: str) -> None:
 
 def test_what_may_be_an_exception() -> None:
     for host in ("minio", "a.corp", ".corp.example", "10.0.0.0/8", "10.1.2.3", "fd00::/8", "::1"):
-        assert is_host(host)
+        assert is_host_rule(host)
     for host in (
         "",
         ".",
@@ -218,7 +218,7 @@ def test_what_may_be_an_exception() -> None:
         "*.a",
         "[::1]",
     ):
-        assert not is_host(host)
+        assert not is_host_rule(host)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_what_may_be_an_exception() -> None:
     ],
 )  # fmt: skip
 def test_exceptions_of_the_operator(host: str, passes: bool) -> None:
-    inside = Inside.parse(["minio", ".store.corp", "10.1.0.0/16", "fd00:1::/64"])
+    inside = InsideHosts.parse(["minio", ".store.corp", "10.1.0.0/16", "fd00:1::/64"])
     assert (refusal(f"https://{host}/a.png", inside) is None) == passes
 
 

@@ -14,13 +14,13 @@ import schemathesis
 from edgekit import ASK, ScriptedPipeline, Statuses, call, make_edge, serving
 from openapikit import operations, tried
 
-from causerie.edge.body_schemas import request_schemas, response_schemas
-from causerie.edge.health import EngineHealth, Health
-from causerie.edge.openapi import document
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Error, ErrorDetails
+from causerie.http.health import EngineHealth, Health
+from causerie.http.openapi import document
+from causerie.http.openapi_schemas import request_schemas, response_schemas
 from causerie.protocol.model_entries import RouterModel, ServedModelEntry
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
 
 DOCUMENT = document(4096)
 
@@ -29,7 +29,7 @@ def test_every_parameter_is_in_the_document() -> None:
     described = request_schemas(4096)["ChatRequest"]["properties"]
     assert isinstance(described, dict)
     not_here = {"reasoning", "modalities"}  # the router's, and a formality
-    assert set(described) == (HONOURED | HINTS) - not_here
+    assert set(described) == (HONOURED | HINT_NAMES) - not_here
 
 
 def test_schemas_are_schemas() -> None:

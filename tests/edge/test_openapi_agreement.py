@@ -16,7 +16,7 @@ import pytest
 from edgekit import ScriptedPipeline, call, make_edge
 from openapikit import judged
 
-from causerie.edge.openapi import document
+from causerie.http.openapi import document
 
 Path = tuple[str | int, ...]
 

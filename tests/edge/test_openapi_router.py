@@ -18,11 +18,10 @@ from hostedkit import office
 from openapikit import operations, tried
 from service import serving
 
-from causerie.edge.market_paths import BASE, market_paths
-from causerie.edge.openapi import document
-from causerie.edge.routes import router_routes
-from causerie.protocol.parsing.preferences import ROUTER_FIELDS
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.http.openapi import ROUTER_BASE, document, market_paths
+from causerie.http.routing import router_routes
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
+from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
 
 CONFIG = """\
 [store]
@@ -72,7 +71,7 @@ class Place:
         """Status and JSON."""
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.root}{BASE}{path}", data, headers)
+        request = urllib.request.Request(f"{self.root}{ROUTER_BASE}{path}", data, headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer)
@@ -96,18 +95,18 @@ def test_every_route_is_in_the_document() -> None:
     id = "{author}/{slug}"
     nothing: Any = type("Nothing", (), {"__getattr__": lambda self, name: name})()
     routed = {
-        (BASE + path.replace("{id}", id), method.lower())
+        (ROUTER_BASE + path.replace("{id}", id), method.lower())
         for path, handlers in router_routes(nothing, nothing).items()
         for method in handlers
     }
     described = {(path, method) for path, each in market_paths().items() for method in each}
-    endpoints = (f"{BASE}/models/{id}/endpoints", "get")  # of the route before it
+    endpoints = (f"{ROUTER_BASE}/models/{id}/endpoints", "get")  # of the route before it
     assert described == routed | {endpoints}
 
 
 def test_every_parameter_is_in_the_document() -> None:
     schema = DOCUMENT["components"]["schemas"]["RouterRequest"]
-    assert set(schema["properties"]) == HONOURED | HINTS | ROUTER_FIELDS
+    assert set(schema["properties"]) == HONOURED | HINT_NAMES | ROUTER_FIELDS
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
@@ -148,10 +147,10 @@ def test_answers_are_as_described(place: Place) -> None:
 @pytest.mark.parametrize("path", ["/models", "/models/user"])
 def test_an_answer_that_is_known_already_is_described(place: Place, path: str) -> None:
     headers = {"authorization": f"Bearer {place.key}", "if-none-match": "*"}
-    request = urllib.request.Request(f"{place.root}{BASE}{path}", headers=headers)
+    request = urllib.request.Request(f"{place.root}{ROUTER_BASE}{path}", headers=headers)
     with pytest.raises(urllib.error.HTTPError) as same:
         urllib.request.urlopen(request, timeout=60)
-    operation = DOCUMENT["paths"][f"{BASE}{path}"]["get"]
+    operation = DOCUMENT["paths"][f"{ROUTER_BASE}{path}"]["get"]
     same.value.close()
     assert same.value.code == 304
     assert "304" in operation["responses"]

@@ -16,19 +16,19 @@ from llama_server_stand_in import program
 from vllm_stand_in import model_folder
 
 import causerie
-from causerie.chat.worker import WorkerProcess
+from causerie.chat.worker_process import WorkerProcess
 from causerie.composition.vllm_engines import _replicas
-from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.openvino import process as openvino
-from causerie.engines.process import EngineProcess
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.options import VllmOptions
-from causerie.runtime.child_environment import (
+from causerie.engines.child_environment import (
     base_environment,
     engine_environment,
     package_index_environment,
 )
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.openvino import process as openvino
+from causerie.engines.process import EngineProcess
+from causerie.engines.vllm.client import VllmOptions
+from causerie.engines.vllm.engine import VllmEngine
 from causerie.settings.load import load
 
 pytestmark = pytest.mark.skipif(
@@ -196,7 +196,7 @@ def test_every_child_is_started_with_a_chosen_environment() -> None:
         )
         and not any(each.arg == "env" for each in node.keywords)
     }
-    assert found == set(own), "give it an environment of causerie.runtime.child_environment"
+    assert found == set(own), "give it an environment of causerie.engines.child_environment"
 
 
 def test_the_file_names_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

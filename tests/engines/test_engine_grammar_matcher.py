@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from causerie.engines.base import NotAdmitted, Output, Stopped, TextRequest, Token
-from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, words
+from causerie.engines.token_engine import Admitted, GrammarMatcher, Guided, Spelling, words
 from causerie.engines.weights.vocabulary import read_vocabulary
 from causerie.protocol.parameters import SamplingParams
 

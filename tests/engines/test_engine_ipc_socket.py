@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from causerie.engines.ipc_socket import IpcSocket
+from causerie.engines.process import IpcSocket
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
 

@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from causerie.engines import process as module
-from causerie.engines.ipc_socket import IpcSocket
-from causerie.engines.process import EngineProcess
+from causerie.engines.process import EngineProcess, IpcSocket
 
 _LONG = 3600.0
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from causerie.engines import reading
+from causerie.engines import supervised
 from causerie.engines.base import EngineFailed
-from causerie.engines.reading import Readings
+from causerie.engines.supervised import Readings
 
 
 class Child:
@@ -30,7 +30,7 @@ async def settled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "places"), [(10, reading._AT_ONCE), (1_000_000, reading._LONG_AT_ONCE)]
+    ("size", "places"), [(10, supervised._AT_ONCE), (1_000_000, supervised._LONG_AT_ONCE)]
 )
 async def test_those_who_leave_keep_their_places_until_their_texts_are_read(
     size: int, places: int
@@ -70,6 +70,6 @@ async def test_a_failure_gives_the_place_back() -> None:
         raise EngineFailed("gone")
 
     async with asyncio.timeout(60):
-        for _ in range(2 * reading._AT_ONCE):
+        for _ in range(2 * supervised._AT_ONCE):
             with pytest.raises(EngineFailed):
                 await readings.of(10, fail)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.watchdog import Pulse, silence
+from causerie.engines.process import Pulse, silence
 
 _LONG = 3600.0
 

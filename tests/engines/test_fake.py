@@ -19,8 +19,14 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.fake import CONTROL, END, TEMPLATE, FakeEngine, FakeScript
-from causerie.engines.registry import engine_factory
+from causerie.engines.registry import (
+    FAKE_CONTROL,
+    FAKE_END,
+    FAKE_TEMPLATE,
+    FakeEngine,
+    FakeScript,
+    engine_factory,
+)
 from causerie.protocol.parameters import SamplingParams
 
 
@@ -35,7 +41,7 @@ async def said(engine: TextEngine, prompt: str = "", **rest: Any) -> tuple[str, 
 
 def chat(*messages: Mapping[str, object], **rest: object) -> str:
     environment = jinja2.Environment(autoescape=False)
-    return environment.from_string(TEMPLATE).render(
+    return environment.from_string(FAKE_TEMPLATE).render(
         messages=messages, add_generation_prompt=True, **rest
     )
 
@@ -138,7 +144,7 @@ async def test_a_context_that_is_full_ends_the_text() -> None:
 async def test_a_banned_end_never_comes() -> None:
     engine = FakeEngine("a", FakeScript(["ab"]))
     text, stopped = await said(
-        engine, max_tokens=5, sampling=SamplingParams(logit_bias={END: -100.0})
+        engine, max_tokens=5, sampling=SamplingParams(logit_bias={FAKE_END: -100.0})
     )
     assert (text, stopped.reason) == ("ababa", "length")
 
@@ -177,7 +183,7 @@ async def test_a_grammar_that_is_none_fails() -> None:
 
 
 def test_its_template_is_of_a_family_with_tools() -> None:
-    assert detect(TEMPLATE).name == "hermes"
+    assert detect(FAKE_TEMPLATE).name == "hermes"
 
 
 def test_its_template_shows_tools_and_calls() -> None:
@@ -220,6 +226,6 @@ def test_wrong_options_are_named(options: Mapping[str, Any], message: str) -> No
 
 async def test_control_text_is_plain_unless_asked_for() -> None:
     engine = FakeEngine("a")
-    for text, id in CONTROL.items():
+    for text, id in FAKE_CONTROL.items():
         assert await engine.tokenize([text], special=True) == [id]
         assert await engine.tokenize([text], special=False) == list(text.encode())

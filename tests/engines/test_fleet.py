@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from causerie.engines import model_slot
+from causerie.engines import fleet
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, Stopped, TextRequest
-from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEntry, ManagedEngine
+from causerie.engines.registry import FakeEngine, FakeScript
 
 
 def opened() -> asyncio.Event:
@@ -68,7 +68,7 @@ def entry(make: Callable[[], Awaitable[ManagedEngine]], **rest: object) -> Fleet
 @pytest.fixture
 def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """No step of a request is followed by another one."""
-    monkeypatch.setattr(model_slot, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(fleet, "LEAVING_SECONDS", 0.0)
 
 
 def states(fleet: Fleet) -> list[EngineState]:

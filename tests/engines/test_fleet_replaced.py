@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from test_fleet import Ship, Yard, entry, states
 
-from causerie.engines import model_slot
+from causerie.engines import fleet
 from causerie.engines.base import EngineState, TextRequest
-from causerie.engines.fake import FakeScript
 from causerie.engines.fleet import Fleet
+from causerie.engines.registry import FakeScript
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_slot, "LEAVING_SECONDS", 0.001)
+    monkeypatch.setattr(fleet, "LEAVING_SECONDS", 0.001)
 
 
 async def test_an_equal_recipe_keeps_the_engine() -> None:

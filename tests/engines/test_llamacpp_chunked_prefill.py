@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
+from causerie.engines.llamacpp.client import ChunkedPrefill
 
 FAST, SLOW = 0.001, 0.005  # seconds for each token
 BATCH = 64

@@ -20,13 +20,15 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
-from causerie.engines.ipc_socket import IpcSocket
-from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
-from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
-from causerie.engines.llamacpp.prompt_store import PromptStore
-from causerie.engines.llamacpp.slots import Slots
-from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.prefill_speed import PrefillSpeed
+from causerie.engines.llamacpp.client import (
+    ChunkedPrefill,
+    LlamaCppClient,
+    PartialTokens,
+    completion_body,
+)
+from causerie.engines.llamacpp.slots import PromptStore, Slots
+from causerie.engines.prefill import PrefillSpeed
+from causerie.engines.process import IpcSocket
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
 

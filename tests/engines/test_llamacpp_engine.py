@@ -29,15 +29,14 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp import process
-from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
-from causerie.engines.llamacpp.client import completion_body
+from causerie.engines.llamacpp.client import ChunkedPrefill, completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
-from causerie.engines.llamacpp.prompt_store import PromptStore
-from causerie.engines.prefill_speed import PrefillSpeed
-from causerie.engines.supervisor import GivenUp
-from causerie.engines.watchdog import Pulse
+from causerie.engines.llamacpp.slots import PromptStore
+from causerie.engines.prefill import PrefillSpeed
+from causerie.engines.process import Pulse
+from causerie.engines.supervised import GivenUp
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]

@@ -12,14 +12,13 @@ from test_llamacpp_options import GIB, HEADER, KV
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp import engine as engine_module
-from causerie.engines.llamacpp import fit, options
+from causerie.engines.llamacpp import options
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.fit import Need, largest_context
-from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
-from causerie.engines.weights.footprint import memory_bytes
-from causerie.engines.weights.quantization import smaller_that_fits
+from causerie.engines.llamacpp.options import LlamaCppOptions, Need, for_machine, largest_context
+from causerie.engines.machine import model_memory_bytes
+from causerie.engines.weights.gguf import smaller_that_fits
 
-FIXED = memory_bytes(HEADER, 0)  # weights and buffers
+FIXED = model_memory_bytes(HEADER, 0)  # weights and buffers
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ FIXED = memory_bytes(HEADER, 0)  # weights and buffers
 )
 def test_the_context_that_fits(room: int, context: int) -> None:
     assert largest_context(HEADER, "f16", room) == context
-    assert memory_bytes(HEADER, context) <= room or not context
+    assert model_memory_bytes(HEADER, context) <= room or not context
 
 
 def test_a_smaller_type_of_numbers_holds_more() -> None:
@@ -43,14 +42,14 @@ def test_a_smaller_type_of_numbers_holds_more() -> None:
 
 def test_auto_takes_what_the_free_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "available_memory", lambda: 64 * GIB)
-    monkeypatch.setattr(fit, "free_memory", lambda: (FIXED + 10_000 * KV) * 100 // 90 + 1)
+    monkeypatch.setattr(options, "free_memory", lambda: (FIXED + 10_000 * KV) * 100 // 90 + 1)
     auto = LlamaCppOptions(context="auto", prompt_cache=0)
     launch = for_machine(HEADER.path, auto, HEADER)
     assert (launch.context, launch.cache_tokens) == (9984, 9984)
     short = replace(HEADER, context_length=2048)
     launch = for_machine(HEADER.path, replace(auto, parallel=3), short)
     assert (launch.context, launch.parallel, launch.cache_tokens) == (2048, 3, 6144)
-    monkeypatch.setattr(fit, "free_memory", lambda: 0)
+    monkeypatch.setattr(options, "free_memory", lambda: 0)
     assert for_machine(HEADER.path, auto, HEADER).context == 256
 
 
@@ -58,8 +57,8 @@ def test_a_system_that_does_not_say_what_is_free(monkeypatch: pytest.MonkeyPatch
     def none() -> int:
         raise FileNotFoundError
 
-    monkeypatch.setattr(fit, "free_memory", none)
-    assert fit.free_now(7) == 7
+    monkeypatch.setattr(options, "free_memory", none)
+    assert options.free_now(7) == 7
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_a_system_that_does_not_say_what_is_free(monkeypatch: pytest.MonkeyPatch
 )
 def test_what_would_fit_is_proposed(room: int, advice: str) -> None:
     header = replace(HEADER, file_type=7)
-    need = Need(header, 8192, "f16", memory_bytes(header, 8192))
+    need = Need(header, 8192, "f16", model_memory_bytes(header, 8192))
     assert need.advice(room).startswith(advice)
 
 

@@ -19,8 +19,13 @@ from waiting import eventually, gone
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, TextRequest
 from causerie.engines.llamacpp.client import AllowedTokens, completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.native import NativeBuild, arguments, examine, missing
 from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.llamacpp.process import (
+    NativeBuild,
+    examine_program,
+    missing_program,
+    native_arguments,
+)
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = pytest.mark.skipif(
@@ -114,7 +119,7 @@ async def test_one_that_is_too_old_is_named(tiny_gguf: Path, tmp_path: Path) -> 
 async def test_what_is_no_such_program(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("#!/bin/sh\necho hello\n")
-    assert missing("sh") is None
+    assert missing_program("sh") is None
     for command, why in (
         (str(tmp_path / "none"), "does not exist; name the program `llama-server`"),
         (str(tmp_path), "is a folder"),
@@ -122,14 +127,14 @@ async def test_what_is_no_such_program(tmp_path: Path) -> None:
         ("no-such-program", "is not on the search path"),
     ):
         with pytest.raises(LoadFailed, match=f'the program "{command}" {why}'):
-            await examine(command, None)
+            await examine_program(command, None)
     file.chmod(0o755)
     with pytest.raises(LoadFailed, match=r"does not say its version \(hello\)"):
-        await examine(str(file), None)
+        await examine_program(str(file), None)
 
 
 async def test_what_a_program_says_of_itself(tmp_path: Path) -> None:
-    build = await examine(program(tmp_path, devices=DEVICES), None)
+    build = await examine_program(program(tmp_path, devices=DEVICES), None)
     assert (build.version, build.gpu) == ("0.5.0-dev-b11549", True)
 
 
@@ -141,7 +146,7 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
         tiny_gguf, "llama-server", cache_tokens=300, flash_attention=False, gpu_layers=3,
         kv_type="q8_0", batch=96, lora=adapters, draft=str(tiny_gguf),
     )  # fmt: skip
-    line = " ".join(arguments(BUILD, engine._launch, "/run/x.sock", "/proc/1/fd/"))
+    line = " ".join(native_arguments(BUILD, engine._launch, "/run/x.sock", "/proc/1/fd/"))
     for part in (
         f"/opt/llama-server --model {tiny_gguf} --host /run/x.sock ", "--parallel 2 --ctx-size 300",
         "--threads 1 --threads-batch 1 --batch-size 96 --ubatch-size 96", "--cache-type-k q8_0",
@@ -151,7 +156,7 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
     ):  # fmt: skip
         assert part in line
     whole = engine_of(tiny_gguf, "llama-server", speculation="ngram")._launch
-    line = " ".join(arguments(BUILD, whole, 4711, "/tmp"))
+    line = " ".join(native_arguments(BUILD, whole, 4711, "/tmp"))
     assert "--host 127.0.0.1 --port 4711" in line
     assert "--kv-unified" not in line
     assert "--spec-type ngram-simple" in line

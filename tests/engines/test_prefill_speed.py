@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causerie.engines.prefill_speed import PrefillSpeed
+from causerie.engines.prefill import PrefillSpeed
 
 FAST, SLOW = 0.001, 0.005
 

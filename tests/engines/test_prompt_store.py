@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp import prompt_store
-from causerie.engines.llamacpp.prompt_store import (
+from causerie.engines.llamacpp import slots
+from causerie.engines.llamacpp.slots import (
     LEAST_TOKENS,
     PromptStore,
-    files_for,
-    is_possible,
+    Slots,
+    can_store_prompts,
+    prompt_files_folder,
 )
-from causerie.engines.llamacpp.slots import Slots
-from causerie.engines.packed_tokens import common_tokens, packed, token_count
+from causerie.engines.prefill import common_tokens, packed, token_count
 
-pytestmark = pytest.mark.skipif(not is_possible(), reason="needs files of anonymous memory")
+pytestmark = pytest.mark.skipif(not can_store_prompts(), reason="needs files of anonymous memory")
 
 _TOKENS = st.lists(st.integers(0, 3), max_size=30)
 BYTES = 10  # of a token
@@ -48,7 +48,7 @@ class Writer:
         if action == "erase":
             self.held.pop(int(slot), None)
             return
-        file = Path(files_for("self"), body["filename"])
+        file = Path(prompt_files_folder("self"), body["filename"])
         if action == "save":
             file.write_bytes(b"x" * BYTES * token_count(self.held[int(slot)]))
         assert file.stat().st_size
@@ -106,7 +106,7 @@ async def test_what_is_short_or_does_not_fit_is_not_kept(monkeypatch: pytest.Mon
     engine, store = Writer(), PromptStore(99 * BYTES, BYTES)
     await store.save(engine, 0, "", packed(prompt(1000, LEAST_TOKENS - 1)))
     await store.save(engine, 0, "", packed(prompt(1000, 100)))
-    monkeypatch.setattr(prompt_store, "free_memory", lambda: 90 * BYTES)
+    monkeypatch.setattr(slots, "free_memory", lambda: 90 * BYTES)
     await store.save(engine, 0, "", packed(prompt(1000, 80)))
     assert engine.asked == []
 
@@ -215,15 +215,15 @@ def test_free_memory_is_the_least_of_machine_and_groups(
     (tmp_path / "machine").write_text("MemTotal: 9 kB\nMemAvailable:   8 kB\n")
     own = tmp_path / "own"
     own.mkdir()
-    monkeypatch.setattr(prompt_store, "_MEMORY", tmp_path / "machine")
-    monkeypatch.setattr(prompt_store, "own_groups", lambda: (own, tmp_path))
-    assert prompt_store.free_memory() == 8192
+    monkeypatch.setattr(slots, "_MEMORY", tmp_path / "machine")
+    monkeypatch.setattr(slots, "own_groups", lambda: (own, tmp_path))
+    assert slots.free_memory() == 8192
     for group, limit, used in ((tmp_path, "10000", "7000"), (own, "2500", "1000")):
         (group / "memory.max").write_text(f"{limit}\n")
         (group / "memory.current").write_text(f"{used}\n")
-    assert prompt_store.free_memory() == 1500
+    assert slots.free_memory() == 1500
     (own / "memory.max").write_text("max\n")
-    assert prompt_store.free_memory() == 3000
+    assert slots.free_memory() == 3000
 
 
 class Computing:
@@ -242,7 +242,7 @@ class Computing:
             self.slots.pop(int(slot), None)
         elif action == "save":
             self.files[body["filename"]] = self.slots[int(slot)]
-            Path(files_for("self"), body["filename"]).write_bytes(b"x")
+            Path(prompt_files_folder("self"), body["filename"]).write_bytes(b"x")
         else:
             self.slots[int(slot)] = self.files[body["filename"]]
 

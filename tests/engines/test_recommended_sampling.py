@@ -16,10 +16,9 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from causerie.engines.base import RecommendedSampling
-from causerie.engines.families import FAMILIES, family_of
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.recommended_sampling import of_folder, of_gguf
+from causerie.engines.sampling import FAMILIES, family_of, sampling_of_folder, sampling_of_gguf
 from causerie.engines.weights.folder import read_folder
 from causerie.engines.weights.gguf import read_header
 from causerie.protocol.parameters import MODEL_SAMPLING, SamplingDefaults
@@ -96,7 +95,7 @@ def test_keys_of_a_model_file(tmp_path: Path) -> None:
     path.write_bytes(gguf_file(keys))
     header = read_header(path)
     assert header.names == ("Something",)
-    assert usual(of_gguf(header.sampling, ())) == {
+    assert usual(sampling_of_gguf(header.sampling, ())) == {
         "temperature": 0.6,
         "top_k": -1,
         "top_p": 0.95,
@@ -111,40 +110,40 @@ def test_generation_config_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     (tmp_path / "tokenizer.json").write_text("{}")
     folder = read_folder(tmp_path, weights=False)
-    assert usual(of_folder(folder.generation, ())) == {
+    assert usual(sampling_of_folder(folder.generation, ())) == {
         "temperature": 0.7,
         "top_k": 20,
         "top_p": 0.8,
     }
     (tmp_path / "generation_config.json").unlink()
-    assert of_folder(read_folder(tmp_path, weights=False).generation, ()) is None
+    assert sampling_of_folder(read_folder(tmp_path, weights=False).generation, ()) is None
 
 
 def test_the_files_go_before_the_family() -> None:
-    assert usual(of_folder({"temperature": 0.5}, ("SmolLM2",))) == {"temperature": 0.5}
-    found = of_folder({"eos_token_id": 1}, ("SmolLM2",))
+    assert usual(sampling_of_folder({"temperature": 0.5}, ("SmolLM2",))) == {"temperature": 0.5}
+    found = sampling_of_folder({"eos_token_id": 1}, ("SmolLM2",))
     assert found is not None
     assert found.usual == found.without_thinking == SMOLLM2
 
 
 def test_the_family_knows_what_files_cannot_say() -> None:
     """They hold one set of values, for a model that thinks."""
-    found = of_folder({"temperature": 0.65}, ("hf:Qwen/Qwen3-8B",))
+    found = sampling_of_folder({"temperature": 0.65}, ("hf:Qwen/Qwen3-8B",))
     assert found is not None
     assert found.usual.temperature == 0.65
     assert found.without_thinking == SamplingDefaults(temperature=0.7, top_p=0.8, top_k=20)
 
 
 def test_nothing_is_recommended() -> None:
-    assert of_gguf({}, ("Unheard-of", "")) is None
-    assert of_folder({}, ()) is None
+    assert sampling_of_gguf({}, ("Unheard-of", "")) is None
+    assert sampling_of_folder({}, ()) is None
     # A penalty alone does not say how to draw.
-    assert of_folder({"repetition_penalty": 1.1}, ()) is None
+    assert sampling_of_folder({"repetition_penalty": 1.1}, ()) is None
 
 
 def test_a_value_that_no_request_may_have_is_ignored_and_reported() -> None:
     with capture_logs() as logs:
-        found = of_folder({"temperature": 7, "top_p": 0.9}, ())
+        found = sampling_of_folder({"temperature": 7, "top_p": 0.9}, ())
     assert usual(found) == {"top_p": 0.9}
     assert [(log["event"], log["parameter"], log["value"]) for log in logs] == [
         ("recommended sampling ignored", "temperature", 7)
@@ -158,7 +157,7 @@ def test_a_value_that_no_request_may_have_is_ignored_and_reported() -> None:
     )
 )
 def test_whatever_a_file_says_is_in_range_or_ignored(said: dict[str, object]) -> None:
-    found = of_folder(said, ())
+    found = sampling_of_folder(said, ())
     for name, value in usual(found).items() if found else ():
         number = next(each.number for each in MODEL_SAMPLING if each.name == name)
         assert number is not None
@@ -198,7 +197,7 @@ def test_every_row_has_its_source_and_says_how_to_draw() -> None:
         assert re.search(r"(card|json|README|reference)", family.source)
         for values in (family.usual, family.without_thinking or family.usual):
             said = {name: value for name, value in structs.asdict(values).items() if value}
-            assert usual(of_folder(said, ())) == said
+            assert usual(sampling_of_folder(said, ())) == said
 
 
 @pytest.mark.engine

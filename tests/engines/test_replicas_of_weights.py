@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 from waiting import eventually
 
-from causerie.composition.replicas import parts_of, replicated
+from causerie.composition.engine_makers import parts_of, replicated
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.machine_part import MachinePart, allowed_cpus, cores
+from causerie.engines.machine import MachinePart, allowed_cpus, cores
 from causerie.engines.pool.pool import EnginePool
 from causerie.protocol.parameters import SamplingParams
 

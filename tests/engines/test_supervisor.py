@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from causerie.engines import supervisor as module
+from causerie.engines import supervised as module
 from causerie.engines.base import EngineFailed, EngineState
-from causerie.engines.supervisor import GivenUp, Supervisor
+from causerie.engines.supervised import EngineSupervisor, GivenUp
 
 
 class Child:
@@ -46,11 +46,11 @@ class Nursery:
         self.waits.append(seconds)
         await self.go.acquire()
 
-    def supervisor(self) -> Supervisor[Child]:
-        return Supervisor("m", self.spawn, self.sleep)
+    def supervisor(self) -> EngineSupervisor[Child]:
+        return EngineSupervisor("m", self.spawn, self.sleep)
 
 
-def seen(watched: Supervisor[Child]) -> tuple[EngineState, Child | None]:
+def seen(watched: EngineSupervisor[Child]) -> tuple[EngineState, Child | None]:
     return watched.state, watched.child
 
 
@@ -202,7 +202,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
             undone.set()
         raise AssertionError
 
-    watched: Supervisor[Child] = Supervisor("m", spawn)
+    watched: EngineSupervisor[Child] = EngineSupervisor("m", spawn)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watched.start())
         await begun.wait()

@@ -22,19 +22,13 @@ from vllm_stand_in import Server, listening
 
 from causerie.engines.base import EngineState, TextRequest, Token
 from causerie.engines.pool import discovery
-from causerie.engines.pool.discovery import (
-    Discovery,
-    MemberAddress,
-    Unresolved,
-    lookup,
-    targets,
-)
+from causerie.engines.pool.discovery import Discovery, MemberAddress, Unresolved, lookup, targets
 from causerie.engines.pool.pool import EnginePool
+from causerie.engines.vllm.client import Elsewhere
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.folder import ServedFolder
-from causerie.engines.vllm.options import Elsewhere
-from causerie.transport.client import HttpClient, Reach
-from causerie.transport.errors import TransportFailed
+from causerie.engines.vllm.tokenizer import ServedFolder
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import TransportFailed
 
 SERVICE = "http://_http._tcp.vllm.test"
 

@@ -34,9 +34,9 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.vllm.client import VllmOptions, vllm_arguments
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.options import VllmOptions, arguments
-from causerie.engines.vllm.process import last_words
+from causerie.engines.vllm.server import last_words
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [
@@ -366,7 +366,7 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.options import VllmOptions
+from causerie.engines.vllm.client import VllmOptions
 
 async def main():
     engine = VllmEngine("m", Path(sys.argv[1]), VllmOptions(sys.argv[2]))
@@ -413,7 +413,7 @@ async def test_a_service_answers_with_it(folder: Path, tmp_path: Path) -> None:
 
 async def test_the_command_line() -> None:
     told = VllmOptions("v", 4096, 8, 4, 2, gpu_memory=0.8, args=("--enforce-eager",))
-    command = " ".join(arguments(Path("/m"), told, 9001))
+    command = " ".join(vllm_arguments(Path("/m"), told, 9001))
     assert command == (
         "v serve /m --host 127.0.0.1 --port 9001 --served-model-name model "
         '--structured-outputs-config {"backend": "guidance"} --generation-config vllm '

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from kvkit import ENCODINGS, EngineCache, Publisher, two_ports, until
 
-from causerie.engines.pool import kv_subscriber, member_cache
-from causerie.engines.pool.kv_events import UnreadableEvents, decoded
-from causerie.engines.pool.kv_subscriber import KvEndpoint
-from causerie.engines.pool.kv_view import KvView
-from causerie.engines.pool.member_cache import BOTH, KV_EVENTS, SENT, MemberCache
+from causerie.engines.pool import kv_events, members
+from causerie.engines.pool.kv_events import KvEndpoint, KvView, UnreadableEvents, decoded_events
+from causerie.engines.pool.members import BOTH, KV_EVENTS, SENT, MemberCache
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 PROMPT = [at // 7 for at in range(160)]
@@ -39,13 +37,13 @@ def test_every_encoding_says_the_same(encoding: str, size: int) -> None:
         cache.evict(PROMPT[:128]), cache.evict(PROMPT[:128]),
     ]  # fmt: skip
     for number, events in enumerate(batches):
-        view.receive(number, decoded(cache.batch(events)))
+        view.receive(number, decoded_events(cache.batch(events)))
     whole = len(PROMPT) // size * size // BLOCK
     assert view.complete
     assert view.block_size == size
     assert (held(index, "a", PROMPT), held(index, "a", OTHER)) == ((128 - size) // BLOCK, whole)
     assert len(view) == 2 * whole - size // BLOCK
-    view.receive(len(batches), decoded(cache.batch(cache.clear())))
+    view.receive(len(batches), decoded_events(cache.batch(cache.clear())))
     assert (held(index, "a", OTHER), len(view), view.complete) == (0, 0, True)
 
 
@@ -64,7 +62,7 @@ def test_blocks_that_no_prompt_of_text_is_read_from_are_left_out(more: dict[str,
     view = KvView(index, "a", "m")
     hashes = [cache.hash(OTHER[:16])]
     events = [*cache.read(PROMPT), cache.stored(hashes, None, OTHER[:16], **more)]
-    view.receive(0, decoded(cache.batch(events)))
+    view.receive(0, decoded_events(cache.batch(events)))
     assert (held(index, "a", PROMPT), held(index, "a", OTHER)) == (10, 0)
 
 
@@ -80,7 +78,7 @@ def test_blocks_of_a_scope_are_held_for_that_scope_alone() -> None:
         engine.stored(hashes[2:], hashes[1], PROMPT[32:48], extra_keys=[None]),
     ]
     assert not view.salted
-    view.receive(0, decoded(engine.batch(events)))
+    view.receive(0, decoded_events(engine.batch(events)))
     assert view.salted
     found = {scope: index.runs(chain(PROMPT, scope)) for scope in ("", "a", "b")}
     assert {scope: cache.run(runs, scope) for scope, runs in found.items()} == {
@@ -102,7 +100,7 @@ def test_blocks_of_a_scope_are_held_for_that_scope_alone() -> None:
 )  # fmt: skip
 def test_what_is_no_batch_is_refused(payload: bytes) -> None:
     with pytest.raises(UnreadableEvents):
-        decoded(payload)
+        decoded_events(payload)
 
 
 @pytest.mark.parametrize(("size", "tokens"), [(24, 24), (16, 31), (0, 0), (16, -1)])
@@ -110,7 +108,7 @@ def test_blocks_that_cannot_be_compared_are_refused(size: int, tokens: int) -> N
     cache = EngineCache(size=size)
     content = [1] * tokens if tokens >= 0 else [-1] * 16
     view = KvView(PrefixIndex(100), "a", "m")
-    batch = decoded(cache.batch([cache.stored([b"1"], None, content)]))
+    batch = decoded_events(cache.batch([cache.stored([b"1"], None, content)]))
     with pytest.raises(UnreadableEvents):
         view.receive(0, batch)
 
@@ -173,11 +171,11 @@ class Arrivals(RuleBasedStateMachine):
                 self.arrive(len(self.log) - 1)
 
     def arrive(self, number: int) -> None:
-        batch = decoded(self.log[number][0])
+        batch = decoded_events(self.log[number][0])
         first = self.view.missing(number, batch)
         if first is not None:  # all but the oldest are sent again
             for at in range(max(first, len(self.log) - self.kept), len(self.log)):
-                self.view.receive(at, decoded(self.log[at][0]))
+                self.view.receive(at, decoded_events(self.log[at][0]))
         self.view.receive(number, batch)
         truth = self.log[(self.view._next or 0) - 1][1]
         for path in self.paths:
@@ -256,7 +254,7 @@ async def test_a_running_request_counts_until_events_tell() -> None:
 
 
 async def test_events_that_stop_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_cache, "_SILENCE_SECONDS", 0.02)
+    monkeypatch.setattr(members, "_SILENCE_SECONDS", 0.02)
     loop = asyncio.get_running_loop()
     publisher = Publisher(EngineCache())
     async with followed(publisher) as known:
@@ -336,7 +334,7 @@ async def test_another_server_at_the_same_place_holds_nothing_of_the_first() -> 
 
 
 async def test_events_that_cannot_be_read_are_used_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kv_subscriber, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(kv_events, "_PAUSE_SECONDS", 0.01)
     publisher = Publisher(EngineCache())
     async with followed(publisher) as known:
         await publisher.publish(publisher.cache.read(PROMPT))

@@ -18,11 +18,10 @@ from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
 from waiting import eventually
 
-from causerie.cli.options import library
+from causerie.cli.command import library
 from causerie.cli.services import Service, show_services
+from causerie.composition.control import ServiceFacts, sockets
 from causerie.composition.control import asked as asked_by_command
-from causerie.composition.control import sockets
-from causerie.composition.service_facts import ServiceFacts
 
 
 def configuration(folder: Path, every: list[Place]) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from causerie.engines.pool import prefix_index
-from causerie.engines.pool.choice import MemberLoad, least_cost
+from causerie.engines.pool.members import MemberLoad, least_cost
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

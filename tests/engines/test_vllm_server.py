@@ -21,20 +21,19 @@ from servicekit import service_view
 from test_vllm_engine import GREEDY, asked, behave, made, run, until, written
 from vllm_stand_in import CONTEXT, Server, listening
 
-from causerie.composition.certificates import tls_context
+from causerie.composition.providers import tls_context
 from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
-from causerie.engines.vllm import capability_check
+from causerie.engines.vllm import engine
 from causerie.engines.vllm import server as module
+from causerie.engines.vllm.client import Elsewhere
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.options import Elsewhere
+from causerie.engines.weights import HubOptions, Silent
 from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import Offline, WeightsNotFound
-from causerie.engines.weights.folder_fetching import fetch_folder
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Silent
+from causerie.engines.weights.fetching import fetch_folder
+from causerie.http.client import Reach
 from causerie.settings import Secret, SettingsError, TlsSettings, Vllm, load
 from causerie.settings.credentials import read_credentials
-from causerie.transport.client import Reach
 
 KEY = "correct-horse"
 
@@ -128,7 +127,7 @@ async def test_what_a_server_lacks_is_said(folder: Path, how: str, why: str) -> 
 async def test_a_server_that_is_alive_and_makes_no_token(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capability_check, "_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "_SECONDS", 0.2)
     behave(folder, "mute")
     async with listening(Server(folder, KEY)) as port:
         with pytest.raises(EngineFailed, match=r"has not answered within 0\.2 s"):

@@ -15,7 +15,8 @@ import commandkit
 import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving
 
-from causerie.engines.weights.cache import Cache, CachedWeights
+from causerie.engines.weights import HubOptions, Silent
+from causerie.engines.weights.cache import Cache, CachedWeights, delete_weights
 from causerie.engines.weights.errors import (
     BadReference,
     ChecksumMismatch,
@@ -26,11 +27,7 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from causerie.engines.weights.fetching import fetch
-from causerie.engines.weights.folder_fetching import fetch_folder, fetch_for_openvino
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Silent
-from causerie.engines.weights.removal import remove
+from causerie.engines.weights.fetching import fetch, fetch_folder, fetch_for_openvino
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -270,7 +267,7 @@ async def test_openvino_gets_its_own_folder_or_a_file(hub: Hub, tmp_path: Path) 
     for found in (folder, file, named):
         assert await for_openvino(hub, tmp_path, found.ref, offline=True) == found
     assert set(Cache(tmp_path).every()) == {folder, file, named}
-    await remove(tmp_path, folder)
+    await delete_weights(tmp_path, folder)
     assert not folder.path.exists()
     assert set(Cache(tmp_path).every()) == {file, named}
 

@@ -14,9 +14,9 @@ from hub import gguf, item, split, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causerie.engines.machine import kv_bytes_per_token, model_memory_bytes
 from causerie.engines.weights.errors import NotGguf
-from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
-from causerie.engines.weights.gguf import parts, read_header, read_vocabulary
+from causerie.engines.weights.gguf import gguf_parts, read_gguf_vocabulary, read_header
 from causerie.engines.weights.vocabulary import TokenType
 
 
@@ -73,15 +73,15 @@ def test_memory_is_weights_and_cache_and_buffers(tmp_path: Path) -> None:
     per_token = kv_bytes_per_token(header)
     assert per_token == 4 * 2 * 16 * 2
     assert kv_bytes_per_token(header, "q8_0") == per_token * 17 // 32
-    grown = memory_bytes(header, 3000) - memory_bytes(header, 1000)
+    grown = model_memory_bytes(header, 3000) - model_memory_bytes(header, 1000)
     assert grown == 2000 * per_token
-    assert memory_bytes(header, 0) > header.file_size
+    assert model_memory_bytes(header, 0) > header.file_size
     with pytest.raises(ValueError, match="q8_0"):
         kv_bytes_per_token(header, "q9")
 
 
 def test_byte_level_vocabulary(tmp_path: Path) -> None:
-    vocabulary = read_vocabulary(written(tmp_path, gguf(VOCABULARY)))
+    vocabulary = read_gguf_vocabulary(written(tmp_path, gguf(VOCABULARY)))
     assert vocabulary.tokens == (
         *(b"<|im_end|>", b" hi", b"\n", "é".encode(), "日".encode()),
         *(b"<|end|>", b"<|endoftext|>"),
@@ -97,7 +97,7 @@ def test_pieces_and_named_bytes(tmp_path: Path) -> None:
         "tokenizer.ggml.token_type": [2, 3, 3, 6, 1, 1, 1],
         "tokenizer.ggml.eos_token_id": 2,
     }
-    vocabulary = read_vocabulary(written(tmp_path, gguf(extra)))
+    vocabulary = read_gguf_vocabulary(written(tmp_path, gguf(extra)))
     assert vocabulary.tokens[3:] == (b"\n", b" hi", b"<0x0A>", "é".encode())
     assert vocabulary.types[3] == TokenType.BYTE
     assert vocabulary.end == (2,)
@@ -110,15 +110,15 @@ def test_end_of_a_message_is_no_end_where_calls_have_their_own(tmp_path: Path) -
         "tokenizer.ggml.token_type": [3, 3, 3],
         "tokenizer.ggml.eos_token_id": 0,
     }
-    assert read_vocabulary(written(tmp_path, gguf(extra))).end == (0, 2)
+    assert read_gguf_vocabulary(written(tmp_path, gguf(extra))).end == (0, 2)
 
 
 def test_no_vocabulary_or_one_that_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(NotGguf, match="no vocabulary"):
-        read_vocabulary(written(tmp_path, gguf()))
+        read_gguf_vocabulary(written(tmp_path, gguf()))
     extra = {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.token_type": [1]}
     with pytest.raises(NotGguf, match="2 tokens but 1 token types"):
-        read_vocabulary(written(tmp_path, gguf(extra)))
+        read_gguf_vocabulary(written(tmp_path, gguf(extra)))
 
 
 def test_parts_of_a_split_model_count_together(tmp_path: Path) -> None:
@@ -126,7 +126,9 @@ def test_parts_of_a_split_model_count_together(tmp_path: Path) -> None:
     for name, content in files.items():
         written(tmp_path, content, name)
     first = tmp_path / "big-00001-of-00002.gguf"
-    assert parts(tmp_path / "big-00002-of-00002.gguf") == tuple(tmp_path / name for name in files)
+    assert gguf_parts(tmp_path / "big-00002-of-00002.gguf") == tuple(
+        tmp_path / name for name in files
+    )
     assert read_header(first).file_size == sum(map(len, files.values()))
 
 
@@ -196,7 +198,7 @@ def test_any_damage_is_named_or_harmless(
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(content)))
     path = written(tmp_path_factory.mktemp("damaged"), bytes(content[:cut]))
-    for read in (read_header, read_vocabulary):
+    for read in (read_header, read_gguf_vocabulary):
         with suppress(NotGguf):  # anything else escapes and fails
             read(path)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving, split
 
+from causerie.engines.weights import HubOptions, Silent
 from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import (
     Ambiguous,
@@ -27,8 +28,6 @@ from causerie.engines.weights.errors import (
     WeightsNotFound,
 )
 from causerie.engines.weights.fetching import fetch
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Silent
 from causerie.engines.weights.reference import Reference
 
 MODEL = gguf(padding=3_000_000)

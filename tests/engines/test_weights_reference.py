@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from causerie.engines.weights.cache import Cache, FolderCache, OpenVinoCache, OutlineCache
 from causerie.engines.weights.errors import Ambiguous, BadReference, WeightsNotFound
-from causerie.engines.weights.pip import PUBLIC_INDEX, parsed
+from causerie.engines.weights.package_index import PUBLIC_INDEX, parsed_pip_configuration
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.engines.weights.selection import choose
+from causerie.engines.weights.selection import choose_gguf
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ FILES = (
     ],
 )
 def test_choice(wanted: str | None, chosen: tuple[str, ...]) -> None:
-    assert choose("o/r", FILES, wanted) == chosen
+    assert choose_gguf("o/r", FILES, wanted) == chosen
 
 
 def test_the_only_file_is_the_one() -> None:
-    assert choose("o/r", ["some.gguf", "x.txt"], None) == ("some.gguf",)
-    assert choose("o/r", ["m-f16.gguf", "m-q8_0.gguf"], None) == ("m-q8_0.gguf",)
+    assert choose_gguf("o/r", ["some.gguf", "x.txt"], None) == ("some.gguf",)
+    assert choose_gguf("o/r", ["m-f16.gguf", "m-q8_0.gguf"], None) == ("m-q8_0.gguf",)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_only_file_is_the_one() -> None:
 )
 def test_no_choice(files: tuple[str, ...], wanted: str, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
-        choose("o/r", files, wanted)
+        choose_gguf("o/r", files, wanted)
 
 
 def test_pip_is_understood() -> None:
@@ -110,14 +110,14 @@ global.extra-index-url='file:///a/simple http://b/simple'
 download.cert='/etc/ca.pem'
 install.index-url='http://not-this/simple'
 something else"""
-    found = parsed(listing)
+    found = parsed_pip_configuration(listing)
     assert found.index_urls == ("http://env/simple", "file:///a/simple", "http://b/simple")
     assert str(found.certificates) == "/etc/ca.pem"
 
 
 def test_without_pip_the_public_index() -> None:
-    assert parsed("").index_urls == (PUBLIC_INDEX,)
-    assert parsed("").certificates is None
+    assert parsed_pip_configuration("").index_urls == (PUBLIC_INDEX,)
+    assert parsed_pip_configuration("").certificates is None
 
 
 PART = st.text(st.sampled_from("ab-._"), min_size=1, max_size=5).filter(

@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from causerie.engines.base import TextRequest, Token
+from causerie.engines.llamacpp.child import private_mappings
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.llamacpp.zero_pages import private_mappings
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is done on Linux only")
@@ -28,7 +28,7 @@ GREEDY = SamplingParams(temperature=0.0)
 WRITTEN = """
 import mmap
 from pathlib import Path
-from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
+from causerie.engines.llamacpp.child import give_back_zero_pages
 MIB = 2**20
 memory = mmap.mmap(-1, 128 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 memory.write(bytes(32 * MIB) + b"\\1" * 32 * MIB + bytes(64 * MIB))

@@ -17,7 +17,8 @@ from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
 
 from causerie.errors import Unauthenticated, UpstreamFailed
-from causerie.identity.provider import (
+from causerie.hosted.identity.metadata import IdentityHttp
+from causerie.hosted.identity.provider import (
     ATTEMPT_SECONDS,
     Claims,
     OidcProvider,
@@ -25,7 +26,6 @@ from causerie.identity.provider import (
     Returned,
     SignInAttempt,
 )
-from causerie.identity.web import IdentityHttp
 
 CALLBACK = "http://127.0.0.1:1/console/sign-in/test/back"
 

@@ -20,13 +20,11 @@ import pytest
 import structlog
 from hub import gguf, serving
 
+from causerie.engines.weights import HubOptions, Silent
 from causerie.engines.weights.fetching import fetch
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Silent
-from causerie.logging.buffer import LogBuffer
-from causerie.logging.setup import configure, request_id
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
+from causerie.observe.logging import LogBuffer, configure, request_id
 from causerie.protocol.events import Usage
 
 

@@ -15,10 +15,9 @@ from certificates import Certificates
 from consolekit import Place, console_of
 from smtpserver import LOGIN, Mailbox, smtp
 
-from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.edge.ownership import owned
-from causerie.mail.outbox import Letter, MailServer, Outbox
-from causerie.mail.sending import in_thread
+from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
+from causerie.http.tasks import owned
+from causerie.observe.mail import Letter, MailServer, Outbox, in_thread
 
 LETTER = Letter("ada@example.org", "Grüße", "A text with a line\n.and a dot.\n")
 

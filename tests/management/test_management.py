@@ -8,7 +8,7 @@ import pytest
 from accountkit import World
 from managekit import OPERATOR, Office, office
 
-from causerie.accounts.people import SYSTEM, Project, Role
+from causerie.hosted.accounts.people import SYSTEM, Project, Role
 
 
 @pytest.fixture

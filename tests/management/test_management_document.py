@@ -18,27 +18,27 @@ from edgekit import call, serving
 from managekit import OPERATOR, Office, link_path, office
 from openapikit import operations, tried
 
-from causerie.management.alerts import AlertOperations
-from causerie.management.catalog_import import CatalogImportOperations
-from causerie.management.configuration import ConfigurationOperations
-from causerie.management.document import document
-from causerie.management.keys import KeyOperations
-from causerie.management.people import PeopleOperations
-from causerie.management.projects import ProjectOperations
-from causerie.management.providers import ProviderOperations
-from causerie.management.route import AnyRoute
-from causerie.management.routes import (
+from causerie.hosted.management.accounts import KeyOperations, PeopleOperations, ProjectOperations
+from causerie.hosted.management.application import (
     alert_routes,
     catalog_import_routes,
     configuration_routes,
     key_routes,
+    openapi_document,
     people_routes,
     project_routes,
     provider_routes,
     usage_routes,
 )
-from causerie.management.usage import UsageOperations
-from causerie.store.database import Database
+from causerie.hosted.management.operator import (
+    AlertOperations,
+    CatalogImportOperations,
+    ConfigurationOperations,
+    ProviderOperations,
+)
+from causerie.hosted.management.routing import AnyRoute
+from causerie.hosted.management.usage import UsageOperations
+from causerie.hosted.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/management.md"
 
@@ -57,7 +57,7 @@ def _routes() -> list[AnyRoute]:
     ]
 
 
-DOCUMENT: Any = json.loads(json.dumps(document(_routes())))
+DOCUMENT: Any = json.loads(json.dumps(openapi_document(_routes())))
 
 
 async def test_it_is_served_to_everybody(world: World) -> None:

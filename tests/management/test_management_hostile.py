@@ -9,7 +9,7 @@ import pytest
 from accountkit import World
 from managekit import OPERATOR, Office, office
 
-from causerie.management.route import AnyRoute
+from causerie.hosted.management.routing import AnyRoute
 
 STRINGS = (
     "' OR '1'='1",

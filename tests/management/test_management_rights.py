@@ -13,9 +13,8 @@ from accountkit import World
 from edgekit import Response
 from managekit import OPERATOR, Office, office
 
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import Project, Role, User
-from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import RIGHTS, Action, Extent, Project, Role, RoleColumn, User
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from service import Service, serving
 from typer.testing import CliRunner
 from waiting import eventually
 
-from causerie.accounts.issuing import KeyDraft
-from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM, Role, actor_of
 from causerie.cli.keys import digest_line, new_key
 from causerie.cli.root import app
+from causerie.hosted.accounts.issuing import KeyDraft
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
 
 OPERATOR = new_key()
 Answers = Callable[[], Awaitable[list[tuple[int, str | None]]]]

@@ -18,13 +18,12 @@ from edgekit import Response, parse_response, serving
 from ledgerkit import NOON, record
 from managekit import OPERATOR, Office, office
 
-from causerie.accounts.people import Project
-from causerie.accounts.usage import UsageQuery, UsageSum
 from causerie.errors import StoreUnavailable
-from causerie.management import table
-from causerie.store import reports
-from causerie.store.reports import SqlUsageReader
-from causerie.store.usage import SqlUsage
+from causerie.hosted.accounts.people import Project
+from causerie.hosted.accounts.usage import UsageQuery, UsageSum
+from causerie.hosted.management import usage
+from causerie.hosted.store import usage
+from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -358,8 +357,8 @@ async def test_nothing_that_a_table_needs_much_of_is_made_in_the_loop(
 
         return seen
 
-    monkeypatch.setattr(reports, "_sum", watched(reports._sum))
-    monkeypatch.setattr(table, "_line", watched(table._line))
+    monkeypatch.setattr(usage, "_sum", watched(usage._sum))
+    monkeypatch.setattr(usage, "_line", watched(usage._csv_line))
     await services.ask(OPERATOR, "/usage.csv?by=model")
     assert made
     assert threading.get_ident() not in made

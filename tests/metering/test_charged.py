@@ -39,10 +39,10 @@ from hypothesis.stateful import (
 
 from causerie.chat.chat import TextChat
 from causerie.composition.providers import connected
-from causerie.edge.openai import RequestLimits
 from causerie.engines.base import EngineFailed, Output, TextRequest, Token
-from causerie.engines.fake import FakeEngine
+from causerie.engines.registry import FakeEngine
 from causerie.errors import EngineLost, UpstreamFailed
+from causerie.http.api import RequestLimits
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.events import Usage
 from causerie.protocol.request import ChatRequest, Message

@@ -21,12 +21,12 @@ from faultkit import Broken, Fault, Received, Reply, Upstream, upstream
 from hostedkit import Office, office
 from servicekit import ServiceView, service_view
 
-from causerie.accounts.bounds import Budget, LimitsAndBudgets, Unit
-from causerie.accounts.budgets import Budgets
 from causerie.errors import InternalError
+from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.budgets import Budgets
 from causerie.metering.ledger import UsageRecord
-from causerie.protocol.chunk_encoder import ChunkEncoder
 from causerie.protocol.events import Batch, TextDelta
+from causerie.shapes.chat_completions.encoder import ChunkEncoder
 
 PROMPT, COMPLETION = Decimal("0.001"), Decimal("0.002")
 PIECE = 5

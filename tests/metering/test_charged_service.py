@@ -19,7 +19,7 @@ from chargekit import CountingProvider, providing
 from hostedkit import Office, office
 from service import Service, serving
 
-from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
 from causerie.metering.ledger import UsageRecord
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60

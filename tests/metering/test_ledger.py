@@ -19,18 +19,16 @@ from ledgerkit import NOON, ledger, record
 from msgspec import structs
 from sqlalchemy import select, text
 
-from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
-from causerie.accounts.bounds import Budget
-from causerie.accounts.budgets import Budgets, Claim
-from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.usage import Spent
 from causerie.errors import StoreUnavailable
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold, TokenPrice
+from causerie.hosted.accounts.bounds import Budget
+from causerie.hosted.accounts.budgets import Budgets, Claim
+from causerie.hosted.accounts.usage import Spent
+from causerie.hosted.store.database import Database, upgrade
+from causerie.hosted.store.tables import usage_records
+from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
-from causerie.store.tables import usage_records
-from causerie.store.usage import SqlUsage
 
 
 class Memory:

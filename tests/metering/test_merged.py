@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.metering.counters import MetricsCounters
-from causerie.metering.merged import counts, merged
 from causerie.metering.meter import Record
+from causerie.observe.metrics import MetricsCounters, counts, merged
 from causerie.protocol.events import Usage
 
 OF_PROCESSES = ("causerie_worker", "process_")

@@ -12,16 +12,14 @@ from accountkit import World
 from operationskit import MARKET, Market, market, provider
 from probekit import refused, says_yes
 
-from causerie.accounts.audit import AuditEntry, AuditFilter
-from causerie.accounts.people import SYSTEM, Actor, actor_of
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
-from causerie.operations.ports import RouteQuery
-from causerie.operations.results import NOTHING, Results
-from causerie.operations.views import ProviderView
-from causerie.probe.ask import ProbeRequest
+from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
+from causerie.hosted.accounts.people import SYSTEM, Actor, actor_of
+from causerie.hosted.operations.ports import ProviderView, RouteQuery
+from causerie.hosted.operations.probes import NOTHING, Results
+from causerie.hosted.store.operations import SqlProbeResults
+from causerie.probe.question import ProbeReply, ProbeRequest
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import ProbeReply
-from causerie.store.probe_results import SqlProbeResults
 
 BODY = json.dumps({"model": "a/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 

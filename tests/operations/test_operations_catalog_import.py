@@ -12,9 +12,10 @@ from accountkit import World
 from configurekit import LISTED, added, configured
 from consolekit import lite as lite
 
-from causerie.accounts.people import SYSTEM
 from causerie.errors import InvalidRequest
-from causerie.operations.catalog_import import (
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.operations.configuring import Configuring, EntryStep, EntryView, published
+from causerie.hosted.operations.provider_models import (
     Offer,
     PickedModel,
     PriceRules,
@@ -24,8 +25,6 @@ from causerie.operations.catalog_import import (
     router_door,
     withdrawal,
 )
-from causerie.operations.configuring import Configuring, EntryStep, EntryView
-from causerie.operations.trial import published
 
 PRICED = {**LISTED[1], "pricing": {"prompt": "0.000001", "completion": "0.000002"}}
 AS_PUBLISHED = PriceRules()

@@ -10,10 +10,10 @@ from configurekit import LISTED, added, configured
 from consolekit import lite as lite
 from operationskit import result
 
-from causerie.accounts.people import SYSTEM
 from causerie.errors import InvalidRequest
-from causerie.operations.configuring import Configuring, EntryStep, EntryView, EntryWish
-from causerie.operations.provider_models import ComparedModel, compared, removal, taken_over
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.operations.configuring import Configuring, EntryStep, EntryView, EntryWish
+from causerie.hosted.operations.provider_models import ComparedModel, compared, removal, taken_over
 
 
 async def entry(configuration: Configuring, kind: str, name: str) -> EntryView:

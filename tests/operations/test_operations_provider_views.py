@@ -10,7 +10,7 @@ import pytest
 
 from causerie.composition import provider_views
 from causerie.composition.provider_views import ProviderViews
-from causerie.protocol.target_stats import UNKNOWN
+from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.tree import Settings
@@ -48,7 +48,7 @@ async def test_a_large_provider_is_viewed_in_turns(monkeypatch: pytest.MonkeyPat
     )
     service = MagicMock()
     service.targets.return_value = ()
-    service.pipeline.router.target_stats.return_value = UNKNOWN
+    service.pipeline.router.target_stats.return_value = UNKNOWN_STATS
     views = await ProviderViews.of(settings, service)
     view = await views.provider(one, {}, None)
     assert [target.serves[0].model for target in view.targets] == [f"b/m{n}" for n in range(MODELS)]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, usage_chunk
 
-from causerie.operations.interviewing import DialectPreview
-from causerie.probe.ask import ProbeRequest
 from causerie.probe.interview import Interview
-from causerie.probe.question import ProbeQuestion
+from causerie.probe.provider_interview import DialectPreview
+from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, ProbeRequest, ProbeVerdict
 from causerie.probe.reading import answered, plain
-from causerie.probe.reply import ProbeReply
-from causerie.probe.verdict import Grade, ProbeVerdict
 from causerie.providers.dialects import DIALECTS
 
 LLAMA = DIALECTS["llama-server"]

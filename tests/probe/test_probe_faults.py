@@ -6,11 +6,9 @@ import pytest
 from faultkit import Broken, Fault, upstream
 
 from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.entry import supported
-from causerie.probe.interview import Finding, Interview, Patience
+from causerie.probe.interview import Finding, Interview, Patience, supported
+from causerie.probe.question import Grade, Subject
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import Grade
 
 SHORT = ProbeBounds(seconds=0.3, bytes=100_000)
 HASTY = Patience(total_seconds=20, busy_seconds=0.01, busy_tries=1)

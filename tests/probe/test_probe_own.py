@@ -20,14 +20,10 @@ import pytest
 from service import free_port, serving
 
 from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.cost import cost
-from causerie.probe.entry import supported
-from causerie.probe.interview import Finding, Interview
-from causerie.probe.question import ProbeQuestion
+from causerie.probe.interview import Finding, Interview, cost, supported
+from causerie.probe.question import Grade, ProbeQuestion, Subject
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import Grade
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.protocol.parameters import HONOURED
 
 KEY = "ck_test_secret"
 PATIENT = ProbeBounds(seconds=300.0)

@@ -30,13 +30,10 @@ from probekit import (
     usage_chunk,
 )
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.entry import entry, supported
+from causerie.probe.interview import entry, supported
+from causerie.probe.question import Grade, ProbeReply, ProbeRequest, Subject
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import ProbeReply
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import Grade
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.protocol.parameters import HONOURED
 
 YES, PARTLY, NO, UNCLEAR = Grade.YES, Grade.PARTLY, Grade.NO, Grade.UNCLEAR
 COUNTED = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"

@@ -12,14 +12,11 @@ import pytest
 from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
-from causerie.probe.ask import ProbeRequest, chat
 from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.evidence import exchange
 from causerie.probe.interview import Interview, Patience
+from causerie.probe.question import Grade, ProbeReply, ProbeRequest, Subject, chat
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import ProbeReply
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import Grade
+from causerie.probe.reading import exchange
 
 KEY = "sk-very/secret+key"
 SHORT = ProbeBounds(seconds=0.4, bytes=20_000, listing_bytes=20_000)

@@ -21,8 +21,8 @@ from causerie.protocol.bounded_json import (
     check_together,
     decode,
 )
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
+from causerie.shapes.chat_completions.reader import parse
 
 MIB = 1024 * 1024
 TIGHT = Bounds(nesting=3, values=40, exponents=2, digits=6, precise=2)

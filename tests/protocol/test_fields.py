@@ -27,13 +27,12 @@ from openai import AsyncOpenAI, BadRequestError
 from servicekit import ServiceView, service_view
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.known import KNOWN, sift, without_past
-from causerie.protocol.parsing.privileged import PRIVILEGES, privilege_of
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.known_fields import KNOWN, PRIVILEGES, privilege_of, sift, without_past
+from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.reader import parse
 
 HELLO = [{"role": "user", "content": "Hello"}]
 # Each with a value as somebody would send it who wants to gain by it.

@@ -12,8 +12,8 @@ from causerie.chat.schema.keywords import ignored_keyword
 from causerie.chat.schema.normal import Rewriter
 from causerie.errors import NotFound
 from causerie.protocol import nearest as module
-from causerie.protocol.candidate import Candidate
 from causerie.protocol.nearest import AROUND, NameIndex, nearest
+from causerie.protocol.targets import Candidate
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-."
 SIZES = ("large", "small", "nano", "70b")

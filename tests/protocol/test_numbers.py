@@ -17,21 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import causerie
-from causerie.accounts.credits import Credits
-from causerie.accounts.people import SYSTEM
-from causerie.catalog.costs import CostAssumptions
-from causerie.catalog.filters import Filters
-from causerie.catalog.search import CatalogQuery
+from causerie.catalog.page_cache import Filters
+from causerie.catalog.search import CatalogQuery, CostAssumptions
 from causerie.chat.call_syntax.choices import resolved
-from causerie.chat.schema.addresses import Addresses
-from causerie.console.entries import picked_model
+from causerie.chat.schema.references import Addresses
 from causerie.errors import InvalidRequest
-from causerie.management import bodies
-from causerie.operations.provider_models import configured
-from causerie.operations.trial import ListedModel, published
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.statement import Credits
+from causerie.hosted.console.entries import picked_model
+from causerie.hosted.management import requests
+from causerie.hosted.operations.configuring import ListedModel, published
+from causerie.hosted.operations.provider_models import configured
 from causerie.protocol.numbers import MOST_MONEY, money, whole_number
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
+from causerie.shapes.chat_completions.reader import parse
 
 SOURCE = Path(causerie.__file__).parent
 HOSTILE = ("1e-50000000", "9e999999", "0e99999999", "1e-999990", "NaN", "sNaN", "Infinity", "-1")
@@ -44,11 +43,11 @@ TEXTS = st.one_of(
     st.text(max_size=80),
 )
 DECIMALS_ELSEWHERE = {
-    "accounts/money.py": "a number of ours, for a list",
-    "accounts/person_bounds.py": "tokens that were counted here",
-    "catalog/reasons.py": "a ratio of two prices, in three digits",
-    "store/columns.py": "whole billionths of the database",
-    "store/repositories/keys.py": "whole tokens of the database",
+    "protocol/money.py": "a number of ours, for a list",
+    "hosted/accounts/spending.py": "tokens that were counted here",
+    "hosted/operations/explanation.py": "a ratio of two prices, in three digits",
+    "hosted/store/tables.py": "whole billionths of the database",
+    "hosted/store/keys.py": "whole tokens of the database",
 }
 
 
@@ -98,7 +97,7 @@ def test_only_one_place_makes_decimals_of_what_comes_from_outside() -> None:
 async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(text: str) -> None:
     kinds = {
         name
-        for name, kind in inspect.getmembers(bodies, inspect.isclass)
+        for name, kind in inspect.getmembers(requests, inspect.isclass)
         if issubclass(kind, msgspec.Struct)
         and any(
             hint is Decimal or Decimal in get_args(hint) for hint in get_type_hints(kind).values()
@@ -106,9 +105,9 @@ async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(t
     }
     assert kinds == {"BudgetBody", "PutCredits"}
     bounds = msgspec.json.decode(
-        f'{{"budgets":[{{"amount":"{text}"}}]}}', type=bodies.BoundsBody
+        f'{{"budgets":[{{"amount":"{text}"}}]}}', type=requests.BoundsBody
     ).bounds()
-    put = msgspec.json.decode(f'{{"amount":"{text}"}}', type=bodies.PutCredits)
+    put = msgspec.json.decode(f'{{"amount":"{text}"}}', type=requests.PutCredits)
     with pytest.raises(InvalidRequest) as refused:
         bounds.check()
     assert refused.value.param == "budgets[0].amount"

@@ -7,9 +7,7 @@ import json
 import pytest
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parameters import REFUSED
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import HINTS, ParsingRules
+from causerie.protocol.parameters import HINT_NAMES, REFUSED, ParsingRules
 from causerie.protocol.request import (
     ChatRequest,
     Grammar,
@@ -22,6 +20,7 @@ from causerie.protocol.request import (
     ToolChoice,
     ToolMode,
 )
+from causerie.shapes.chat_completions.reader import parse
 
 USER = {"role": "user", "content": "Hello"}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -71,7 +70,7 @@ def test_what_a_door_says_of_long_output_reaches_every_request() -> None:
         assert read(ParsingRules(reject_long_output=True), **more).keeps_output_limit
 
 
-@pytest.mark.parametrize("name", sorted(HINTS))
+@pytest.mark.parametrize("name", sorted(HINT_NAMES))
 def test_hints_are_taken_and_dropped_whatever_they_hold(name: str) -> None:
     request = read(**{name: {"any": ["thing"]}})
     assert request.unlisted is None or name == "prediction"

@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parameters import REFUSED
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import HINTS, HONOURED, ParsingRules
+from causerie.protocol.parameters import HINT_NAMES, HONOURED, REFUSED, ParsingRules
 from causerie.protocol.request import ChatRequest
+from causerie.shapes.chat_completions.reader import parse
 
 MINIMAL = b'{"model":"m","messages":[{"role":"user","content":"%s"}]%s}'
 
@@ -167,7 +166,7 @@ anything: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=12,
 )
-names = st.sampled_from(sorted(HONOURED | HINTS | REFUSED.keys()))
+names = st.sampled_from(sorted(HONOURED | HINT_NAMES | REFUSED.keys()))
 user = {"role": "user", "content": "x"}
 bodies = st.dictionaries(names, anything, max_size=6) | st.builds(
     lambda extra, messages: {"model": "m", "messages": [user, *messages], **extra},

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing.body import read_fields
-from causerie.protocol.parsing.fast_path import read_fast_path
-from causerie.protocol.parsing.fields import ObjectReader
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.body import ObjectReader
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.reader import read_fast_path, read_fields
 
 SAID: st.SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
     {"role": st.sampled_from(["system", "developer", "user", "assistant"]), "content": st.text()},

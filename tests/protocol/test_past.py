@@ -19,18 +19,18 @@ from msgspec import structs
 from servicekit import service_view
 
 from causerie.chat.formats.registry import by_name
+from causerie.chat.parser import Separation
 from causerie.chat.prompt import render
-from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest, ServiceError
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
-from causerie.protocol.parsing.body import parse, parse_at_once
-from causerie.protocol.parsing.past import NO_RESULT, is_object, needs_mending
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.past import NO_RESULT, is_object, needs_mending
+from causerie.shapes.chat_completions.reader import parse, parse_at_once
 
 USER = {"role": "user", "content": "q"}
 TOOLS = [

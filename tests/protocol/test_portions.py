@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from providerkit import chunk, reader
 
-from causerie.edge import answers
-from causerie.edge.answers import PlainAnswer
 from causerie.errors import UpstreamFailed
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
+from causerie.http import answers
+from causerie.http.answers import PlainAnswer
 from causerie.protocol.events import (
+    PORTION,
     Batch,
     Event,
     Finished,
@@ -24,9 +24,12 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
     Usage,
+    in_portions,
+    is_large_batch,
+    joined_events,
 )
-from causerie.protocol.portions import PORTION, in_portions, is_large, joined
 from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
 
 _CONTEXT = ResponseContext(CompletionIdentity("c", 0, "r"), "m", "f", router_names=True)
 _texts = st.builds(
@@ -57,7 +60,7 @@ def _answer(batch: Batch) -> Any:
 def test_portions_say_what_the_events_said(events: list[Event]) -> None:
     portions = in_portions(events)
     assert _answer([event for portion in portions for event in portion]) == _answer(events)
-    assert not any(is_large(portion) for portion in portions if len(portion) > 1)
+    assert not any(is_large_batch(portion) for portion in portions if len(portion) > 1)
 
 
 async def test_a_large_event_keeps_its_place() -> None:
@@ -70,14 +73,14 @@ async def test_a_large_event_keeps_its_place() -> None:
         async for batch in BodyStream(reader(), BufferedBody(body), 60.0, float("inf")):
             events += batch
             batches += 1
-            assert not is_large(batch)
+            assert not is_large_batch(batch)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "".join(said)
     assert batches > len(said)
 
 
 def test_many_short_events_are_large() -> None:
     events = [TextDelta("x", (), number % 2) for number in range(10_000)]
-    assert is_large(events)
+    assert is_large_batch(events)
     assert max(map(len, in_portions(events))) < 5_000
 
 
@@ -88,7 +91,7 @@ def test_events_that_cannot_be_joined_are_not_looked_at_again(
 
     def noting(events: Batch) -> list[Event]:
         looked.append(len(events))
-        return joined(events)
+        return joined_events(events)
 
     monkeypatch.setattr(answers, "joined", noting)
     answer = PlainAnswer()

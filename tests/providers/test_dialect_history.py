@@ -8,7 +8,7 @@ import pytest
 from providerkit import F, sent
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.partial import Partial
+from causerie.protocol.events import Partial
 from causerie.providers.dialects import DIALECTS
 
 AZURE = ("azure", "azure-deployments")

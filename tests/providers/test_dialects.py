@@ -9,7 +9,7 @@ import pytest
 from providerkit import F, request, sent
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 
@@ -85,7 +85,7 @@ ELSEWHERE = {  # parameters with tests of their own, below or in other files
 
 
 def test_no_parameter_is_forgotten() -> None:
-    assert set(TABLE) | ELSEWHERE == HONOURED | HINTS
+    assert set(TABLE) | ELSEWHERE == HONOURED | HINT_NAMES
     assert set(VALUES) == set(TABLE)
 
 
@@ -112,7 +112,7 @@ def test_parameter(dialect: str, name: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", sorted(HINTS))
+@pytest.mark.parametrize("name", sorted(HINT_NAMES))
 def test_a_hint_that_no_server_would_take_is_dropped(dialect: str, name: str) -> None:
     body, changes = sent(dialect, **{name: 5})
     assert name not in body

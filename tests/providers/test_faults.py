@@ -18,8 +18,8 @@ from faultkit import Broken, Call, Fault, Received, Reply, upstream
 from gatewaykit import Answer, gateway, settled
 
 from causerie.errors import ErrorClass
-from causerie.logging.buffer import LogBuffer
 from causerie.metering.request_log import RequestLog
+from causerie.observe.logging import LogBuffer
 from causerie.providers.provider import Deadlines
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/faults.md"

@@ -23,10 +23,10 @@ from messageskit import (
 from providerkit import request
 
 from causerie.errors import ServiceError
+from causerie.http.client import HttpClient
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 from causerie.providers.provider import Provider
-from causerie.transport.client import HttpClient
 
 USER = {"role": "user", "content": "Hi"}
 WEATHER = {

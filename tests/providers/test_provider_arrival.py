@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from providerkit import chunk, joined, reader
 
 from causerie.errors import ServiceError
+from causerie.http.client_connection import HttpResponse
 from causerie.protocol.events import Batch, Event, TextDelta, Usage
 from causerie.providers.stream import BodyStream
-from causerie.transport.response import HttpResponse
 
 _NEVER = float("inf")
 _WORDS = [

@@ -17,17 +17,16 @@ from hypothesis import strategies as st
 from providerkit import chunk, joined, read, reader, request
 
 from causerie.errors import UpstreamFailed
-from causerie.protocol import portions
+from causerie.http.client import HttpClient
+from causerie.http.decoding import zstd
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.providers import answer
+from causerie.providers.answer import Echo
 from causerie.providers.dialects import GENERIC
-from causerie.providers.echo import Echo
 from causerie.providers.finish import WORDS
 from causerie.providers.provider import Provider
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.providers.target import ProviderTarget
-from causerie.transport.client import HttpClient
-from causerie.transport.decoding import zstd
 
 THOUGHT, ANSWER = "One, two.", "Three."
 SAID = [ReasoningDelta(THOUGHT), TextDelta(ANSWER), Finished("stop")]
@@ -375,7 +374,7 @@ async def test_what_cannot_be_decoded_is_told() -> None:
 def test_joined_events_say_the_same() -> None:
     events = read(reader(), chunk(reasoning="a"), chunk(reasoning="b"), chunk(content="c"),
                   chunk(content="d"), chunk("stop"))  # fmt: skip
-    assert portions.joined(events) == joined(events)
+    assert events.joined_events(events) == joined(events)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from providerkit import request
 from causerie.chat.chat import TextChat
 from causerie.composition.providers import connected
 from causerie.engines.base import ModelFacts
-from causerie.engines.fake import FakeEngine
+from causerie.engines.registry import FakeEngine
 from causerie.errors import InvalidRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing

@@ -13,12 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from providerkit import QUESTION, F, chunk, fed, in_order, joined, read, reader
 
-from causerie.chat.separation import Separation
+from causerie.chat.parser import Separation
 from causerie.errors import ErrorClass, InvalidRequest, Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.events import (
     Event,
     Finished,
     FinishReason,
+    Partial,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
@@ -26,13 +27,12 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import LLAMA_SERVER, MISTRAL, OPENAI, VLLM
-from causerie.providers.fast_path import read_fast_path
 from causerie.providers.incoming import Incoming
+from causerie.providers.target import read_fast_path
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7}
 TOLD = Usage(prompt=5, completion=7)

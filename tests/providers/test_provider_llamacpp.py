@@ -14,15 +14,14 @@ import pytest
 from providerkit import in_order, joined, request
 from service import free_port
 
-from causerie.chat.separation import Separation
+from causerie.chat.parser import Separation
 from causerie.errors import ContextLengthExceeded, InvalidRequest, ServiceError
-from causerie.protocol.events import Event, Finished, TextDelta, Usage
-from causerie.protocol.partial import Partial
+from causerie.http.client import HttpClient
+from causerie.protocol.events import Event, Finished, Partial, TextDelta, Usage
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import LLAMA_SERVER
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
-from causerie.transport.client import HttpClient
 
 SERVER = """
 import sys, time, xllamacpp

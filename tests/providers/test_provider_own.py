@@ -10,13 +10,19 @@ from providerkit import F, in_order, joined, request
 from service import serving
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, ToolCallStarted
-from causerie.protocol.partial import Partial
+from causerie.http.client import HttpClient
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    Partial,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallStarted,
+)
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import CAUSERIE
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
-from causerie.transport.client import HttpClient
 
 COUNT = [{"role": "user", "content": "Write the numbers from one to ten as words."}]
 PRIME = [{"role": "user", "content": "Is seven a prime number? Think first."}]

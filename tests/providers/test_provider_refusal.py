@@ -26,8 +26,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.providers.dialects import GENERIC, MISTRAL
-from causerie.providers.phrase import phrase, without
-from causerie.providers.refusal import failure_in_reply, refusal
+from causerie.providers.refusal import failure_in_reply, phrase, refusal, without
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -9,9 +9,9 @@ import pytest
 from providerkit import chunk, reader
 
 from causerie.errors import UpstreamFailed
+from causerie.http.client_connection import TransportFailed
 from causerie.protocol.events import Event, Finished, TextDelta, Usage
 from causerie.providers.stream import BodyStream, BufferedBody
-from causerie.transport.errors import TransportFailed
 
 BEGUN = json.dumps(chunk(content="Hi")).encode()
 ENDED = json.dumps(chunk("stop", content="Hi")).encode()

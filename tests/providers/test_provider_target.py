@@ -13,25 +13,25 @@ import pytest
 from faultkit import Broken, Call, Fault, Reply, Upstream, upstream
 from providerkit import F, G, in_order, joined, request
 
-from causerie.chat.separation import Separation
+from causerie.chat.parser import Separation
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import HttpResponse
 from causerie.protocol.events import (
     Event,
     Finished,
+    Partial,
+    PartialCall,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.partial import Partial, PartialCall
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import DIALECTS
-from causerie.providers.provider import Deadlines, Provider
-from causerie.providers.request_slots import RequestSlots
+from causerie.providers.provider import Deadlines, Provider, RequestSlots
 from causerie.providers.target import ProviderTarget
-from causerie.transport.client import HttpClient, Reach
-from causerie.transport.response import HttpResponse
 
 BEGUN = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 SHORT = Deadlines(first_token=0.3, between_chunks=0.3, total=2.0)

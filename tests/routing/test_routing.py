@@ -33,18 +33,11 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.protocol.events import (
-    Batch,
-    Event,
-    Finished,
-    TextDelta,
-    Usage,
-)
-from causerie.protocol.partial import Partial
+from causerie.protocol.events import Batch, Event, Finished, Partial, TextDelta, Usage
 from causerie.protocol.request import ChatRequest
-from causerie.routing.context import RetryBudget
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.target_selector import RetryBudget
 from causerie.routing.target_state import IMPOSSIBLE_USAGE
-from causerie.runtime.circuit_breaker import THRESHOLD
 
 
 async def test_the_first_that_can_answers() -> None:

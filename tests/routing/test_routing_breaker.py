@@ -33,12 +33,9 @@ from causerie.errors import (
     UnusableOutput,
     UpstreamFailed,
 )
-from causerie.protocol.candidate import TokenBounds
-from causerie.protocol.events import (
-    TextDelta,
-    Usage,
-)
-from causerie.runtime.circuit_breaker import (
+from causerie.protocol.events import TextDelta, Usage
+from causerie.protocol.targets import TokenBounds
+from causerie.routing.circuit_breaker import (
     FIRST_WAIT_SECONDS,
     LONGEST_WAIT_SECONDS,
     THRESHOLD,

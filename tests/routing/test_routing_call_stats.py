@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from causerie.protocol.call_class import CallCounts
 from causerie.protocol.events import Finished, ToolCallDelta, ToolCallStarted
-from causerie.protocol.target_stats import QUARTER_SECONDS
-from causerie.routing.call_stats import CallStats
-from causerie.routing.continuation import MANY, Passed
+from causerie.protocol.targets import QUARTER_SECONDS, CallCounts
+from causerie.routing.execution import MANY, Passed
+from causerie.routing.target_stats import CallStats
 
 DAY = 86_400
 

@@ -28,16 +28,16 @@ from causerie.protocol.events import (
     Batch,
     Event,
     Finished,
+    Partial,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, Thinking
-from causerie.routing.context import RetryBudget
-from causerie.routing.continuation import LONG, MANY, Passed, added
-from causerie.runtime.circuit_breaker import THRESHOLD
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.execution import LONG, MANY, Passed, added
+from causerie.routing.target_selector import RetryBudget
 
 
 def put_together(events: Sequence[Event]) -> list[Event]:

@@ -13,29 +13,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routingkit import REPLY, Clock, Scripted, middle
 
-from causerie.access.free import FreeScopes
-from causerie.access.keys import Caller, StaticKeys
-from causerie.access.quota import Rates
+from causerie.access.keys import Caller, FreeScopes, StaticKeys
+from causerie.access.limits import Rates
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
-from causerie.catalog.tariff import Tariff
-from causerie.edge.answers import PlainAnswer
-from causerie.edge.doors import MountedDoor
+from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities, Tariff
 from causerie.errors import ServiceError, UpstreamFailed
+from causerie.hosted.operations.explanation import (
+    ExplainedRefusal,
+    ExplainedRoute,
+    RoutingExplanation,
+    explanation,
+)
+from causerie.http.answers import PlainAnswer
+from causerie.http.doors import MountedDoor
 from causerie.metering.meter import Meter, Record
-from causerie.operations.explaining import explanation
-from causerie.operations.explanation import ExplainedRefusal, ExplainedRoute, RoutingExplanation
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.candidate import Candidate, TokenBounds
-from causerie.protocol.chunk_encoder import CompletionIdentity
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.targets import Candidate, TokenBounds
+from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.router import Router
-from causerie.runtime.circuit_breaker import THRESHOLD
+from causerie.shapes.chat_completions.encoder import CompletionIdentity
+from causerie.shapes.chat_completions.reader import parse
 
 DOOR = MountedDoor("router", "/router/v1", kind="router", reasoning_object=True)
 CALLER = Caller(key="", name="", door="router")

@@ -17,8 +17,8 @@ from routingkit import (
 )
 
 from causerie.errors import UpstreamFailed
-from causerie.routing.health import Check, HealthChecker, examine
-from causerie.runtime.circuit_breaker import THRESHOLD
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.target_state import Check, HealthChecker, examine
 
 
 async def test_checks_find_what_is_gone_and_what_is_back() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.protocol.target_stats import QUARTER_SECONDS
-from causerie.routing.latency_stats import LatencyStats
+from causerie.protocol.targets import QUARTER_SECONDS
+from causerie.routing.target_stats import LatencyStats
 
 SECOND = 1_000_000_000
 

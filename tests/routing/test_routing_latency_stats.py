@@ -26,10 +26,9 @@ from routingkit import (
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch
 from causerie.routing.attempt import Attempt
-from causerie.routing.latency_stats import LatencyStats
-from causerie.routing.samples import FIVE_MINUTES, HALF_HOUR, Samples
+from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.target_state import TargetState
-from causerie.runtime.circuit_breaker import CircuitBreaker
+from causerie.routing.target_stats import FIVE_MINUTES, HALF_HOUR, LatencyStats, Samples
 
 START = Clock().now
 values = st.lists(st.floats(0, 1000), min_size=1, max_size=300)

@@ -18,12 +18,11 @@ from routingkit import (
     streamed,
 )
 
-from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest, Message, TextPart
-from causerie.routing.last_targets import LastTargets
-from causerie.routing.order import order
+from causerie.protocol.targets import Candidate
+from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
+from causerie.routing.target_selector import LastTargets, order
 from causerie.routing.target_state import TargetState
-from causerie.runtime.circuit_breaker import THRESHOLD, CircuitBreaker
 
 
 def target_states(*loads: int) -> dict[str, TargetState]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.runtime.offload import FairThreads, offload, work_of
+from causerie.http.event_loop import FairThreads, offload, work_of
 
 
 async def test_who_is_cancelled_goes_on_once_the_work_has_ended() -> None:

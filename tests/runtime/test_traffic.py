@@ -11,7 +11,7 @@ from edgekit import ASK, HELLO, MemoryTransport, ScriptedPipeline, make_edge, se
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.runtime.traffic import Traffic, traffic
+from causerie.http.event_loop import Traffic, traffic
 
 _TURNS = 3  # of the loop, by which whatever is held has been written
 

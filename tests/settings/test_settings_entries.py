@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from causerie.composition.account_frontend import prices
+from causerie.hosted.store.tables import billionths
 from causerie.settings import Loaded, SettingsError, load
-from causerie.settings.addresses import default_address
+from causerie.settings.doors import default_address
 from causerie.settings.entries import Entry, Section, merged
 from causerie.settings.load import Override
-from causerie.store.columns import billionths
 
 FILE = """
 [[models]]

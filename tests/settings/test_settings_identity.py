@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from certificates import Certificates
 
-from causerie.composition.identity import identity_providers
+from causerie.composition.account_frontend import identity_providers
 from causerie.settings import Loaded, Secret, SettingsError, load
 from causerie.settings.credentials import read_credentials
 

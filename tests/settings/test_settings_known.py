@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causerie.providers.dialects import DIALECTS
-from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.http.addresses import Address
+from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.settings import SettingsError, load
 from causerie.settings.provider import ProviderSettings
-from causerie.transport.address import Address
 
 
 def loaded(tmp_path: Path, text: str) -> tuple[ProviderSettings, ...]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.settings.lines import Path, line_numbers, line_of
+from causerie.settings.toml import KeyPath, line_numbers, line_of
 
 TEXT = '''\
 top = 1 # [not] = "a table"
@@ -81,7 +81,7 @@ def test_what_is_not_there_is_where_it_would_stand() -> None:
     assert line_of(("engines", "load_seconds"), found) is None
 
 
-def paths(value: object, path: Path = ()) -> Iterator[Path]:
+def paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield (*path, key)

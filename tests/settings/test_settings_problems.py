@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from causerie.cli.root import app
-from causerie.composition.validated import checked
+from causerie.composition.entries import checked
 from causerie.settings import SettingsError, load
 
 # Each line of a valid configuration, and where it can be wrong: the line then, and the key.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from causerie.settings import Loaded, Secret, SettingsError, load
-from causerie.settings.addresses import default_address, door_addresses
 from causerie.settings.credentials import read_credentials
+from causerie.settings.doors import default_address, door_addresses
 
 DIGEST = "ab" * 32
 PROVIDER = '[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\n'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from causerie.settings import SettingsError, load
-from causerie.settings.workers import worker_count
+from causerie.settings.rules import worker_count
 
 BASE = """
 [[doors]]

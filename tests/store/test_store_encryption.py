@@ -13,23 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from causerie.accounts import totp
-from causerie.accounts.encryption import Cipher, WrongKey, new_key
-from causerie.accounts.entries import Entries
-from causerie.accounts.entry import EntryDraft
-from causerie.accounts.people import SYSTEM, User
-from causerie.accounts.sessions import SessionClient
 from causerie.composition.account_backend import opened, sealed
 from causerie.composition.entries import refuse_unreadable
 from causerie.composition.startup import CannotStart
 from causerie.errors import StoreUnavailable
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file, new_key
+from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.people import SYSTEM, User
+from causerie.hosted.accounts.ports import EntryDraft
+from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.encrypted import seal_secrets
+from causerie.hosted.store.tables import totp as table
 from causerie.settings import SettingsError, StoreSettings, load
 from causerie.settings.credentials import read_credentials
-from causerie.store.accounts import SqlStore
-from causerie.store.database import Database
-from causerie.store.encryption import seal_secrets
-from causerie.store.key_file import key_of_file
-from causerie.store.tables import totp as table
 
 ONE, TWO = "one" * 11, "two" * 11
 
@@ -68,7 +67,7 @@ def test_what_was_changed_does_not_open() -> None:
 async def enrolled(world: World) -> tuple[User, str]:
     user = await world.person("ada", password=PASSWORD)
     secret = (await world.profile.enrol(user, "Causerie")).secret
-    code = totp.code_at(secret, int(world.now.timestamp()) // 30)
+    code = passwords.totp_code_at(secret, int(world.now.timestamp()) // 30)
     await world.profile.confirm(user, code, SessionClient("127.0.0.1", "test"))
     world.later(minutes=2)
     return user, secret
@@ -94,7 +93,7 @@ def content(folder: Path) -> str:
 
 async def sign_in(world: World, secret: str) -> None:
     half = await world.sign_in.with_password("ada@example.org", PASSWORD, SessionClient())
-    code = totp.code_at(secret, int(world.now.timestamp()) // 30)
+    code = passwords.totp_code_at(secret, int(world.now.timestamp()) // 30)
     await world.sign_in.with_code(half.token, code, SessionClient())
 
 

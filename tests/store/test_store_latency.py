@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.store.latency import bucket_of, percentile, upper_bound
+from causerie.hosted.store.usage import bucket_of, percentile, upper_bound
 
 
 @given(st.integers(0, 10**12))

@@ -15,19 +15,19 @@ from ledgerkit import NOON, record
 from msgspec.structs import replace
 from sqlalchemy import Select, text
 
-from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import TIMED, By, RecordFilter, Step, UsageQuery
 from causerie.errors import InvalidRequest
-from causerie.metering.ledger import UsageRecord
-from causerie.store.database import Database
-from causerie.store.reports import (
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.usage import TIMED, By, RecordFilter, Step, UsageQuery
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.usage import (
+    SqlUsage,
     SqlUsageReader,
     first_token_query,
     records_query,
     spent_query,
     sums_query,
 )
-from causerie.store.usage import SqlUsage
+from causerie.metering.ledger import UsageRecord
 
 HOUR = 3_600_000_000
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect, text
 
-from causerie.store import migrations
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
+from causerie.hosted.store import migrations
+from causerie.hosted.store.database import Database, upgrade
 
 FIRST = "0001"  # the tables of the first release
 REVISIONS = sorted(

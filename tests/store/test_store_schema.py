@@ -14,10 +14,18 @@ from ledgerkit import record
 from sqlalchemy import exc, inspect, make_url, text
 
 from causerie.errors import StoreUnavailable
-from causerie.store.database import Database, WrongAddress, obstacle_of
-from causerie.store.schema import NewerSchema, differences, downgrade, revision, upgrade
-from causerie.store.tables import METADATA
-from causerie.store.usage import SqlUsage
+from causerie.hosted.store.database import (
+    Database,
+    NewerSchema,
+    WrongAddress,
+    differences,
+    downgrade,
+    obstacle_of,
+    revision,
+    upgrade,
+)
+from causerie.hosted.store.tables import METADATA
+from causerie.hosted.store.usage import SqlUsage
 
 
 async def names(database: Database) -> set[str]:
@@ -68,7 +76,7 @@ async def test_a_migration_takes_the_time_that_it_needs(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large table one statement may last longer than any that a request waits for."""
-    monkeypatch.setattr("causerie.store.database._STATEMENT_SECONDS", 1e-6)
+    monkeypatch.setattr("causerie.hosted.store.database._STATEMENT_SECONDS", 1e-6)
     hurried = Database(store_url)
     await upgrade(hurried)
     await hurried.close()

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.transport.decoding import decoded, zstd
-from causerie.transport.errors import TransportFailed
-from causerie.transport.response import HttpResponse, read_whole
+from causerie.http.client_connection import HttpResponse, TransportFailed, read_whole
+from causerie.http.decoding import decoded, zstd
 
 TEXT = b'{"choices":[{"message":{"content":"' + b"fine " * 50 + b'"}}]}'
 

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from causerie.alerts.message import AlertKind, AlertMessage
-from causerie.alerts.webhook import Webhook
+from causerie.composition.account_frontend import identity_providers
 from causerie.composition.configuring import _trial
-from causerie.composition.identity import identity_providers
 from causerie.composition.providers import checks, connected, private_networks
 from causerie.errors import ServiceError
-from causerie.identity.web import IdentityProviderFailed
-from causerie.runtime.public_addresses import is_public
+from causerie.hosted.identity.metadata import IdentityProviderFailed
+from causerie.http.addresses import is_public
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import TransportFailed
+from causerie.observe.alert_channels import Webhook
+from causerie.observe.alerts import AlertKind, AlertMessage
 from causerie.settings import IdentityProvider, ServerSettings, Settings
 from causerie.settings.credentials import Credentials
 from causerie.settings.provider import HealthCheckSettings, ProviderSettings
 from causerie.settings.rules import broken_rules
-from causerie.transport.client import HttpClient, Reach
-from causerie.transport.errors import TransportFailed
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 PUBLIC = ServerSettings(private_networks=())

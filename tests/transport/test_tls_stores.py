@@ -13,16 +13,12 @@ from structlog.testing import capture_logs
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.access.quota import Tokens
-from causerie.distributed.counters import DistributedCounters
-from causerie.distributed.leases import DistributedLease, LocalLease
-from causerie.distributed.line import ConnectionOptions
-from causerie.distributed.replica import DistributedOptions, Replica
+from causerie.access.limits import Tokens
+from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.limits import DistributedCounters, DistributedLease, LocalLease
 from causerie.errors import StoreUnavailable
+from causerie.hosted.store.database import Database, WrongAddress, upgrade
 from causerie.settings import SettingsError, load
-from causerie.store.database import Database
-from causerie.store.schema import upgrade
-from causerie.store.tls import WrongAddress
 
 
 def counters(url: str, trusted: Path | None) -> DistributedCounters:

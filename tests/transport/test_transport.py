@@ -18,13 +18,11 @@ from faultkit import Reply, upstream
 
 from causerie.cli.serve import run_on_loop
 from causerie.composition.providers import reach
-from causerie.runtime.traffic import traffic
+from causerie.http.addresses import Address
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import ClientConnection, HttpResponse, TransportFailed
+from causerie.http.event_loop import traffic
 from causerie.settings.provider import ProviderSettings, TlsSettings
-from causerie.transport.address import Address
-from causerie.transport.client import HttpClient, Reach
-from causerie.transport.connection import ClientConnection
-from causerie.transport.errors import TransportFailed
-from causerie.transport.response import HttpResponse
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managekit import office
 
-from causerie.console.routes import routes
 from causerie.errors import InvalidRequest
-from causerie.management.route import ID_PATTERN
-from causerie.web.routing import RouteTable
+from causerie.hosted.console.routes import routes
+from causerie.hosted.management.routing import ID_PATTERN
+from causerie.http.routing import RouteTable
 
 
 @dataclass(frozen=True)

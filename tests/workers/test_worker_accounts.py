@@ -19,11 +19,11 @@ from valkeyserver import ValkeyServer
 from waiting import eventually
 from workerkit import Setup, asked, body, replaced, stream_of, two_workers
 
-from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.composition.account_backend import account_backend, opened
+from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
+from causerie.hosted.store.tables import usage_records
 from causerie.metering.write_ahead_log import WriteAheadLog
 from causerie.settings import StoreSettings
-from causerie.store.tables import usage_records
 
 CONFIG = """
 [server]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from causerie.protocol.parsing.privileged import PRIVILEGES, Privilege
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.known_fields import PRIVILEGES, Privilege
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.providers.dialect import Choice, Dialect, Shape
 from causerie.providers.dialects import DIALECTS
 
@@ -243,7 +243,7 @@ def _difference(title: str, cell: Callable[[Dialect], str]) -> str:
 
 def _parameters() -> str:
     lines = [_header("parameter")]
-    for name in sorted((HONOURED | HINTS) - _OWN_ROWS):
+    for name in sorted((HONOURED | HINT_NAMES) - _OWN_ROWS):
         lines.append(_line(f"`{name}`", (_sent(one, name) for one in DIALECTS.values())))
     return "\n".join(lines) + "\n"
 
@@ -269,7 +269,7 @@ def _sent(dialect: Dialect, name: str) -> str:
         return "✓"
     if name in dialect.renames:
         return f"`{dialect.renames[name]}`"
-    return "–" if name in HINTS or name in ("session_id", "modalities") else "✗"
+    return "–" if name in HINT_NAMES or name in ("session_id", "modalities") else "✗"
 
 
 def _header(title: str) -> str:

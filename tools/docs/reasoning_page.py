@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.effort import ASSUMED_LIMIT, EFFORTS, SHARES
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ASSUMED_OUTPUT_LIMIT, EFFORT_SHARES, EFFORTS, ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.reader import parse
 
 _INTRODUCTION = """\
 # Reasoning
@@ -76,7 +75,7 @@ _SERVERS = f"""\
 
 Whatever is rewritten or dropped is named in the response header `x-request-changes`, the last
 column. Where a server knows words of effort and no budget, `reasoning.max_tokens` becomes the
-greatest effort whose share of the output limit (of {ASSUMED_LIMIT:,} tokens where none is given) is
+greatest effort whose share of the output limit (of {ASSUMED_OUTPUT_LIMIT:,} tokens where none is given) is
 within it. `thinking_token_budget` is a promise about a number, and refused there. A model may know
 fewer words than its server: what it really heeds is measured by `causerie probe`.
 """
@@ -136,7 +135,7 @@ def _plumbing(dialect: Dialect) -> frozenset[str]:
 
 def _shares() -> Iterable[tuple[str, str]]:
     for effort in EFFORTS:
-        yield f"`{effort}`", f"{SHARES[effort]:.0%}" if SHARES[effort] else "off"
+        yield f"`{effort}`", f"{EFFORT_SHARES[effort]:.0%}" if EFFORT_SHARES[effort] else "off"
 
 
 def _section(dialect: Dialect) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from causerie.accounts.rights import RIGHTS, WORDS, Extent, RoleColumn
+from causerie.hosted.accounts.people import RIGHTS, WORDS, Extent, RoleColumn
 
 
 def rights_page() -> str:
@@ -13,7 +13,7 @@ def rights_page() -> str:
     lines = [
         "# Rights",
         "",
-        "Written from `causerie/accounts/rights.py`, which is what the service asks "
+        "Written from `causerie/hosted/accounts/people.py`, which is what the service asks "
         "(`make docs`); the tests walk every field.",
         "",
         "A person has the rights of their role in a project. An operator of the whole service has "

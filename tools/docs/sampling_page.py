@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from causerie.engines.families import FAMILIES, Family
+from causerie.engines.sampling import FAMILIES, Family
 from causerie.protocol.parameters import MODEL_SAMPLING, SamplingDefaults
 
 _HEAD = """\
@@ -16,7 +16,7 @@ the request nor `models.sampling` nor the files of the model say anything
 
 The first row counts whose regular expression is found in a name of the model: in lower case, with
 `-` for everything but letters, digits and dots. This page is written from
-`causerie.engines.families` by `make docs`; add a row there only with a source.
+`causerie.engines.sampling` by `make docs`; add a row there only with a source.
 
 """
 _NAMES = [each.name for each in MODEL_SAMPLING]

@@ -1,21 +1,86 @@
-"""Authentication: match a credential against the key digests in a door's configuration.
+"""Authentication: a credential that a client sent, matched against digests of keys.
 
-Keys themselves are never held, only their SHA-256. Nothing is known here of
-requests or of what a caller may do once inside.
+A credential is known inside by its digest alone. Keys stand in the configuration of a door, or
+belong to accounts, which the pipeline sees through an interface.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import sha256
 from hmac import compare_digest
 from typing import Protocol
 
 from msgspec import Struct
 
-from causerie.access.credential import NO_SCHEME, SEVERAL, Credential
-from causerie.errors import Unauthenticated
+from causerie.access.limits import Rates, RateScope, Tokens
+from causerie.errors import RateLimited, Unauthenticated
+from causerie.protocol.model_entries import free_name
+from causerie.protocol.targets import Candidate
+
+# A credential that a client sent, known inside by its digest alone.
+
+KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+NO_SCHEME = "authorization without Bearer"
+SEVERAL = "several"
+_KEY = re.compile(r"ck_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{43}", re.ASCII)
+
+
+class Credential(Struct, frozen=True, gc=False):
+    """A credential without its secret."""
+
+    digest: bytes
+    """SHA-256 of all of it."""
+    formed: bool = False
+    """It has the form of a key of accounts."""
+    header: str = "authorization"
+    """Header that it came in, or why what came is no credential."""
+
+    @staticmethod
+    def of(text: str, header: str = "authorization") -> Credential:
+        digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return Credential(digest, _KEY.fullmatch(text) is not None, header)
+
+
+def sent_credential(
+    headers: MutableMapping[str, str], more: Sequence[str] = ()
+) -> Credential | None:
+    """Take the credential out of the headers of a request (lower-case names); ``None`` if none.
+
+    It is a bearer token (RFC 6750, 2.1), or the value of ``x-api-key`` or ``api-key``; ``more`` are
+    values of these headers that came in addition. Two that differ are no credential of anybody.
+    """
+    token = bearer(headers.pop("authorization", ""))
+    if not more and "x-api-key" not in headers and "api-key" not in headers:
+        return token
+    found = [] if token is None else [token]
+    for name in KEY_HEADERS[1:]:
+        key = headers.pop(name, "").strip()
+        if key:
+            found.append(Credential.of(key, name))
+    found += [Credential.of(value) for value in more]
+    keys = [each for each in found if each.header != NO_SCHEME] or found
+    if len({each.digest for each in keys}) > 1:
+        return Credential(b"", header=SEVERAL)
+    return keys[0] if keys else None
+
+
+def bearer(authorization: str) -> Credential | None:
+    """Return the bearer token of an Authorization header, or what stands for a missing one."""
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    if token and scheme.lower() == "bearer":
+        return Credential.of(token)
+    return Credential(b"", header=NO_SCHEME) if authorization.strip() else None
+
+
+# Authentication: match a credential against the key digests in a door's configuration.
+#
+# Keys themselves are never held, only their SHA-256. Nothing is known here of
+# requests or of what a caller may do once inside.
 
 _LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
 
@@ -130,3 +195,107 @@ class StaticKeys:
     def _caller(self, key: str, name: str, door: Locked) -> Caller:
         caller = self._callers[key, door.name] = Caller(key=key, name=name, door=door.name)
         return caller
+
+
+# Those who come with keys of accounts, as the pipeline sees them.
+#
+# Protocols only: what a pipeline with accounts is handed. Knows nothing of how
+# accounts are kept.
+
+
+class KeyAuthenticator(Protocol):
+    """The keys of accounts."""
+
+    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
+        """Authenticate the caller; raise ``Unauthenticated``, ``Forbidden`` or
+        ``StoreUnavailable``.
+        """
+
+
+class Allowances(Protocol):
+    """Limits and budgets of callers that have accounts."""
+
+    def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
+        """Return the scopes whose limits apply, in addition to those of door and model."""
+
+    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+        """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
+
+    def release(self, held: object) -> None:
+        """Give back what is held for a request that asks for another model instead."""
+
+
+class FreeReservation(AbstractContextManager[object], Protocol):
+    """One free request of a day; leaving the block with a failure gives it back if not charged."""
+
+    charged: bool
+
+    @property
+    def day_status(self) -> DayStatus: ...
+
+
+class DayStatus(Protocol):
+    """State of a project's daily allowance."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+class FreeAllowance(Protocol):
+    """Daily allowance of requests to free models, by project."""
+
+    async def take(self, project: str) -> FreeReservation:
+        """One more; raises ``RateLimited``, ``StoreUnavailable``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPorts:
+    """Those who come with keys of accounts."""
+
+    keys: KeyAuthenticator
+    allowances: Allowances
+    free_days: FreeAllowance | None
+    """``None`` where another process answers for free models."""
+
+
+# Limits of free variants: so much for each account, whichever of its keys asks.
+
+_KEPT = 10_000
+_BUSY_SECONDS = 2
+
+
+class FreeScopes:
+    """One scope an account, all with the same rates.
+
+    ``busy`` says whether a target has nobody to spare: free requests do not
+    wait there, where they would be in the way of paid ones.
+    """
+
+    def __init__(self, rates: Rates, busy: Callable[[str], bool]) -> None:
+        self._rates = rates
+        self._busy = busy
+        self._made: dict[str, RateScope] = {}
+
+    def of(self, caller: Caller) -> RateScope:
+        """The scope of the caller's project; of its key, or of all at a door without keys."""
+        account = caller.project or caller.key or caller.name
+        scope = self._made.get(account)
+        if scope is None:
+            if len(self._made) >= _KEPT:
+                del self._made[next(iter(self._made))]
+            scope = self._made[account] = RateScope(
+                "project", f"{free_name(account)} models", self._rates
+            )
+        return scope
+
+    def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those that have room; raises :class:`RateLimited` where none has."""
+        found = [one for one in candidates if not self._busy(one.name)]
+        if not found:
+            raise RateLimited(
+                f"There is no room for free requests of {model} now. Try again in "
+                f"{_BUSY_SECONDS} s, or ask for the model without `:free`.",
+                code="concurrency",
+                headers={"Retry-After": str(_BUSY_SECONDS)},
+            )
+        return found

@@ -1,23 +1,315 @@
-"""May this caller have this much now: limits on scopes, held as a lease.
-
-A request is in several scopes (its key, the model, the door). It is let in where all of them have
-room, and then takes from all of them: one place, one request, and the tokens that are foreseen. The
-lease gives the place back and settles the tokens by the truth however the request ends. If one
-scope has no room, nothing is taken anywhere, and the refusal names the limit, its owner and the
-time.
-
-The counts and their place are behind :class:`RateLimiter`: memory here, a shared store if replicas
-share their limits.
-"""
+"""Limits of callers: their terms, their refusals, and the lease of an admitted request."""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol, Self
 
-from causerie.access.lease import Lease
-from causerie.access.quota import RateScope, Tokens
-from causerie.access.refusal import too_large
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest, RateLimited, ServiceError, counted
+from causerie.protocol.events import Usage
+from causerie.protocol.request import UNNAMED_OUTPUT, ChatRequest, prompt_estimate
+from causerie.protocol.targets import Candidate
+
+# The words of limits: whose they are, how high, what a request needs, how much is left.
+#
+# Numbers only. Nothing here counts, and nothing knows of requests or responses.
+
+UNLIMITED = sys.maxsize
+
+ScopeKind = Literal["key", "user", "project", "model", "door"]
+Measure = Literal["requests", "tokens", "input_tokens", "output_tokens", "concurrent"]
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """Limits as they are configured; ``None`` is no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+
+class LimitTexts(Struct, frozen=True):
+    """The limits of a minute, as they are told."""
+
+    requests: str
+    tokens: str
+    input: str
+    output: str
+
+
+class RateScope:
+    """Somebody or something with limits; made once, not for every request.
+
+    Its counts belong to ``id``: another scope of the same kind and name goes on
+    with them, so limits may change while requests are under way.
+    """
+
+    __slots__ = (
+        "concurrent",
+        "counts_tokens",
+        "id",
+        "input",
+        "kind",
+        "limits",
+        "most_input",
+        "most_output",
+        "name",
+        "output",
+        "requests",
+        "splits",
+        "tokens",
+    )
+
+    def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
+        """Raises :class:`ValueError` for a limit below 1."""
+        self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
+        self.requests = _limit(rates.requests_per_minute)
+        self.tokens = _limit(rates.tokens_per_minute)
+        self.input = _limit(rates.input_tokens_per_minute)
+        self.output = _limit(rates.output_tokens_per_minute)
+        self.concurrent = _limit(rates.concurrent)
+        self.limits = LimitTexts(*map(str, (self.requests, self.tokens, self.input, self.output)))
+        self.most_input = min(self.input, self.tokens)  # of one request
+        self.most_output = min(self.output, self.tokens)
+        self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
+        self.counts_tokens = self.splits or self.tokens < UNLIMITED
+
+
+class Tokens(Struct, frozen=True, gc=False):
+    """Tokens of a request: foreseen, or used."""
+
+    input: int = 0
+    output: int = 0
+
+
+LimitStatus = tuple[str, int, int]
+"""How one limit stands now: the limit, what is left of it, and the tenths of a second
+until that is more, at most 600."""
+
+LimitStatuses = tuple[LimitStatus | None, LimitStatus | None]
+"""Of requests and of tokens the limit of which least is left, of all scopes of a request;
+``None`` where none is set."""
+
+
+class ExceededLimit(Struct, frozen=True):
+    """A limit that a request does not fit into now; it would after ``wait`` seconds."""
+
+    scope: RateScope
+    measure: Measure
+    limit: int
+    used: int
+    needed: int
+    wait: float
+
+
+class QuotaRefusal(Struct, frozen=True):
+    """Nothing was taken: the limits that forbid it, and how the strictest stand."""
+
+    refusals: tuple[ExceededLimit, ...]
+    limit_statuses: LimitStatuses
+
+
+def _limit(given: int | None) -> int:
+    if given is None:
+        return UNLIMITED
+    if given < 1:
+        raise ValueError(f"a limit is at least 1, not {given}")
+    return given
+
+
+# Errors for requests that are not admitted: the limit, its owner, and when to retry.
+
+_CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
+_WORDS = {
+    "requests": ("request", "per minute"),
+    "tokens": ("token", "per minute"),
+    "input_tokens": ("input token", "per minute"),
+    "output_tokens": ("output token", "per minute"),
+    "concurrent": ("request", "at the same time"),
+}
+
+
+def limited(refused: QuotaRefusal) -> RateLimited:
+    """The refusal that lasts longest, in words; after its time no other stands in the way."""
+    refusal = max(refused.refusals, key=lambda each: each.wait)
+    wait = max(math.ceil(refusal.wait), 1)
+    headers = {"Retry-After": str(wait)}
+    tell(refused.limit_statuses, headers)
+    noun, when = _WORDS[refusal.measure]
+    return RateLimited(
+        f"{_may(refusal.scope)} {counted(refusal.limit, noun)} {when}; "
+        f"{_limit_status(refusal)}. Try again in {wait} s.",
+        code=_CODES.get(refusal.measure, "tokens"),
+        metadata={
+            "limit": refusal.measure,
+            "scope": {"kind": refusal.scope.kind, "name": refusal.scope.name},
+            "allowed": refusal.limit,
+            "used": refusal.used,
+            "needed": refusal.needed,
+        },
+        headers=headers,
+    )
+
+
+def _may(scope: RateScope) -> str:
+    return f"The {scope.kind} {scope.name} may have"
+
+
+def _limit_status(refusal: ExceededLimit) -> str:
+    if refusal.measure == "concurrent":
+        return f"{_are(refusal.used)} under way"
+    if refusal.measure == "requests":
+        return "none is left"
+    return f"{_are(refusal.used)} used or reserved, and this request may need {refusal.needed}"
+
+
+def _are(number: int) -> str:
+    return "1 is" if number == 1 else f"{number} are"
+
+
+def too_large(scope: RateScope, needed: int) -> InvalidRequest:
+    """The refusal of a prompt that alone is more than a scope may have in a minute."""
+    most = scope.most_input
+    return InvalidRequest(
+        f"{_may(scope)} {most} tokens of input per minute; the messages are estimated at {needed}, "
+        "so this request can never be let in. Shorten it, or have the limit raised.",
+        param="messages",
+        metadata={
+            "limit": "input_tokens" if scope.input == most else "tokens",
+            "scope": {"kind": scope.kind, "name": scope.name},
+            "allowed": most,
+            "needed": needed,
+        },
+    )
+
+
+# The lease of one request: a slot and tokens, until its block ends.
+#
+# The base class has no limits. A component that counts use by scope subclasses it to report the
+# reservation, return it, and give the state of the limits.
+
+_NOTHING = Usage(0, 0)
+_NO_LIMITS: LimitStatuses = (None, None)
+_TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a minute
+
+
+class Lease(Struct, kw_only=True):
+    """Failures that leave its block say how limits stand, too.
+
+    A refusal before the request has ``reached`` a target releases everything, the request too.
+    ``spared`` tells whether a later failure releases it as well, because it counts elsewhere.
+    """
+
+    used: Usage = _NOTHING
+    reached: bool = False
+    spared: Callable[[ServiceError], bool] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._release_used()
+            return
+        failure = error if isinstance(error, ServiceError) else None
+        if failure is not None and (not self.reached or self._is_spared(failure)):
+            self.undo()
+        else:
+            self._release_used()
+        if failure is not None:
+            headers: dict[str, str] = {}
+            tell(self.limit_statuses(), headers)
+            failure.headers = headers | failure.headers
+
+    def _release_used(self) -> None:
+        """Count generated tokens, including discarded ones, which take the engine as long."""
+        used = self.used
+        self.release(used.prompt, used.completion + used.discarded)
+
+    def _is_spared(self, failure: ServiceError) -> bool:
+        return self.spared is not None and self.spared(failure)
+
+    def settle(self, used: Usage, *, reached: bool = True) -> None:
+        """Record what was used until now, and whether a target has had the request."""
+        self.used, self.reached = used, reached
+
+    def release(self, input: int, output: int) -> None:
+        """Give the places back and count these tokens instead of the foreseen ones.
+
+        Called once, also while the request is being cancelled, so it neither
+        waits nor fails; a shared store is told in the background. There a lease
+        ends by itself when its process is gone.
+        """
+
+    def undo(self) -> None:
+        """As :meth:`release`, but as if nothing had been taken."""
+
+    def limit_statuses(self) -> LimitStatuses:
+        """Return the state of the strictest limits of its scopes, as far as this process knows.
+
+        After :meth:`release` too.
+        """
+        return _NO_LIMITS
+
+
+class CombinedLease(Lease):
+    """Leases on scopes that are counted in two places."""
+
+    first: Lease
+    second: Lease
+
+    def release(self, input: int, output: int) -> None:
+        """The request has ended and has used this."""
+        self.first.release(input, output)
+        self.second.release(input, output)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self.first.undo()
+        self.second.undo()
+
+    def limit_statuses(self) -> LimitStatuses:
+        """Return the current state of the strictest limits."""
+        requests, tokens = self.first.limit_statuses()
+        others, more = self.second.limit_statuses()
+        return _stricter(requests, others), _stricter(tokens, more)
+
+
+def _stricter(one: LimitStatus | None, other: LimitStatus | None) -> LimitStatus | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda status: status[1])
+
+
+def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
+    """Add ``x-ratelimit-…`` for these."""
+    requests, tokens = limit_statuses
+    if requests is not None:
+        headers["x-ratelimit-limit-requests"], left, reset = requests
+        headers["x-ratelimit-remaining-requests"] = str(left)
+        headers["x-ratelimit-reset-requests"] = _TENTHS[reset]
+    if tokens is not None:
+        headers["x-ratelimit-limit-tokens"], left, reset = tokens
+        headers["x-ratelimit-remaining-tokens"] = str(left)
+        headers["x-ratelimit-reset-tokens"] = _TENTHS[reset]
+
+
+# May this caller have this much now: limits on scopes, held as a lease.
+#
+# A request is in several scopes (its key, the model, the door). It is let in where all of them have
+# room, and then takes from all of them: one place, one request, and the tokens that are foreseen.
+# The lease gives the place back and settles the tokens by the truth however the request ends. If
+# one scope has no room, nothing is taken anywhere, and the refusal names the limit, its owner and
+# the time.
+#
+# The counts and their place are behind :class:`RateLimiter`: memory here, a shared store if
+# replicas share their limits.
 
 _NO_TOKENS = Tokens()
 
@@ -50,3 +342,45 @@ def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Token
             if need.input > scope.most_input:
                 raise too_large(scope, need.input)
     return need
+
+
+# Estimate of the tokens to reserve for a request before a target is chosen.
+
+
+def estimate(
+    request: ChatRequest, candidates: Sequence[Candidate] = (), unnamed_output: int = UNNAMED_OUTPUT
+) -> Tokens:
+    """The prompt's tokens by its size, and the output limit (or what to expect without one).
+
+    ``candidates`` are those who may answer, with the most that they give: not more than any of
+    them does is expected.
+    """
+    output = request.max_tokens if request.max_tokens is not None else unnamed_output
+    return Tokens(prompt_estimate(request), _given(output, candidates) * request.n)
+
+
+class Estimate:
+    """The estimate of one request, made once and only if it is asked for."""
+
+    __slots__ = ("_candidates", "_made", "_request")
+
+    def __init__(self, request: ChatRequest, candidates: Sequence[Candidate]) -> None:
+        self._request = request
+        self._candidates = candidates
+        self._made: Tokens | None = None
+
+    def __call__(self) -> Tokens:
+        if self._made is None:
+            self._made = estimate(self._request, self._candidates)
+        return self._made
+
+
+def _given(output: int, candidates: Sequence[Candidate]) -> int:
+    """The most of these tokens that anybody gives; the first one gives all of them as a rule."""
+    most = 0
+    for one in candidates:
+        bound = one.bounds.max_output_tokens
+        if bound is None or bound >= output:
+            return output
+        most = max(most, bound)
+    return most or output

@@ -1,18 +1,82 @@
-"""The models behind a door: an id or an alias to a model, and the list of all.
-
-``supported_parameters`` is what the validator enforces. Knows nothing of how a
-model is run or routed.
-"""
+"""The models behind a door: an id, an alias or a wildcard to a model, and the list of all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Self
+
+from msgspec import structs
 
 from causerie.catalog.listing import TWISTS, Listing
-from causerie.catalog.model import ServedModel
-from causerie.catalog.wildcard import WildcardModel
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
 from causerie.errors import NotFound
 from causerie.protocol.nearest import AROUND, NameIndex, nearest
+from causerie.protocol.request import ChatRequest
+from causerie.protocol.targets import TimeBucket
+
+# A wildcard: all names that begin alike, each answered by the provider's model of the rest.
+#
+# Its id ends in ``*``. Limits, budgets and usage count under that id, so that a client cannot make
+# names without end; a key may allow the id or one full name.
+
+WILDCARD = "*"
+
+
+class WildcardModel(ServedModel):
+    """All models of one beginning, or with ``rest`` the one that a request has named.
+
+    ``known`` gives the rests that the providers list now; there may be others.
+    """
+
+    __slots__ = ("_known", "_parts", "_rest")
+
+    def __init__(
+        self,
+        card: ModelCard,
+        capabilities: Iterable[TargetCapabilities],
+        tariff: Tariff,
+        *,
+        rest: str = WILDCARD,
+        known: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._known = known
+        self._parts = (card, tuple(capabilities), tariff)
+        self._rest = rest
+        super().__init__(card, self._parts[1], tariff)
+        self.card = replace(card, id=self.prefix + rest)
+
+    @property
+    def prefix(self) -> str:
+        return self.id.removesuffix(WILDCARD)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The id of the wildcard, and the name that was asked for."""
+        return (self.id, self.card.id)
+
+    @property
+    def known(self) -> Sequence[str]:
+        """The names that the providers list now."""
+        return [self.prefix + rest for rest in self._known()]
+
+    def begins(self, name: str) -> bool:
+        """Return true if the name is one of this beginning."""
+        return name.startswith(self.prefix) and len(name) > len(self.prefix)
+
+    def named(self, name: str) -> Self:
+        """Return the model of that name, which begins as it must."""
+        return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
+
+    def adapted(self, request: ChatRequest) -> ChatRequest:
+        """The request for the provider's model, which is the rest of the name."""
+        return structs.replace(request, model=self._rest)
+
+
+# The models behind a door: an id or an alias to a model, and the list of all.
+#
+# ``supported_parameters`` is what the validator enforces. Knows nothing of how a
+# model is run or routed.
 
 Entry = ServedModel | Listing
 _MOST_DISTANCE = 0.4
@@ -127,3 +191,38 @@ class Catalog:
 def is_over(entry: Entry) -> bool:
     """Return true if the entry is of the router's catalog and its last day there has passed."""
     return isinstance(entry, Listing) and entry.is_over
+
+
+# The router's catalog as the public pages see it.
+
+_LONGEST_NAME = 200  # a guess at what was meant takes the longer, the longer a name is
+
+DayReader = Callable[[str], Sequence[TimeBucket]]
+"""The last day of a target, by its name: in quarters of an hour, the oldest first."""
+
+
+class DoorCatalog:
+    """The models behind one door; ``prefix`` is the path of its base URL."""
+
+    def __init__(
+        self, prefix: str, models: frozenset[str], catalog: Catalog, history: DayReader
+    ) -> None:
+        self.prefix = prefix
+        self.history = history
+        self._models = models
+        self._catalog = catalog
+
+    def entries(self) -> Sequence[Listing]:
+        return self._catalog.listed(self._models)
+
+    def entry(self, name: str) -> Listing:
+        """Return one by its id, with one of its suffixes, or another of its names.
+
+        Raises :class:`NotFound`.
+        """
+        if len(name) > _LONGEST_NAME:
+            raise NotFound("There is no model of that name here.")
+        found = self._catalog.resolve(self._models, name)
+        if not isinstance(found, Listing) or found.is_over:
+            raise NotFound(f"The catalog has no model {name} any more.")
+        return found

@@ -1,16 +1,27 @@
-"""One endpoint of a model in the router's catalog, and why a request passes it by."""
+"""Endpoints of a model in the router's catalog: which can take a request, and their order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import ModelProfile, TargetCapabilities, known
-from causerie.catalog.tariff import Tariff
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.preferences import UNBOUNDED, MostPrice, Preferences
+from msgspec import structs
+
+from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff, known
+from causerie.errors import InvalidRequest
+from causerie.protocol.targets import (
+    ANY_PRICE,
+    NO_PREFERENCES,
+    UNKNOWN_STATS,
+    Candidate,
+    MostPrice,
+    Preferences,
+    SortBy,
+    TargetStats,
+)
+
+# One endpoint of a model in the router's catalog, and why a request passes it by.
 
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
@@ -88,7 +99,7 @@ class CatalogEndpoint:
             yield "quantizations", f"has the quantization {self.quantization or 'unknown'}"
         if preferences.private and not self.private:
             yield "data_collection", "may keep what it is sent"
-        if preferences.max_price is not UNBOUNDED:
+        if preferences.max_price is not ANY_PRICE:
             for name in self._dear(preferences.max_price):
                 price = self.tariff.by_million[name]
                 yield f"max_price.{name}", f"costs {price.normalize():f} ({name})"
@@ -110,3 +121,144 @@ class CatalogEndpoint:
             bound = getattr(most, name)
             if bound is not None and price > bound:
                 yield name
+
+
+# Choice and order of a model's endpoints for a request.
+#
+# Without preferences, cheap endpoints get more requests: the weight is the inverse square of the
+# price, and one conversation stays at one endpoint. Endpoints that cost nothing come before all
+# others. A sort or an order is kept strictly.
+
+StatsReader = Callable[[str], TargetStats | None]
+"""How a target stands, by its name."""
+
+_LEAST_WEIGHT = 1e-4
+
+
+def able(
+    model: str,
+    endpoints: Sequence[CatalogEndpoint],
+    wanted: frozenset[str],
+    preferences: Preferences,
+) -> Sequence[CatalogEndpoint]:
+    """Those that support all parameters and that the preferences allow.
+
+    Raises :class:`InvalidRequest` where there is none: it says what excluded each.
+    """
+    strict = preferences.require_parameters
+    left = [
+        one
+        for one in endpoints
+        if one.supports(wanted, strict=strict)
+        and (preferences is NO_PREFERENCES or not any(one.disliked(preferences)))
+    ]
+    if not left:
+        raise _nobody(model, endpoints, wanted, preferences)
+    return left
+
+
+def ranked(
+    endpoints: Sequence[CatalogEndpoint],
+    preferences: Preferences,
+    sort: SortBy | None,
+    stats_of: StatsReader,
+) -> Sequence[Candidate]:
+    """The candidates of routing, at least one; ``sort`` is the model's own, if it has one."""
+    by = preferences.sort or sort
+    if preferences.order:
+        first = [
+            one
+            for name in preferences.order
+            for one in endpoints
+            if one.is_one_of(frozenset((name,)))
+        ]
+        listed = list(dict.fromkeys(first))
+        candidates = [one.candidate(place) for place, one in enumerate(listed)]
+        rest = [one for one in endpoints if one not in listed]
+        candidates += _shifted(_sorted(rest, by, stats_of), len(listed))
+        return candidates  # without fallbacks the others were left out before
+    candidates = _sorted(endpoints, by, stats_of)
+    return candidates if preferences.allow_fallbacks else _single(candidates, stats_of)
+
+
+def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:
+    """By the inverse square of the price."""
+    gratis = [one for one in endpoints if not one.tariff.usual]
+    paid = [one for one in endpoints if one.tariff.usual]
+    least = min((one.tariff.usual for one in paid), default=None)
+    candidates = [one.candidate() for one in gratis]
+    for one in paid:
+        assert least is not None
+        weight = max((float(least) / float(one.tariff.usual)) ** 2, _LEAST_WEIGHT)
+        candidates.append(one.candidate(1 if gratis else 0, weight))
+    return candidates
+
+
+def _sorted(
+    endpoints: Sequence[CatalogEndpoint], by: SortBy | None, stats_of: StatsReader
+) -> list[Candidate]:
+    match by:
+        case None:
+            return weighted(endpoints)
+        case "price":
+            prices = sorted({one.tariff.usual for one in endpoints})
+            return [one.candidate(prices.index(one.tariff.usual)) for one in endpoints]
+        case "throughput" | "latency":
+            places = sorted(
+                endpoints, key=lambda one: (_slowness(one.name, by, stats_of), one.tariff.usual)
+            )
+            return [one.candidate(place) for place, one in enumerate(places)]
+
+
+def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
+    """The less the better. One that nobody has measured lately gets one request to measure it."""
+    target_stats = stats_of(name) or UNKNOWN_STATS
+    measured = target_stats.speed if by == "throughput" else target_stats.first_token
+    if measured is None:
+        return float("-inf") if target_stats.idle else float("inf")
+    if by == "throughput":
+        return -measured.p50
+    return measured.p50 if target_stats.expected is None else target_stats.expected
+
+
+def _single(candidates: Sequence[Candidate], stats_of: StatsReader) -> Sequence[Candidate]:
+    """The first choice among those that are up."""
+
+    def rank(one: Candidate) -> tuple[bool, int, float]:
+        return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
+
+    return [min(candidates, key=rank)]
+
+
+def _shifted(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
+    return [structs.replace(one, priority=one.priority + places) for one in candidates]
+
+
+def _nobody(
+    model: str,
+    endpoints: Sequence[CatalogEndpoint],
+    wanted: frozenset[str],
+    preferences: Preferences,
+) -> InvalidRequest:
+    strict = preferences.require_parameters
+    excluded: dict[str, str] = {}
+    params: list[tuple[int, str]] = []
+    fields: list[str] = []
+    for one in endpoints:
+        lacks = one.lacking(wanted, strict=strict)
+        dislikes = list(one.disliked(preferences))
+        named = ", ".join(f"`{name}`" for name in lacks)
+        words = [f"{one.falls_short} {named}"] if lacks else []
+        excluded[one.name] = " and ".join([*words, *(why for _, why in dislikes)])
+        fields += [field for field, _ in dislikes]
+        if lacks and not dislikes:
+            params.append((len(lacks), lacks[0]))
+    told = "; ".join(f"{name} {why}" for name, why in excluded.items())
+    param = min(params)[1] if params else f"provider.{fields[0]}"
+    return InvalidRequest(
+        f"No endpoint of the model {model} can take this request: {told}. "
+        + (f"Leave out `{param}`." if params else f"Change or leave out `{param}`."),
+        code="unsupported_parameter" if params else "invalid_value",
+        param=param,
+        metadata={"excluded": excluded},
+    )

@@ -10,14 +10,17 @@ from typing import Literal
 
 from msgspec import UNSET, structs
 
-from causerie.catalog.choice import StatsReader, able, ranked, weighted
-from causerie.catalog.endpoint import CatalogEndpoint
-from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import ModelCard, ModelProfile, any_thinks, common_sampling, efforts_of
-from causerie.catalog.tariff import Tariff
+from causerie.catalog.endpoint import CatalogEndpoint, StatsReader, able, ranked, weighted
+from causerie.catalog.model import (
+    ModelCard,
+    ModelProfile,
+    TargetExclusion,
+    Tariff,
+    any_thinks,
+    common_sampling,
+    efforts_of,
+)
 from causerie.errors import InvalidRequest, NotFound
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.effort import USUAL
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
     Architecture,
@@ -28,9 +31,16 @@ from causerie.protocol.model_entries import (
     RouterReasoning,
     TopProvider,
 )
-from causerie.protocol.preferences import INDIFFERENT, SortBy
+from causerie.protocol.parameters import USUAL_EFFORT
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.target_stats import UNKNOWN, Percentiles, TargetStats
+from causerie.protocol.targets import (
+    NO_PREFERENCES,
+    UNKNOWN_STATS,
+    Candidate,
+    Percentiles,
+    SortBy,
+    TargetStats,
+)
 
 Twist = Literal["nitro", "floor", "thinking", "extended"]
 TWISTS: Mapping[str, Twist] = {
@@ -135,7 +145,7 @@ class Listing:
             )
         if thinking.enabled:
             return request
-        usual = USUAL if thinking.budget is None else None
+        usual = USUAL_EFFORT if thinking.budget is None else None
         on = structs.replace(thinking, enabled=True, usual_effort=usual)
         return structs.replace(
             request,
@@ -165,7 +175,7 @@ class Listing:
         preferences = request.preferences
         endpoints = able(self.id, self.endpoints, request.params, preferences)
         sort = self.sort
-        if preferences is INDIFFERENT and sort is None:
+        if preferences is NO_PREFERENCES and sort is None:
             return weighted(endpoints)
         return ranked(endpoints, preferences, sort, self.stats_of)
 
@@ -240,7 +250,7 @@ class Listing:
 
     def _target_stats(self) -> Iterator[TargetStats]:
         for one in self.endpoints:
-            yield self.stats_of(one.name) or UNKNOWN
+            yield self.stats_of(one.name) or UNKNOWN_STATS
 
     @property
     def context_length(self) -> int | None:
@@ -302,7 +312,7 @@ class Listing:
         )
 
     def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
-        stats, profile = self.stats_of(one.name) or UNKNOWN, one.profile
+        stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
         return RouterEndpoint(
             name=f"{one.provider} | {self.id}",
             model_id=self.id,
@@ -353,7 +363,7 @@ def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
     return RouterReasoning(
         supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
-        default_effort=USUAL,
+        default_effort=USUAL_EFFORT,
         mandatory=mandatory,
     )
 

@@ -1,27 +1,159 @@
-"""One model of the catalog: who can answer for it, and what they can do together.
-
-A model supports what at least one of its targets supports; a request goes only to those that
-support all of it. Facts that are only known once a model is loaded come through ``profile``.
-"""
+"""One model of the catalog: who can answer for it, at which tariff, with which parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.effort import EFFORTS
 from causerie.protocol.events import Usage
-from causerie.protocol.model_entries import Modalities, ReasoningSupport, ServedModelEntry
-from causerie.protocol.parameters import Effort, SamplingDefaults
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.protocol.model_entries import Modalities, Pricing, ReasoningSupport, ServedModelEntry
+from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefaults, refused_by
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.targets import Candidate
+
+# Why a request passes a target by: a field of the request, and words for people.
+
+
+class TargetExclusion(Struct, frozen=True):
+    """``field`` of the request is what leaves the target out; empty where no field is."""
+
+    field: str
+    words: str
+
+
+# Tariff of an endpoint, as the router's catalog shows and compares it.
+
+_MILLION = 1_000_000
+_REQUESTS = 1000
+_SMALLEST = Decimal("0.000000001")
+_PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """Money for one token of the prompt, of the reply, of the prompt from the cache (``None``:
+    like any other of the prompt), for one request, and for one token of reasoning (``None``:
+    like any other of the reply).
+
+    ``usual`` is what endpoints are compared by: a million tokens in a thousand
+    requests, three in four tokens of the prompt.
+    """
+
+    prompt: Decimal = Decimal(0)
+    completion: Decimal = Decimal(0)
+    cached: Decimal | None = None
+    request: Decimal = Decimal(0)
+    reasoning: Decimal | None = None
+    usual: Decimal = field(init=False)
+
+    def __post_init__(self) -> None:
+        tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
+        object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Of one reply, to a billionth, rounded half to even; without output it is nothing."""
+        if not usage.completion:
+            return Decimal(0)
+        cached = self.prompt if self.cached is None else self.cached
+        thought = self.completion if self.reasoning is None else self.reasoning
+        cost = (
+            self.prompt * (usage.prompt - usage.cached)
+            + cached * usage.cached
+            + self.completion * (usage.completion - usage.reasoning)
+            + thought * usage.reasoning
+            + self.request
+        )
+        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
+
+    @property
+    def free(self) -> bool:
+        """Return true if nothing costs anything."""
+        tokens = (self.prompt, self.completion, self.cached, self.reasoning)
+        return not (any(tokens) or self.request)
+
+    @property
+    def by_million(self) -> Mapping[str, Decimal]:
+        """By the names of ``provider.max_price``."""
+        return {
+            "prompt": self.prompt * _MILLION,
+            "completion": self.completion * _MILLION,
+            "request": self.request,
+        }
+
+    def entry(self) -> Pricing:
+        return Pricing(
+            prompt=plain(self.prompt),
+            completion=plain(self.completion),
+            request=plain(self.request),
+            input_cache_read=UNSET if self.cached is None else plain(self.cached),
+            internal_reasoning=UNSET if self.reasoning is None else plain(self.reasoning),
+        )
+
+
+def plain(price: Decimal) -> str:
+    """Return a price in decimal notation, without zeros at its end."""
+    text = f"{price:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# The parameters that a target supports, by those that it is known to honour.
+
+_ALWAYS = frozenset(
+    {
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "include_reasoning",
+        "modalities",
+        "session_id",
+    }
+)
+"""Served whoever answers: we do it ourselves, or nothing can answer a chat without it."""
+
+_ALIKE = (
+    frozenset({"max_tokens", "max_completion_tokens"}),
+    frozenset({"continue_final_message", "add_generation_prompt"}),
+)
+"""Names of one ability: whoever honours one is spoken to by that name."""
+
+_SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
+"""Ways to switch thinking, each written as the target knows it."""
+
+_OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
+"""The engine gives no probabilities of tokens that were proposed to it."""
+
+
+def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[str] | None:
+    """Return what a provider's model supports, ``None`` where nothing is known of it.
+
+    ``switches``: its thinking can be switched, by whichever parameter.
+    """
+    if honoured is None:
+        return None
+    known = frozenset(honoured)
+    for alike in _ALIKE:
+        if known & alike:
+            known |= alike
+    if switches:
+        known |= _SWITCHES
+    return (known | _ALWAYS) & HONOURED
+
+
+def of_engine(engine: str, *, speculates: bool) -> frozenset[str]:
+    """Return what an engine of ours supports; ``speculates``: tokens are proposed to it."""
+    honoured = HONOURED - refused_by(engine)
+    return honoured - _OF_PROBABILITIES if speculates else honoured
+
+
+# One model of the catalog: who can answer for it, and what they can do together.
+#
+# A model supports what at least one of its targets supports; a request goes only to those that
+# support all of it. Facts that are only known once a model is loaded come through ``profile``.
 
 _FREE = Tariff()
 _NOTHING = Decimal(0)

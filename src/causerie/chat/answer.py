@@ -1,15 +1,19 @@
-"""The form that an answer is to have, checked to be enforceable."""
+"""Functions and the form of the answer that a request asks for, checked to be enforceable."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from typing import TypeVar, cast
 
 import msgspec
 
-from causerie.chat.call_syntax.choices import anchored
-from causerie.chat.call_syntax.pretty import pretty_grammar
+from causerie.chat.call_syntax.base import Schema
+from causerie.chat.call_syntax.choices import anchored, closed_schema
+from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.lark import embed
@@ -22,11 +26,149 @@ from causerie.chat.schema import (
     regex,
     rounded,
 )
+from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.finite import Endless, without_endless
-from causerie.chat.schema_cache import SchemaCache
-from causerie.chat.validation import CheckedSchema
+from causerie.chat.schema.keywords import ignored_sibling, of_function, unsupported
+from causerie.chat.schema.references import without_siblings
+from causerie.chat.validation import AT_ONCE, CheckedSchema
 from causerie.errors import InvalidRequest
-from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
+from causerie.http.event_loop import offload
+from causerie.protocol.request import (
+    ChatRequest,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    Tool,
+    ToolMode,
+)
+
+# Cache of results computed from schemas.
+#
+# An agent sends the same schemas with every turn. Checking them and writing their
+# grammar takes milliseconds during which no other request makes progress.
+
+_MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
+_LONG = 2_000  # characters of schemas; more take so long that they go to a thread
+_SLOW = "patternProperties"  # whose patterns are compared with each other
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class SchemaCache:
+    """Cache of results computed from the schemas of one model; evicts the oldest first."""
+
+    most: int = _MOST
+    _known: OrderedDict[Hashable, tuple[object, int]] = field(default_factory=OrderedDict)
+    _characters: int = 0
+
+    async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
+        """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached."""
+        key = text, what
+        if (found := self._known.get(key)) is not None:
+            self._known.move_to_end(key)
+            return cast(_T, found[0])
+        slow = len(text) > _LONG or _SLOW in text
+        made = await offload(make) if slow else make()
+        if key not in self._known:
+            self._characters += len(text)
+            self._known[key] = made, len(text)
+        while self._characters > self.most:
+            _, (_, characters) = self._known.popitem(last=False)
+            self._characters -= characters
+        return made
+
+
+# The functions that a model may call, checked to be enforceable.
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The functions that may be called."""
+
+    tools: Mapping[str, Schema]
+    """Closed schemas by name, as constraints and readers take them."""
+    text: str = ""
+    """All schemas as they were sent, as JSON."""
+    spell: bool = False
+    """Whether a constraint of them may hold the text of a control token."""
+    arguments: Mapping[str, CheckedSchema] = field(default_factory=dict)
+    """Schemas by name, to check finished calls by."""
+    watched: bool = False
+    """Whether a schema has rules that no grammar has."""
+    ignored: tuple[str, ...] = ()
+    """Annotations of their schemas that nobody knows, as a response header names them."""
+
+    def admits(self, name: str, arguments: str) -> bool:
+        """Return whether the text of arguments follows the schema of the function ``name``.
+
+        They do if that takes long to check: the last check says more.
+        """
+        schema = self.arguments.get(name)
+        if schema is None:
+            return False
+        try:
+            return schema.fault_of_text(arguments, Work(AT_ONCE)) is None
+        except WorkExceeded:
+            return True
+
+
+async def callable_functions(
+    request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
+) -> Functions:
+    """Those that ``tool_choice`` leaves; raises ``InvalidRequest`` (``unsupported_schema``)."""
+    allowed = request.tool_choice.allowed
+    asked = [
+        (index, tool)
+        for index, tool in enumerate(request.tools)
+        if request.tool_choice.mode != "none" and (allowed is None or tool.name in allowed)
+    ]
+    if not asked:
+        return Functions({})
+    text = msgspec.json.encode([(tool.name, tool.parameters) for _, tool in asked]).decode()
+    return await schema_cache.of(text, None, partial(_checked, asked, text, control_tokens))
+
+
+def _checked(
+    asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str]
+) -> Functions:
+    check_size(text, param="tools")
+    tools: dict[str, Schema] = {}
+    arguments: dict[str, CheckedSchema] = {}
+    ignored: list[str] = []
+    watched = False
+    for index, tool in asked:
+        param = f"tools[{index}].function.parameters"
+        parameters, siblings = without_siblings(tool.parameters)
+        try:
+            schema = closed_schema(_of_objects(parameters, param))
+            prepared = prepare(schema, param=param)
+        except InvalidRequest as refused:
+            raise of_function(tool.name, refused) from None
+        tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
+        ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
+        ignored += prepared.ignored
+        watched = watched or prepared.watched
+        arguments[tool.name] = CheckedSchema(prepared.rules)
+    spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
+    return Functions(tools, text, spell, arguments, watched, tuple(ignored))
+
+
+def _of_objects(parameters: Schema, param: str) -> Schema:
+    """Return the parameters without other types than ``object``; raise where that is none."""
+    declared = parameters.get("type", "object")
+    kinds = declared if isinstance(declared, list) else [declared]
+    if "object" not in kinds and all(isinstance(kind, str) for kind in kinds):
+        written = json.dumps(declared)
+        reason = f'arguments are a JSON object, so `type` must be "object", not {written[:100]}.'
+        raise unsupported(param, reason, "#/type")
+    rest = {key: value for key, value in parameters.items() if key != "nullable"}
+    return {**rest, "type": "object"} if "object" in kinds else rest
+
+
+# The form that an answer is to have, checked to be enforceable.
 
 _MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
 

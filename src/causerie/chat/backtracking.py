@@ -1,31 +1,90 @@
-"""One run of an engine from which is taken back what breaks a rule that no grammar has.
-
-No grammar compares two items. So tokens are held from the comma before an item until the item is
-complete. One that repeats an earlier item is taken back: the array ends before it where the
-grammar lets it, for a model that repeats itself has nothing new to add. Elsewhere the last token of
-the item for which there is another is drawn again, without those that led to a repetition, and the
-run goes on behind it.
-
-A value that the check may refuse is held until it is complete, too. Where it is refused, its last
-token is drawn again; if that does not help, one further ahead, and in the end its first one. What
-has been handed on is never taken back.
-"""
+"""One run of an engine from which is taken back what breaks a rule that no grammar has."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import takewhile
+from types import MethodType
+from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
-from causerie.chat.document_watch import BrokenRule, Repeat
-from causerie.chat.forking import fork
-from causerie.chat.watched_documents import WatchedDocuments
+from causerie.chat.document_watch import BrokenRule, Repeat, WatchedDocuments
 from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.errors import ConstraintNotKept
-from causerie.runtime.offload import Turns, offload
+from causerie.http.event_loop import Turns, offload
+
+# Copies of readers, so that two of them can go on from the same place in a text.
+#
+# Copying takes time in proportion to the reader's own state, not to what it has read: texts,
+# constants and schemas are shared.
+
+_T = TypeVar("_T")
+_ROOM = f"{__package__}."
+
+
+def fork(reader: _T) -> _T:
+    """Return a copy of a reader; neither of the two sees what the other reads from now on.
+
+    Lists and sets are copied, and objects of this package that change. Dictionaries are not: in
+    readers they are schemas. An object that can be copied faster, or not in this way, has a
+    ``__copy__``.
+    """
+    return cast(_T, _forked(reader, {}))
+
+
+def _forked(value: Any, known: dict[int, Any]) -> Any:
+    kind = type(value)
+    if kind is list:
+        return [_forked(item, known) for item in value]
+    if kind is set:
+        return set(value)
+    if kind is MethodType:
+        return MethodType(value.__func__, _forked(value.__self__, known))
+    if _is_shared(kind):
+        return value
+    if id(value) not in known:
+        known[id(value)] = _forked_object(value, known)
+    return known[id(value)]
+
+
+def _forked_object(value: Any, known: dict[int, Any]) -> Any:
+    kind = type(value)
+    if hasattr(kind, "__copy__"):
+        return copy(value)
+    other = known[id(value)] = object.__new__(kind)
+    for name in _fields(value):
+        object.__setattr__(other, name, _forked(getattr(value, name), known))
+    return other
+
+
+def _fields(value: Any) -> list[str]:
+    slots = [name for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ())]
+    names = [*slots, *getattr(value, "__dict__", ())]
+    return [name for name in names if hasattr(value, name)]
+
+
+def _is_shared(kind: type) -> bool:
+    """Return whether objects of a class never change: others' classes, enums and frozen ones."""
+    foreign = not kind.__module__.startswith(_ROOM)
+    return foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__
+
+
+# One run of an engine from which is taken back what breaks a rule that no grammar has.
+#
+# No grammar compares two items. So tokens are held from the comma before an item until the item is
+# complete. One that repeats an earlier item is taken back: the array ends before it where the
+# grammar lets it, for a model that repeats itself has nothing new to add. Elsewhere the last token
+# of the item for which there is another is drawn again, without those that led to a repetition, and
+# the run goes on behind it.
+#
+# A value that the check may refuse is held until it is complete, too. Where it is refused, its last
+# token is drawn again; if that does not help, one further ahead, and in the end its first one. What
+# has been handed on is never taken back.
 
 _OF_AN_ITEM = 16  # draws for one item
 _AT_A_PLACE = 6  # draws at one place of a value

@@ -1,7 +1,7 @@
 """The class of each delivered call: whether its client can run it.
 
-Every reply of an own model is checked, of other targets a sample. The check runs in the thread for
-long work once the reply has been delivered, so no reply waits for it. Knows no metrics: the
+Every reply of an own model is checked, of other targets a sample. The check runs in the thread
+for long work once the reply has been delivered, so no reply waits for it. Knows no metrics: the
 classes go to whoever made the checker.
 """
 
@@ -20,9 +20,9 @@ from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.errors import InvalidRequest
-from causerie.protocol.call_class import CallClass
+from causerie.http.event_loop import offload
 from causerie.protocol.request import Tool
-from causerie.runtime.offload import offload
+from causerie.protocol.targets import CallClass
 
 log = structlog.get_logger(__name__)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
+    CallIdReader,
+    GrowingText,
+    LiteralReader,
+    NameReader,
     Read,
     Reader,
     Schema,
@@ -16,11 +21,8 @@ from causerie.chat.call_syntax.base import (
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
-from causerie.chat.call_syntax.loose import LooseReader
 from causerie.chat.call_syntax.parameters import ParameterReader
-from causerie.chat.call_syntax.plain import CallIdReader, LiteralReader, NameReader
-from causerie.chat.call_syntax.python import PythonReader
-from causerie.chat.call_tail import CallTail, markers
+from causerie.chat.call_syntax.python import LooseReader, PythonReader
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -33,7 +35,134 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Segment,
 )
-from causerie.chat.growing_text import GrowingText
+from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
+
+# The text behind the arguments of a call, which means nothing, however a model writes it.
+#
+# By then the call is known, so nothing that deviates here may cost it: members behind the arguments
+# (an id), brackets too many or too few, closing markers that are missing or doubled.
+
+_BRACKETS = re.compile(r"[}\])\"]+(?=<(?!\]))")
+# A blank behind a bar is part of a marker.
+_CHUNK = re.compile(r"```(?=\S)|(?:｜ |\S)+?>(?=<)|(?:｜ |\S)+")
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_MEMBER = re.compile(rf",\s*{_STRING}\s*:\s*(?:{_STRING}|[\w.+\-]+(?=[\s,}}\]]))", re.DOTALL)
+_MAYBE_MEMBER = re.compile(
+    rf',\s*(?:"(?:[^"\\]|\\.)*\\?|{_STRING}\s*(?::\s*(?:"(?:[^"\\]|\\.)*\\?|[\w.+\-]*))?)?',
+    re.DOTALL,
+)
+_LONGEST_MEMBER = 512
+
+
+def markers(text: str) -> list[str]:
+    """Return the markers in fixed text around calls, without the brackets and quotes of JSON."""
+    chunks = (_BRACKETS.sub("", chunk) for chunk in _CHUNK.findall(text))
+    return [chunk for chunk in chunks if chunk.strip("{}[](),:;\"'")]
+
+
+class CallTail:
+    """Reads the rest of one call: the segments behind its arguments."""
+
+    def __init__(self, segments: Sequence[Segment], *, keep: str) -> None:
+        """``keep`` is the text that the section goes on with, or ends in."""
+        fixed = [one for one in segments if isinstance(one, Literal)]
+        text = "".join(max((one.text, *one.also), key=len) for one in fixed)
+        self._members = "}" in text
+        self._closers = "".join(each for each in "}])" if not keep.startswith(each))
+        self._words = [] if self._members and '"' in text else markers(text)
+        self._last = ""
+        self._text = ""
+        self._space: list[str] = []  # before the text
+
+    def feed(self, text: str) -> str | None:
+        """Return the text behind the call, or ``None`` while it may still be part of it."""
+        if not self._text and text.isspace():
+            self._space.append(text)
+            return None
+        self._text = "".join((*self._space, self._text, text))
+        self._space = []
+        while (moved := self._step(self._text.lstrip())) is not None:
+            if moved == self._text:
+                return moved
+            self._text = moved
+        if self._text.isspace():
+            self._space, self._text = [self._text], ""
+        return None
+
+    def _step(self, text: str) -> str | None:
+        """Return the text without its first part that belongs to the call, if it has one."""
+        if not text:
+            return None
+        if self._members and text[0] == "," and (found := _MEMBER.match(text)):
+            return text[found.end() :]
+        if self._members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
+            return None
+        return self._marker(text)
+
+    def _marker(self, text: str) -> str | None:
+        """Return the text behind a closing marker; each may be missing, and the last come twice."""
+        for at, word in enumerate(self._words):
+            if text.startswith(word):
+                self._last, self._words = word, self._words[at + 1 :]
+                return text[len(word) :]
+        expected = [*self._words, *([self._last] if self._last else [])]
+        if self._last and text.startswith(self._last):
+            return text[len(self._last) :]
+        if any(word.startswith(text) for word in expected):
+            return None
+        return text[1:] if text[0] in self._closers else self._text
+
+
+# Calls of one message, without those that say again what an earlier one said.
+#
+# Models that may write several calls sometimes write the same one up to the limit. A call
+# is held back while it equals the beginning of an earlier one, so that a repeated call is
+# never delivered, however its text is cut.
+
+
+@dataclass(slots=True)
+class Repeats:
+    """The calls of one message so far."""
+
+    _earlier: list[tuple[str, str]] = field(default_factory=list)
+    """Name and arguments of each complete call."""
+    _name: str = ""
+    _arguments: GrowingText = field(default_factory=GrowingText)
+    _alike: list[str] = field(default_factory=list)
+    """Arguments of the earlier calls that this one is equal to so far."""
+    _held: list[ContentEvent] = field(default_factory=list)
+
+    def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
+        """Begin a call; return the events to deliver now."""
+        self._name, self._arguments, self._held = event.name, GrowingText(), []
+        self._alike = [arguments for name, arguments in self._earlier if name == event.name]
+        return self._delivered(event)
+
+    def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
+        """Add to its arguments; return the events to deliver now."""
+        text, size = event.arguments, self._arguments.size
+        self._alike = [one for one in self._alike if one.startswith(text, size)]
+        self._arguments.add(text)
+        return self._delivered(event)
+
+    def end(self) -> Sequence[ContentEvent] | None:
+        """End the call; return the events left to deliver, or ``None`` if it is a repetition."""
+        arguments = str(self._arguments)
+        if arguments in self._alike:
+            return None
+        self._earlier.append((self._name, arguments))
+        held, self._held = self._held, []
+        return held
+
+    def _delivered(self, event: ContentEvent) -> Sequence[ContentEvent]:
+        self._held.append(event)
+        if self._alike:
+            return ()
+        ready, self._held = self._held, []
+        return ready
+
+
+# Reads one section of tool calls by its declaration, call after call.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,67 @@
-"""Events of one choice as they go out: cut at a stop string, with their log-probabilities.
-
-Knows events and tokens, and nothing of engines, prompts or limits.
-"""
+"""Events of one choice as they go out: ids of calls, stop strings, log-probabilities."""
 
 from __future__ import annotations
 
+import secrets
+import string
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
 from causerie.chat.call_syntax.base import text_overlap
+from causerie.chat.formats.format import CallId, ModelFormat
 from causerie.engines.base import Token
 from causerie.protocol.events import ContentEvent, TextDelta, TokenLogprob
+from causerie.protocol.request import ChatRequest
+
+# Ids of the tool calls of one reply: the model's own where they are new, else generated.
+
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+
+@dataclass(slots=True)
+class GeneratedCallIds:
+    """Return the id of each call, by the order of the calls."""
+
+    taken: set[str]
+    """All ids of the conversation."""
+    short: bool
+    """Ids are nine letters and digits: the template of the format accepts no others."""
+    resumed: list[str] = field(default_factory=list)
+    """Ids of the calls that have been sent to the client already, in order."""
+
+    def __call__(self, name: str, given: str) -> str:
+        del name
+        if self.resumed:
+            return self.resumed.pop(0)
+        if given and given not in self.taken:
+            self.taken.add(given)
+            return given
+        while True:
+            made = (
+                "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
+                if self.short
+                else f"call_{secrets.token_hex(12)}"
+            )
+            if made not in self.taken:
+                self.taken.add(made)
+                return made
+
+
+def call_ids(request: ChatRequest, form: ModelFormat, known: list[str]) -> GeneratedCallIds:
+    """Return the ids for one choice of a request; ``known`` are those of calls already sent."""
+    taken = {call.id for message in request.messages for call in message.tool_calls}
+    segments = form.calls.call if form.calls else ()
+    short = any(
+        isinstance(segment, CallId) and segment.pattern == CallId().pattern for segment in segments
+    )
+    return GeneratedCallIds(taken.union(known), short, known)
+
+
+# Events of one choice as they go out: cut at a stop string, with their log-probabilities.
+#
+# Knows events and tokens, and nothing of engines, prompts or limits.
 
 
 class ChoiceOutput:

@@ -18,10 +18,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causerie.chat.compiler_fault import TOO_COMPLEX
-from causerie.chat.schema.refusal import of_function, unsupported
-from causerie.chat.worker import Died, WorkerProcess
-from causerie.chat.worker_process import BOUNDS_WORK
+from causerie.chat.lark import TOO_COMPLEX
+from causerie.chat.schema.keywords import of_function, unsupported
+from causerie.chat.worker_process import BOUNDS_WORK, Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0

@@ -19,7 +19,7 @@ from typing import Protocol
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from causerie.chat import lark
-from causerie.chat.compiler_fault import reason, schema_fault
+from causerie.chat.lark import reason, schema_fault
 from causerie.chat.worker_process import limit_memory, limited_work, serve
 
 # Below llguidance's defaults, which the engines use: what passes here passes there.

@@ -15,16 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.chat.answer import AnswerPlan
-from causerie.chat.call_syntax.base import Schema, spelled
+from causerie.chat.call_syntax.base import Schema, call_id_grammar, spelled
 from causerie.chat.call_syntax.elements import element_grammar
-from causerie.chat.call_syntax.loose import loose_grammar
+from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.call_syntax.parameters import parameter_grammar
-from causerie.chat.call_syntax.plain import call_id_grammar
-from causerie.chat.call_syntax.pretty import pretty_grammar
-from causerie.chat.call_syntax.python import python_grammar
+from causerie.chat.call_syntax.python import loose_grammar, python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
-from causerie.chat.call_tail import markers
-from causerie.chat.calls import name_triggers
+from causerie.chat.calls import markers, name_triggers
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -42,7 +39,7 @@ from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
-from causerie.chat.schema.refusal import of_function, unsupported
+from causerie.chat.schema.keywords import of_function, unsupported
 from causerie.errors import InvalidRequest
 
 MAX_CALLS = 32  # in one message

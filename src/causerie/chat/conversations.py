@@ -1,14 +1,9 @@
-"""The last requests of conversations, to say why one reuses less of the cache than it could.
-
-Of each conversation the ids of the tokens that the engine had computed are kept, in memory alone,
-and digests of its messages and tools. The requests that came longest ago are forgotten first. A
-conversation is known by its caller and its first message that is no instruction, so that one with
-new instructions is found, too, and nobody learns of the conversations of others.
-"""
+"""The last requests of conversations, to say why one reuses less of the cache than it could."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +11,50 @@ from itertools import takewhile
 
 import msgspec
 
-from causerie.chat.changed_line import changed_line, line_hashes
-from causerie.engines.packed_tokens import common_tokens, packed, token_count
-from causerie.protocol.cache_report import CacheMiss, CacheReport
+from causerie.engines.prefill import common_tokens, packed, token_count
+from causerie.protocol.events import CacheMiss, CacheReport
 from causerie.protocol.request import ChatRequest, Message
+
+# Finds the line of the instructions that differs from the last request, and what it may hold.
+#
+# Clients write the date, or the id of a session, at the head of a system prompt, and the whole
+# prompt is computed again whenever it changes.
+
+_MOST_LINES = 64
+_MOST_CHARACTERS = 10_000  # of a line that are looked at
+_DATE = re.compile(
+    r"\b\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\b\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b|\b\d{1,2}:\d{2}\b"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d|\b(?:mon|tues|wednes|thurs"
+    r"|fri|satur|sun)day\b",
+    re.IGNORECASE,
+)
+_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE)  # of a UUID, its first part
+
+
+def line_hashes(text: str) -> tuple[int, ...]:
+    """Return a number for each of the first lines; they mean nothing in another process."""
+    return tuple(map(hash, text.split("\n", _MOST_LINES)[:_MOST_LINES]))
+
+
+def changed_line(before: Sequence[int], text: str) -> str:
+    """Return the number of the first line that differs, and what it seems to hold; or nothing."""
+    lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
+    pairs = enumerate(zip(before, map(hash, lines), strict=False))
+    at = next((at for at, (old, new) in pairs if old != new), None)
+    if at is None:
+        return ""
+    kinds = (("a date or time", _DATE), ("an id", _ID))
+    line = lines[at][:_MOST_CHARACTERS]
+    held = next((kind for kind, pattern in kinds if pattern.search(line)), None)
+    return f"line {at + 1}" + (f", {held}" if held else "")
+
+
+# The last requests of conversations, to say why one reuses less of the cache than it could.
+#
+# Of each conversation the ids of the tokens that the engine had computed are kept, in memory alone,
+# and digests of its messages and tools. The requests that came longest ago are forgotten first. A
+# conversation is known by its caller and its first message that is no instruction, so that one with
+# new instructions is found, too, and nobody learns of the conversations of others.
 
 _MOST_BYTES = 16 * 2**20  # of tokens and digests
 _MOST_REQUESTS = 4096

@@ -13,10 +13,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from causerie.chat.reply_tokens import PromptEnd
 from causerie.chat.template import Rendered
-from causerie.chat.token_cache import ControlMatch, EncodedText, TokenCache, Tokenizer
-from causerie.runtime.offload import offload
+from causerie.chat.token_cache import ControlMatch, EncodedText, PromptEnd, TokenCache, Tokenizer
+from causerie.http.event_loop import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
 _MANY = 400  # texts of users in it, likewise: each stands between control tokens

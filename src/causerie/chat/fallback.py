@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from causerie.chat.arguments import read_arguments, write_json
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -28,7 +27,7 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.history import content_text
-from causerie.chat.taint import Traced, authored, joined, origin_of
+from causerie.chat.taint import Traced, authored, joined, origin_of, read_arguments, write_json
 from causerie.chat.template_capabilities import Entry
 
 PLAIN_CALLS = HERMES_CALLS

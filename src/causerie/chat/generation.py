@@ -1,56 +1,140 @@
-"""Carry out a plan for one choice: tokens in, events out.
-
-A generation is a state machine. While an engine runs, its state is the kind of text that the
-model writes; the other two states need no engine.
-
-    state      what happens in it                      is left for
-    ---------  --------------------------------------  ------------------------------------------
-    THINKING   the model writes reasoning              ANSWERING, CALLING: a marker was read
-                                                       CLOSING: the budget is used up, or the
-                                                       model ended its text without an answer
-                                                       FINISHED: a limit or a stop token
-    CLOSING    the service ends the reasoning in the   ANSWERING: the closing marker is appended,
-               model's stead (re-entry)                the engine goes on from the same tokens
-                                                       FINISHED: the marker does not fit
-    ANSWERING  the model writes the answer             THINKING, CALLING: a marker was read
-                                                       CLOSING: reasoning without a budget began
-                                                       FINISHED: end, limit, stop string or token
-    CALLING    the model writes tool calls             ANSWERING: the section of calls is complete
-                                                       ANSWERING, THINKING, CLOSING: it was none,
-                                                       so what came before it goes on
-                                                       FINISHED: end, limit, stop token, or a call
-                                                       that repeats an earlier one
-    FINISHED   nothing more is generated               (never)
-
-A generation begins in the state that its prompt, or the reply that it resumes, ends in. Usually
-one run of the engine is enough. A new run begins after CLOSING, and where a run ended early (a
-minimum length bans the end of the text until it is reached); it goes on from the very same
-tokens, which the prefix cache of the engine still holds. A run from which items are taken back
-(:mod:`causerie.chat.backtracking`) is one run here.
-"""
+"""Carry out a plan for one choice: tokens in, events out."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
+import structlog
 from msgspec import structs
 
 from causerie.chat.backtracking import without_faults
-from causerie.chat.call_ids import call_ids
-from causerie.chat.choice_output import ChoiceOutput
+from causerie.chat.choice_output import ChoiceOutput, call_ids
+from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
-from causerie.chat.failures import engine_failures
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
-from causerie.chat.watched_documents import WatchedDocuments
-from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequest, Token
+from causerie.engines.base import (
+    EngineFailed,
+    LoadFailed,
+    NotAdmitted,
+    Output,
+    PromptTooLong,
+    Started,
+    Stopped,
+    TextEngine,
+    TextRequest,
+    Token,
+)
+from causerie.errors import (
+    ContextLengthExceeded,
+    EngineLost,
+    ErrorClass,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+    UpstreamFailed,
+)
 from causerie.protocol.events import Batch, ContentEvent, Finished, FinishReason, Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
+
+# Engine failures as errors of the interface.
+
+log = structlog.get_logger(__name__)
+
+_MOST_WORDS = 200
+
+
+@contextmanager
+def engine_failures(*, started: bool, resumed: str = "") -> Iterator[None]:
+    """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer.
+
+    ``resumed`` is what a client has written of the answer.
+    """
+    try:
+        yield
+    except PromptTooLong as long:
+        raise ContextLengthExceeded(
+            prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
+        ) from None
+    except NotAdmitted:
+        if resumed:
+            raise InvalidRequest(
+                "The last message is not the beginning of an answer in the form that is asked for, "
+                "so it cannot be continued.",
+                param="continue_final_message",
+            ) from None
+        raise UpstreamFailed(
+            "The reply broke off in a form that the constraint here does not admit."
+        ) from None
+    except EngineFailed as failure:
+        raise _in_words(failure, started) from failure
+
+
+def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
+    if failure.refused:
+        log.warning("engine refused a request", why=str(failure)[:_MOST_WORDS])
+        return UpstreamFailed(
+            "The engine does not take this request; the service's log says why.",
+            metadata={"upstream_status": 400, "retryable": False},
+        ).caused_by(ErrorClass.INVALID_REQUEST)
+    wait = max(1, math.ceil(failure.retry_after))
+    if failure.loading:
+        return Overloaded(
+            "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
+        )
+    if isinstance(failure, LoadFailed):
+        return Overloaded(
+            "The model could not be loaded; the service's log and `/health` say why.",
+            code="no_endpoint",
+            retry_after=wait,
+        ).caused_by(ErrorClass.SERVER_ERROR)
+    if started:
+        return EngineLost(
+            "The engine ended before the answer was complete; it is being restarted.",
+            retry_after=wait,
+        )
+    return Overloaded(
+        "The model's engine is not running; it is being restarted.",
+        code="no_endpoint",
+        retry_after=wait,
+    ).caused_by(ErrorClass.SERVER_ERROR)
+
+
+# Carry out a plan for one choice: tokens in, events out.
+#
+# A generation is a state machine. While an engine runs, its state is the kind of text that the
+# model writes; the other two states need no engine.
+#
+#     state      what happens in it                      is left for
+#     ---------  --------------------------------------  ------------------------------------------
+#     THINKING   the model writes reasoning              ANSWERING, CALLING: a marker was read
+#                                                        CLOSING: the budget is used up, or the
+#                                                        model ended its text without an answer
+#                                                        FINISHED: a limit or a stop token
+#     CLOSING    the service ends the reasoning in the   ANSWERING: the closing marker is appended,
+#                model's stead (re-entry)                the engine goes on from the same tokens
+#                                                        FINISHED: the marker does not fit
+#     ANSWERING  the model writes the answer             THINKING, CALLING: a marker was read
+#                                                        CLOSING: reasoning without a budget began
+#                                                        FINISHED: end, limit, stop string or token
+#     CALLING    the model writes tool calls             ANSWERING: the section of calls is complete
+#                                                        ANSWERING, THINKING, CLOSING: it was none,
+#                                                        so what came before it goes on
+#                                                        FINISHED: end, limit, stop token, or a call
+#                                                        that repeats an earlier one
+#     FINISHED   nothing more is generated               (never)
+#
+# A generation begins in the state that its prompt, or the reply that it resumes, ends in. Usually
+# one run of the engine is enough. A new run begins after CLOSING, and where a run ended early (a
+# minimum length bans the end of the text until it is reached); it goes on from the very same
+# tokens, which the prefix cache of the engine still holds. A run from which items are taken back
+# (:mod:`causerie.chat.backtracking`) is one run here.
 
 
 class State(Enum):

@@ -1,7 +1,8 @@
 """The messages of a request as the dictionaries that a chat template reads.
 
 Fixed words (roles, types) are this program's; everything else stays the user's. The template's
-capabilities decide the shape. It renders nothing. Each call of a request has its result behind it.
+capabilities decide the shape. It renders nothing. Each call of a request has its result behind
+it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from causerie.chat.arguments import read_arguments
-from causerie.chat.taint import FINAL, Traced, authored, joined
+from causerie.chat.taint import FINAL, Traced, authored, joined, read_arguments
 from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json

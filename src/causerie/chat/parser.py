@@ -1,16 +1,10 @@
-"""From the model's text to events, by the format's declaration, however the text is cut.
-
-The parser knows what was *declared* (markers and segments) and what the
-request allowed (which tools); it does not know engines, tokens or the wire.
-Feeding the same text in any pieces gives the same events once joined. It never
-loses text: what only looked like a tool call comes out as answer text.
-"""
+"""From the model's text to events, by the format's declaration, however the text is cut."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from causerie.chat.call_syntax.base import Schema, Unreadable, text_overlap
@@ -20,10 +14,12 @@ from causerie.chat.calls import (
     CallEnded,
     CallPart,
     CallStarted,
+    Repeats,
     SectionReader,
     name_triggers,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
+from causerie.chat.formats.hermes import GENERIC
 from causerie.chat.message_header import (
     ParsedHeader,
     function_of,
@@ -31,7 +27,6 @@ from causerie.chat.message_header import (
     may_call,
     read_header,
 )
-from causerie.chat.repeats import Repeats
 from causerie.protocol.events import (
     ContentEvent,
     ReasoningDelta,
@@ -39,6 +34,13 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
+
+# From the model's text to events, by the format's declaration, however the text is cut.
+#
+# The parser knows what was *declared* (markers and segments) and what the
+# request allowed (which tools); it does not know engines, tokens or the wire.
+# Feeding the same text in any pieces gives the same events once joined. It never
+# loses text: what only looked like a tool call comes out as answer text.
 
 _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
@@ -577,3 +579,23 @@ def call_triggers(calls: CallSection) -> tuple[str, ...]:
     if calls.at_start:
         return (calls.begin + text,)
     return tuple((calls.begin or text).split()[:1])
+
+
+# Reasoning in tags told apart from the answer, for text that did not come from our own prompt.
+#
+# The model's family is not known, so the tags are those that most families use;
+# calls are not looked for. A mention of a tag within the answer stays text.
+
+_TAGS = replace(GENERIC, calls=None)
+
+
+class Separation:
+    """Makes a parser for each choice whose content may begin with a tag."""
+
+    def may_begin(self, text: str) -> bool:
+        """Return whether ``text`` is the beginning of content that may begin with reasoning."""
+        resumed = text.lstrip()
+        return not resumed or resumed[0] == "<"
+
+    def separator(self) -> Parser:
+        return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)

@@ -12,28 +12,24 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from causerie.chat import thinking
-from causerie.chat.answer import AnswerPlan, answer_plan
+from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan, callable_functions
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import ModelFormat
-from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
-from causerie.chat.reply_tokens import PromptEnd
-from causerie.chat.rewriting import answer_space, call_space
-from causerie.chat.sampling import request_sampling
+from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.schema import WhiteSpace
-from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.template import Rendered
-from causerie.chat.thinking import ThinkingPlan
-from causerie.chat.token_cache import EncodedText
+from causerie.chat.thinking import ThinkingPlan, request_sampling
+from causerie.chat.token_cache import EncodedText, PromptEnd
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
+from causerie.protocol.events import Partial
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
-from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
 _INSTRUCTING = ("system", "developer")

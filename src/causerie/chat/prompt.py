@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import structs
 
-from causerie.chat import fallback, history, leading_content, thinking
+from causerie.chat import fallback, history, thinking
 from causerie.chat.formats.format import (
     CallSection,
     Literal,
@@ -17,8 +17,9 @@ from causerie.chat.formats.format import (
     Reasoning,
     ThinkingSwitch,
 )
+from causerie.chat.history import content_text
 from causerie.chat.parser import call_triggers
-from causerie.chat.taint import Traced, authored
+from causerie.chat.taint import FINAL, Traced, authored, joined, origin_of
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import (
     Entry,
@@ -28,6 +29,68 @@ from causerie.chat.template_capabilities import (
 )
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
+
+# Text that a message has before its calls, for templates that show only the calls.
+#
+# The text is removed, the calls are rendered with a unique mark, and the text is
+# inserted in front of them, where the model wrote it. Knows the origins of a
+# prompt's characters and nothing of templates.
+
+_MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with its result
+
+
+def taken_out(
+    conversation: Sequence[Entry], form: ModelFormat, capabilities: TemplateCapabilities
+) -> tuple[list[Entry], list[Traced]]:
+    """The messages, those with calls without their texts, and these as the model wrote them."""
+    left: list[Entry] = []
+    texts: list[Traced] = []
+    for entry in conversation:
+        calls = entry.get("tool_calls")
+        if isinstance(calls, list) and entry["content"]:
+            first = _marked(calls[0], _mark(len(texts)))
+            opened, closed = (
+                form.said_open or form.answer_open,
+                form.said_close or form.answer_close,
+            )
+            said = content_text(entry["content"])
+            texts.append(joined((authored(opened), said, authored(closed))))
+            entry = {**entry, "content": capabilities.no_content, "tool_calls": [first, *calls[1:]]}
+        left.append(entry)
+    return left, texts
+
+
+def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
+    """Return the prompt with each text in front of its calls, which begin with ``begin``.
+
+    If that is empty, they begin with the names of their functions.
+    """
+    origin = origin_of(prompt)
+    parts: list[str] = []
+    done = at = 0
+    for index, text in enumerate(texts):
+        call = origin.find(_mark(index), at)
+        start = prompt.rfind(begin, done, call) if call >= 0 else call
+        while start >= 0 and any(origin[start : start + len(begin)]):
+            start = prompt.rfind(begin, done, start)
+        if start >= 0:
+            parts += (prompt[done:start], text)
+            done, at = start, call
+    return joined((*parts, prompt[done:]))
+
+
+def _mark(index: int) -> int:
+    return FINAL + 1 + index % _MARKS
+
+
+def _marked(call: Entry, mark: int) -> Entry:
+    function = call["function"]
+    assert isinstance(function, dict)
+    name = Traced(function["name"], mark)
+    return {**call, "id": Traced(str(call["id"]), mark), "function": {**function, "name": name}}
+
+
+# From a request to a prompt: messages, tools and wishes, as the model's template shows them.
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # Names in templates for showing the reasoning of earlier turns too. A client that sends it back
@@ -83,7 +146,7 @@ def render(
     conversation = history.arranged(conversation, capabilities)
     said: list[Traced] = []
     if format.said_open or not capabilities.text_before_calls:
-        conversation, said = leading_content.taken_out(conversation, format, capabilities)
+        conversation, said = taken_out(conversation, format, capabilities)
     rendered = template.render(
         history.in_parts(conversation) if capabilities.parts else conversation,
         tools=tools if tools and shows_tools else capabilities.empty_tools,
@@ -295,7 +358,7 @@ def _amended(
     calls = _calls(format)
     marked = not isinstance(calls.call[0], Name)
     begin = calls.lead + call_triggers(calls)[0] if marked else ""
-    whole = leading_content.put_back(prompt, said, begin=begin)
+    whole = put_back(prompt, said, begin=begin)
     if format.reasoning is None or capabilities.reasoning:
         return whole
     return fallback.thought_once(whole, format.reasoning)

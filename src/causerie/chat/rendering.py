@@ -1,26 +1,45 @@
-"""Choice of the renderer of a model's prompts.
-
-The service renders known templates itself. A template that does not come with
-this program is rendered in a process that may be killed
-(:mod:`causerie.chat.renderers`).
-"""
+"""Choice of the renderer of a model's prompts; templates of others render in processes."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from causerie.chat import thinking
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
-from causerie.errors import TemplateFailed
+from causerie.chat.template_wire import (
+    Answer,
+    Ask,
+    Costly,
+    Done,
+    Hello,
+    Load,
+    Refusal,
+    RenderedPrompt,
+    encode,
+    read_answer,
+)
+from causerie.chat.worker_process import Died, WorkerProcess
+from causerie.errors import InternalError, Overloaded, TemplateFailed
+from causerie.http.event_loop import LARGE, offload
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import offload
+
+# Choice of the renderer of a model's prompts.
+#
+# The service renders known templates itself. A template that does not come with
+# this program is rendered in a process that may be killed
+# (:mod:`causerie.chat.rendering`).
 
 # SHA-256 of the templates that come with this program: those of the model that is served where
 # nothing is configured and of the engine `fake`, and none at all, for which ChatML stands.
@@ -99,3 +118,205 @@ def template_failures(model: str) -> Iterator[None]:
         yield
     except TooMuch as much:
         raise TemplateFailed(model, str(much)) from None
+
+
+# Prompts of models whose template nobody has vetted, at a bounded price.
+#
+# A template is a program that comes with a model file. It runs in a process of
+# its own that is killed when it takes too long or too much memory, so it costs
+# its own model's requests an error, and nobody else anything. A template that
+# fails its first test, before anybody has asked it anything, fails every request
+# at once for a minute.
+#
+# Knows what the process is asked; knows nothing about what is rendered.
+
+_START_SECONDS = 30.0
+_GRACE = 0.25  # seconds that a rendering may go on when nobody waits for it any more
+_CONDEMNED_SECONDS = 60.0
+_EACH = 2  # processes for a template; the second only starts while the first is busy
+
+
+class Renderers:
+    """Makes renderers, and owns the processes of those that need one.
+
+    A rendering takes ``deadline`` seconds at most, the test of a template
+    ``test_deadline``. ``memory`` is a process's address space in bytes,
+    ``patience`` how many seconds a request may wait for a process of its
+    model's, ``most`` how many processes run at once; beyond them those that
+    were idle for longest end.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline: float = 3.0,
+        test_deadline: float = 10.0,
+        memory: int = 1 << 30,
+        patience: float = 5.0,
+        most: int = 8,
+    ) -> None:
+        self.deadline = deadline
+        self.test_deadline = test_deadline
+        self.memory = memory
+        self.patience = patience
+        self._most = most
+        self._used: OrderedDict[_ForeignRenderer, None] = OrderedDict()  # the last one last
+        self.jobs: set[asyncio.Task[Answer]] = set()
+
+    def renderer(
+        self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
+    ) -> Renderer:
+        """Return who renders this template.
+
+        Raises :class:`ValueError` where it is one of our own and no template.
+        """
+        if is_own(source):
+            return in_process(source, form, bos_token=bos_token, eos_token=eos_token)
+        return _ForeignRenderer(self, Load(source, bos_token, eos_token, form.name))
+
+    def processes(self) -> tuple[int, ...]:
+        """Return the process ids of the workers that run."""
+        return tuple(pid for each in self._used for pid in each.processes())
+
+    async def make_room(self, user: _ForeignRenderer) -> None:
+        """Note that a renderer is going to start a process, and end idle ones for it."""
+        self._used[user] = None
+        self._used.move_to_end(user)
+        for each in list(self._used):
+            if len(self.processes()) < self._most:
+                return
+            await each.rest()
+
+    async def stop(self) -> None:
+        """End all processes; renderings under way fail. May be called again."""
+        jobs = list(self.jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        await asyncio.gather(*(each.rest() for each in list(self._used)))
+
+
+class _ForeignRenderer:
+    """Renders one template in processes of its own."""
+
+    def __init__(self, owner: Renderers, load: Load) -> None:
+        self._owner = owner
+        self._load = load
+        self._condemned: tuple[str, float] = "", 0.0  # why it is not tried, and until when
+        self._workers = [
+            WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
+        ]
+        self._free: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
+        for worker in self._workers:
+            self._free.put_nowait(worker)
+
+    async def prompt(self, request: ChatRequest) -> Prompt:
+        ask = Ask.of(request)
+        question = await offload(encode, ask) if request.large else encode(ask)
+        answer = await self._answer(question, request.model)
+        if not isinstance(answer, RenderedPrompt):
+            raise InternalError("The process that renders templates answers something else.")
+        return answer.prompt()
+
+    async def before_call(self, request: ChatRequest) -> str | None:
+        """Return what stands between a text and its call in the history."""
+        answer = await self._answer(encode(Ask.of(request, call=True)), request.model)
+        return answer.text if isinstance(answer, Done) else None
+
+    def processes(self) -> tuple[int, ...]:
+        """Return the process ids of its workers that run."""
+        return tuple(worker.pid for worker in self._workers if worker.pid is not None)
+
+    async def rest(self) -> None:
+        """End the processes that nobody uses."""
+        idle = [self._free.get_nowait() for _ in range(self._free.qsize())]
+        try:
+            for worker in idle:
+                await worker.kill()
+        finally:
+            for worker in idle:
+                self._free.put_nowait(worker)
+
+    async def _answer(self, question: bytes, model: str) -> Done | RenderedPrompt:
+        with template_failures(model):
+            reason, until = self._condemned
+            if time.monotonic() < until:
+                raise TooMuch(reason)
+            answer = await self._asked(question, model)
+            match answer:
+                case Refusal():
+                    raise answer.error()
+                case Costly():
+                    raise TooMuch(answer.reason)
+            return answer
+
+    async def _asked(self, question: bytes, model: str) -> Answer:
+        try:
+            async with asyncio.timeout(self._owner.patience):
+                worker = await self._free.get()
+        except TimeoutError:
+            raise Overloaded(
+                f"Too many prompts of {model!r} are being rendered; try again."
+            ) from None
+        job = asyncio.ensure_future(self._work(worker, question))  # noqa: TID251 - stop() ends it
+        self._owner.jobs.add(job)
+        job.add_done_callback(self._owner.jobs.discard)
+        job.add_done_callback(_retrieved)
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            # Most are done at once, and to kill the process would cost whoever comes next.
+            asyncio.get_running_loop().call_later(_GRACE, job.cancel)
+            raise
+
+    async def _work(self, worker: WorkerProcess, question: bytes) -> Answer:
+        try:
+            for _ in range(2):  # one that died may have been dead before; two died of the template
+                try:
+                    await self._prepare(worker)
+                    return await _asked_within(worker, question, self._owner.deadline)
+                except Died:
+                    continue
+            raise TooMuch("its process died, probably for want of memory")
+        finally:
+            self._free.put_nowait(worker)
+
+    async def _prepare(self, worker: WorkerProcess) -> None:
+        """Have the process running, with the template loaded and tested."""
+        if worker.pid is not None:
+            return
+        await self._owner.make_room(self)
+        _ = await worker.start()
+        try:
+            _ = await _asked_within(worker, encode(Hello()), _START_SECONDS)
+        except (TooMuch, Died):
+            raise InternalError("The process that renders templates does not start.") from None
+        try:
+            answer = await _asked_within(worker, encode(self._load), self._owner.test_deadline)
+        except TooMuch as much:
+            answer = Costly(str(much))
+        except Died:
+            answer = Costly("it takes more memory than there is for it")
+        if isinstance(answer, Costly):
+            self._condemned = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
+            await worker.kill()
+            raise TooMuch(answer.reason)
+
+
+async def _asked_within(worker: WorkerProcess, question: bytes, seconds: float) -> Answer:
+    """Return the answer of a process that has these seconds; without one it is gone."""
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await worker.ask(question)
+        return read_answer(answer) if len(answer) <= LARGE else await offload(read_answer, answer)
+    except TimeoutError:
+        raise TooMuch(f"it took more than {seconds:g} seconds") from None
+    except msgspec.DecodeError:
+        await worker.kill()
+        raise Died from None
+
+
+def _retrieved(job: asyncio.Task[Answer]) -> None:
+    """Take notice of a failure that nobody waits for any more."""
+    if not job.cancelled():
+        _ = job.exception()

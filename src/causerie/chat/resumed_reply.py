@@ -1,23 +1,39 @@
-"""A reply that has started elsewhere: what its reader has of it, while it is read once more.
-
-Knows events and nothing of where they come from.
-"""
+"""A reply that broke off elsewhere: written once more for the prompt, and read once more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
+from causerie.chat.fallback import segment_text
+from causerie.chat.formats.format import (
+    CallId,
+    CallSection,
+    JsonArguments,
+    Literal,
+    ModelFormat,
+    Name,
+)
+from causerie.chat.schema import WhiteSpace
+from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol.events import (
     ContentEvent,
+    Partial,
+    PartialCall,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.protocol.partial import Partial
+
+# A reply that has started elsewhere: what its reader has of it, while it is read once more.
+#
+# Knows events and nothing of where they come from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +97,138 @@ def _behind(known: str, text: str) -> tuple[str, str]:
     if text.startswith(known):
         return "", text[len(known) :]
     raise Diverged
+
+
+# A reply that broke off, written once more as the model would have written it.
+#
+# Used where its exact tokens are unknown, or are another model's. The texts are
+# proposals: whoever reads one with the model's parser finds out whether it says
+# what the reply said. Knows formats; knows nothing of engines.
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|$)', re.DOTALL)
+_PRETTY_SPACE = re.compile(r"(?:\S|(?<=\S)(?: |\n{1,2}[ \t]{0,32})(?=\S|$))*")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def can_write(form: ModelFormat, partial: Partial) -> bool:
+    """Return whether the format can write the text of this interrupted reply."""
+    if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
+        return False
+    if not partial.calls:
+        return True
+    calls = form.calls
+    if calls is None or (len(partial.calls) > 1 and not calls.parallel):
+        return False
+    whole = all(_is_whole(call.arguments) for call in partial.calls[:-1])
+    return whole and (_as_json(calls) or _is_whole(partial.calls[-1].arguments))
+
+
+def answer_space(text: str) -> WhiteSpace:
+    """Return the white space that the rest of a JSON answer may have after ``text``."""
+    return WhiteSpace.PRETTY if _is_pretty(text) else WhiteSpace.ANY
+
+
+def call_space(partial: Partial) -> WhiteSpace:
+    """Return the white space that the arguments of calls may have after an interrupted reply."""
+    alike = all(_is_pretty(call.arguments) for call in partial.calls)
+    return WhiteSpace.PRETTY if alike else WhiteSpace.ANY
+
+
+def _is_pretty(text: str) -> bool:
+    return _PRETTY_SPACE.fullmatch(_STRING.sub("0", text)) is not None
+
+
+def writings(
+    form: ModelFormat,
+    partial: Partial,
+    *,
+    reasoning_open: bool,
+    leading: str,
+    earlier: int,
+    between: str | None = None,
+) -> Iterator[Traced]:
+    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
+
+    ``between`` stands between a text and its calls; a line break where nobody knows.
+    """
+    if not can_write(form, partial):
+        return
+    thought = _thought(form, partial, reasoning_open, leading)
+    opened = (partial.calls and form.said_open) or form.answer_open
+    said = joined((authored(opened), partial.text)) if partial.text else Traced("")
+    if not partial.calls or form.calls is None:
+        yield joined((thought, said))
+        return
+    gap = form.answer_close + "\n" if between is None else between
+    before = authored(gap if partial.text else form.calls.lead)
+    for section in _sections(form.calls, partial.calls, earlier):
+        yield joined((thought, said, before, section))
+
+
+def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
+    marks = form.reasoning
+    if marks is None:
+        return authored(leading)
+    ended = bool(partial.text or partial.calls)
+    opened = leading if is_open else leading + marks.open + marks.after_open
+    if partial.reasoning:
+        closed = marks.before_close + marks.close + marks.after_close if ended else ""
+        return joined((authored(opened), partial.reasoning, authored(closed)))
+    if not is_open:
+        return authored(leading)
+    return authored(marks.close + marks.after_close if ended else "")
+
+
+def _sections(calls: CallSection, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
+    """Yield the calls, the last of them up to the end of its arguments, or written to its end."""
+    offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
+    before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
+    for whole in (False,) if _as_json(calls) else (False, True):
+        last = _call(calls, made[-1], offset + len(before), whole=whole)
+        ended = authored(calls.end if whole and calls.addressed else "")  # the message is
+        yield joined(
+            (authored(calls.begin), authored(calls.separator).join([*before, last]), ended)
+        )
+
+
+def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
+    """Return a call; one that is not ``whole`` ends where its arguments do."""
+    parts: list[str] = []
+    for segment in calls.call:
+        match segment:
+            case CallId():
+                parts.append(authored(_id(segment, call, index)))
+            case JsonArguments():
+                parts.append(call.arguments)
+            case _:
+                parts.append(segment_text(segment, call.name, call.arguments or "{}", call.id))
+        if not whole and not isinstance(segment, Literal | Name | CallId):
+            break
+    return joined(parts)
+
+
+def _id(segment: CallId, call: PartialCall, index: int) -> str:
+    """Return the call's id, or a replacement if the format has another kind."""
+    pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
+    if segment.kept and re.fullmatch(pattern, call.id):
+        return call.id
+    if "[" not in segment.pattern:
+        return (
+            segment.pattern.replace("\\", "")
+            .replace("{index}", str(index))
+            .replace("{name}", call.name)
+        )
+    digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
+    size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
+
+
+def _as_json(calls: CallSection) -> bool:
+    return any(isinstance(segment, JsonArguments) for segment in calls.call)
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

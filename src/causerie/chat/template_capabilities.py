@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal
 
-from causerie.chat.arguments import read_arguments
+from causerie.chat.taint import read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
 

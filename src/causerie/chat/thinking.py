@@ -1,19 +1,84 @@
-"""Decision whether a model thinks, and for how many tokens at most.
-
-The input is one setting (:class:`causerie.protocol.request.Thinking`). The
-output is the template's argument and a budget: an effort is a share of the
-output limit.
-"""
+"""Sampling and thinking of a request: its own values, else those of its model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import TypeVar
+
+from msgspec import structs
 
 from causerie.chat.formats.format import ModelFormat, Reasoning
+from causerie.engines.base import RecommendedSampling
 from causerie.errors import InvalidRequest
-from causerie.protocol.effort import SHARES
+from causerie.protocol.parameters import (
+    EFFORT_SHARES,
+    MODEL_SAMPLING,
+    NEUTRAL_SAMPLING,
+    USUAL_SAMPLING,
+    ModelSampling,
+    SamplingDefaults,
+    SamplingParams,
+)
 from causerie.protocol.request import Thinking
+
+# The sampling of a request: its own values, else the settings of its model, else a recommendation.
+#
+# Decided parameter by parameter. Engines get a value for every parameter that a model can have a
+# default for.
+
+S = TypeVar("S", bound=SamplingDefaults)
+
+
+def request_sampling(
+    wanted: SamplingParams,
+    configured: ModelSampling,
+    recommended: RecommendedSampling | None,
+    *,
+    thinks: bool,
+) -> SamplingParams:
+    """Return the sampling of a request.
+
+    A recommendation is about random sampling. A request whose temperature is 0 gets the most likely
+    token, and no recommended penalty makes another one of it.
+    """
+    if configured == "neutral":
+        return _filled(wanted, NEUTRAL_SAMPLING)
+    chosen = _filled(wanted, configured)
+    if chosen.temperature == 0:
+        return _filled(chosen, NEUTRAL_SAMPLING)
+    return _filled(chosen, _recommended(recommended, thinks=thinks))
+
+
+def default_sampling(
+    configured: ModelSampling, recommended: RecommendedSampling | None
+) -> SamplingDefaults:
+    """Return the sampling of a request that says nothing about it, nor about thinking."""
+    resolved = request_sampling(SamplingParams(), configured, recommended, thinks=True)
+    return SamplingDefaults(**{each.name: getattr(resolved, each.name) for each in MODEL_SAMPLING})
+
+
+def _recommended(known: RecommendedSampling | None, *, thinks: bool) -> SamplingDefaults:
+    if known is None:
+        return _filled(USUAL_SAMPLING, NEUTRAL_SAMPLING)
+    return _filled(known.usual if thinks else known.without_thinking, NEUTRAL_SAMPLING)
+
+
+def _filled(values: S, others: SamplingDefaults) -> S:
+    """Return the values, and the others where one is not set."""
+    missing = {
+        each.name: getattr(others, each.name)
+        for each in MODEL_SAMPLING
+        if getattr(values, each.name) is None
+    }
+    return structs.replace(values, **missing)
+
+
+# Decision whether a model thinks, and for how many tokens at most.
+#
+# The input is one setting (:class:`causerie.protocol.request.Thinking`). The
+# output is the template's argument and a budget: an effort is a share of the
+# output limit.
 
 _ANSWER_TOKENS = 256
 
@@ -63,5 +128,5 @@ def budget(thinking: Thinking, limit: int) -> int:
     most = max(limit - answer, 0)
     if thinking.budget is not None:
         return min(thinking.budget, most)
-    share = SHARES.get(thinking.effort or thinking.usual_effort or "")
+    share = EFFORT_SHARES.get(thinking.effort or thinking.usual_effort or "")
     return min(int(limit * share), most) if share else most

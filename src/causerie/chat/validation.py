@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from causerie.chat.lark import embed
 from causerie.chat.schema import regex
+from causerie.chat.schema.certain import Evaluated
 from causerie.chat.schema.compiled import (
     HEADER,
     CompiledPatterns,
@@ -28,12 +29,11 @@ from causerie.chat.schema.compiled import (
     follows,
     matcher_of,
 )
-from causerie.chat.schema.evaluated import Evaluated
+from causerie.chat.schema.keywords import step
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import canonical
+from causerie.http.event_loop import offload
 from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
-from causerie.runtime.offload import offload
 
 MOST_STEPS = 60_000  # of one check
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms

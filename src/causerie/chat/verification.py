@@ -25,11 +25,11 @@ from causerie.protocol.events import (
     Batch,
     Event,
     Finished,
+    Partial,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.protocol.partial import Partial
 from causerie.protocol.request import OutputFormat
 
 log = structlog.get_logger(__name__)

@@ -1,12 +1,8 @@
-"""The inside of a process that may be killed at any moment: its limits and its one loop.
-
-Requests are read from standard input and answered on standard output, one at a
-time; each is a length of four bytes and as many bytes. The loop ends when the
-input does, so the process never outlives the service.
-"""
+"""A process that does what nobody has vetted, and that may be killed for it: both of its sides."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import struct
@@ -14,8 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
+
+from causerie.engines.child_environment import base_environment
+
+# The inside of a process that may be killed at any moment: its limits and its one loop.
+#
+# Requests are read from standard input and answered on standard output, one at a
+# time; each is a length of four bytes and as many bytes. The loop ends when the
+# input does, so the process never outlives the service.
 
 if sys.platform != "win32":  # which has no such limits
     import resource
@@ -89,3 +93,80 @@ def _peak() -> int:
     """Return the most bytes that were ever resident."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+# A process that does what nobody has vetted, and that may be killed for it.
+#
+# It is asked one thing at a time over its standard input, as bytes behind their
+# length, and answers on its standard output in the same way. The other end is
+# :mod:`causerie.chat.worker_process`. Knows nothing of what is asked.
+
+
+class Died(Exception):
+    """The worker went away while it was asked something; ``worked`` too long, or otherwise."""
+
+    def __init__(self, *, worked: bool = False) -> None:
+        super().__init__()
+        self.worked = worked
+
+
+class WorkerProcess:
+    """One process, made of a module of this program and its arguments."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = (module, *arguments)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process's id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> bool:
+        """Start the process, unless it runs; return whether it is a new one."""
+        if self.pid is not None:
+            return False
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # nothing in the working directory is taken for a module
+            "-m",
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=base_environment(),
+        )
+        return True
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send one request and return its answer. After any failure the process has ended."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise Died
+        answered = False
+        try:
+            process.stdin.write(FRAME.pack(len(request)))
+            process.stdin.write(request)
+            await process.stdin.drain()
+            (length,) = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
+            answer = await process.stdout.readexactly(length)
+            answered = True
+            return answer
+        except (asyncio.IncompleteReadError, ConnectionError):
+            await self.kill()
+            raise Died(worked=ended_for_work(process.returncode)) from None
+        finally:
+            if not answered:
+                await self.kill()
+
+    async def kill(self) -> None:
+        """End the process at once and wait until it is gone."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if process.stdin is not None:
+            process.stdin.close()

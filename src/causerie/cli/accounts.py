@@ -1,7 +1,7 @@
 """``causerie users``, ``projects`` and ``migrate``: the accounts in the database.
 
-They work on the database that the settings name, also while the service runs, with the rights of
-the machine's owner.
+They work on the database that the settings name, also while the service runs, with the rights
+of the machine's owner.
 """
 
 from __future__ import annotations
@@ -14,14 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import AsJson, Config, Set, local_url, settings_in_force
+from causerie.cli.command import (
+    AsJson,
+    CommandFailed,
+    Config,
+    ExitCode,
+    Set,
+    local_url,
+    reporting,
+    settings_in_force,
+)
 
 if TYPE_CHECKING:
-    from causerie.accounts.accounts import Accounts
-    from causerie.accounts.links import NewLink
-    from causerie.accounts.people import Project, User
+    from causerie.hosted.accounts.accounts import Accounts
+    from causerie.hosted.accounts.keys import NewLink
+    from causerie.hosted.accounts.people import Project, User
     from causerie.settings import Settings
+
 
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who has an account.")
 Who = Annotated[str, typer.Argument(metavar="USER", help="Address or id.")]
@@ -51,7 +60,7 @@ def create_user(
 
     `pass show ann | causerie users create ann@example.org --password-stdin`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
         if password:
@@ -73,7 +82,7 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
 
     `causerie users list`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -114,7 +123,7 @@ def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJs
 
     `causerie users link ann@example.org`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -136,7 +145,7 @@ def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
 
     `causerie users remove-factor ann@example.org`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -164,7 +173,7 @@ def make_operator(
 
     `causerie users operator ann@example.org --revoke`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -180,7 +189,7 @@ def create_now(
     email: str, name: str | None, operator: bool, config: Config, pairs: Set, json: bool
 ) -> None:
     """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     password = sys.stdin.readline().rstrip("\r\n")
     if not password:
@@ -201,7 +210,7 @@ def create_now(
 
 def set_disabled(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
     """Disable or enable an account, and print it."""
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -216,7 +225,7 @@ def set_disabled(who: str, config: Config, pairs: Set, json: bool, *, disabled: 
 def show_users(users: list[User], json: bool, *, one: bool = False) -> None:
     """Print accounts as a table or as JSON; with ``one`` the JSON is an object."""
     from causerie.cli.terminal import print_table
-    from causerie.management.views import UserView
+    from causerie.hosted.management.views import UserView
 
     if json:
         views = [UserView.of(each) for each in users]
@@ -235,7 +244,7 @@ def _state(user: User) -> str:
 
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
     """Print a new link and until when it works."""
-    from causerie.management.views import NewLinkView
+    from causerie.hosted.management.views import NewLinkView
 
     address = link_address(settings, made.token)
     if json:
@@ -267,8 +276,8 @@ def create_project(
 
     `causerie projects create rockets --owner ann@example.org`
     """
-    from causerie.accounts.people import SYSTEM
-    from causerie.management.views import ProjectView
+    from causerie.hosted.accounts.people import SYSTEM
+    from causerie.hosted.management.views import ProjectView
 
     with reporting():
 
@@ -291,8 +300,8 @@ def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False
 
     `causerie projects list`
     """
-    from causerie.accounts.people import SYSTEM
-    from causerie.management.views import ProjectView
+    from causerie.hosted.accounts.people import SYSTEM
+    from causerie.hosted.management.views import ProjectView
 
     with reporting():
 
@@ -362,7 +371,7 @@ def with_accounts(
 
 async def find_user(accounts: Accounts, given: str) -> User:
     """Return the user with this id or address. Raises :class:`CommandFailed`."""
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     for user in await accounts.users.every(SYSTEM):
         if given == user.id or given.strip().lower() == user.email:
@@ -377,7 +386,7 @@ async def find_project(accounts: Accounts, given: str) -> Project:
 
     Raises :class:`CommandFailed`.
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     found = [
         each for each in await accounts.projects.every(SYSTEM) if given in (each.id, each.name)

@@ -1,7 +1,7 @@
 """Messages of a start to the person at the terminal: downloads, loads, then one block.
 
-They go to stderr alongside the log lines. Without a terminal only whole lines are written, one at
-the start and one at the end of a download, so that logs stay readable.
+They go to stderr alongside the log lines. Without a terminal only whole lines are written, one
+at the start and one at the end of a download, so that logs stay readable.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ from rich.progress import (
 from rich.status import Status
 
 import causerie
-from causerie.cli.options import ANY_ADDRESS, local_url
-from causerie.composition.alongside import Address
+from causerie.cli.command import ANY_ADDRESS, local_url
+from causerie.composition.app import Address
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import Settings
-from causerie.settings.addresses import DoorAddress, default_address, door_addresses, has_accounts
-from causerie.settings.front_page import has_chat_page
+from causerie.settings.doors import (
+    DoorAddress,
+    default_address,
+    door_addresses,
+    has_accounts,
+    has_chat_page,
+)
 
 
 class ConsoleAnnouncer:

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import (
+from causerie.cli.command import (
     HERE,
     QUESTION,
+    CommandFailed,
     Config,
     Context,
+    ExitCode,
     Plain,
     Set,
     library,
+    reporting,
     settings_in_force,
 )
 
@@ -118,9 +120,8 @@ def running_model(
     from causerie.cli.announcement import ModelAnnouncer
     from causerie.cli.serve import with_options
     from causerie.cli.services import services
-    from causerie.composition.alongside import Address, serving_alongside
-    from causerie.logging.setup import configure
-    from causerie.logging.stderr import heedless
+    from causerie.composition.app import Address, serving_alongside
+    from causerie.observe.logging import configure, heedless
     from causerie.settings import Loaded, ServerSettings, Settings
 
     if isinstance(context, int) and context < 1:

@@ -1,7 +1,7 @@
 """A chat at the terminal: questions, answers, tool results, and lines like ``/model``.
 
-Ctrl-C stops the answer and not the program: each answer runs in its own task on one runner, which
-an interrupt cancels.
+Ctrl-C stops the answer and not the program: each answer runs in its own task on one runner,
+which an interrupt cancels.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from causerie.chat.separation import Separation
-from causerie.cli.answer_view import AnswerView
+from causerie.chat.parser import Separation
+from causerie.cli.chat_terminal import AnswerView, Keyboard
+from causerie.cli.command import CommandFailed, ExitCode
 from causerie.cli.conversation import (
     ChatAnswer,
     ChatCall,
@@ -30,8 +31,6 @@ from causerie.cli.conversation import (
     first_model,
     provider_at,
 )
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.keyboard import Keyboard
 from causerie.cli.terminal import printable
 from causerie.protocol.events import Usage
 from causerie.providers.provider import Deadlines, Provider

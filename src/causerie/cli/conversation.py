@@ -14,10 +14,11 @@ from http import HTTPStatus
 
 import msgspec
 
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.options import HERE
+from causerie.cli.command import HERE, CommandFailed, ExitCode
 from causerie.cli.services import services
 from causerie.errors import ServiceError
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import TransportFailed
 from causerie.protocol.events import (
     Event,
     ReasoningDelta,
@@ -25,15 +26,13 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import CLIENT_KEY
-from causerie.transport.client import HttpClient, Reach
-from causerie.transport.errors import TransportFailed
+from causerie.shapes.chat_completions.reader import parse
 
 _RULES = ParsingRules()
 

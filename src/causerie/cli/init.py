@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import Context, context_of, library, ref_of
+from causerie.cli.command import (
+    CommandFailed,
+    Context,
+    ExitCode,
+    context_of,
+    library,
+    ref_of,
+    reporting,
+)
 
 if TYPE_CHECKING:
-    from causerie.providers.known import KnownProvider
+    from causerie.providers.dialects import KnownProvider
+
 
 Kind = Literal["model", "gateway", "team"]
 
@@ -159,7 +167,7 @@ def _model_name(text: str) -> str:
 
 
 def _provider(text: str) -> KnownProvider:
-    from causerie.providers.known import KNOWN_PROVIDERS
+    from causerie.providers.dialects import KNOWN_PROVIDERS
 
     name = text.strip().lower()
     if name in KNOWN_PROVIDERS:
@@ -170,7 +178,7 @@ def _provider(text: str) -> KnownProvider:
 
 
 def _names() -> str:
-    from causerie.providers.known import KNOWN_PROVIDERS
+    from causerie.providers.dialects import KNOWN_PROVIDERS
 
     return ", ".join(KNOWN_PROVIDERS)
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import AsJson, Config, Set
+from causerie.cli.command import AsJson, CommandFailed, Config, ExitCode, Set, reporting
 
 if TYPE_CHECKING:
-    from causerie.accounts.accounts import Accounts
-    from causerie.accounts.issuing import KeyDraft, NewKey
-    from causerie.accounts.keys import ApiKey
+    from causerie.hosted.accounts.accounts import Accounts
+    from causerie.hosted.accounts.issuing import KeyDraft, NewKey
+    from causerie.hosted.accounts.keys import ApiKey
     from causerie.settings import Settings
 
 
@@ -54,7 +53,7 @@ _PUBLIC_LENGTH = 8
 
 def new_key() -> str:
     """Return a new key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
-    from causerie.accounts.names import letters, new_token
+    from causerie.hosted.accounts.tokens import letters, new_token
 
     return f"ck_{letters(_PUBLIC_LENGTH)}_{new_token()}"
 
@@ -115,8 +114,8 @@ def create_key(
 
     `causerie keys create rockets --management`
     """
-    from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import find_project, with_accounts
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
         lasts = None if days is None else timedelta(days=days)
@@ -146,9 +145,9 @@ def list_keys(
 
     `causerie keys list rockets`
     """
-    from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import as_json, find_project, with_accounts
-    from causerie.management.views import KeyView
+    from causerie.hosted.accounts.people import SYSTEM
+    from causerie.hosted.management.views import KeyView
 
     with reporting():
 
@@ -189,9 +188,9 @@ def rotate_key(
 
     `causerie keys rotate ck_5RkT0yQzAbCd --grace 0`
     """
-    from causerie.accounts.issuing import GRACE
-    from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import with_accounts
+    from causerie.hosted.accounts.issuing import GRACE
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -213,7 +212,7 @@ def disable_key(
 
     `causerie keys disable ck_5RkT0yQzAbCd`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     change_key(lambda accounts: accounts.keys.disable(SYSTEM, which), config, pairs, json)
 
@@ -228,7 +227,7 @@ def enable_key(
 
     `causerie keys enable ck_5RkT0yQzAbCd`
     """
-    from causerie.accounts.people import SYSTEM
+    from causerie.hosted.accounts.people import SYSTEM
 
     change_key(lambda accounts: accounts.keys.enable(SYSTEM, which), config, pairs, json)
 
@@ -241,8 +240,8 @@ def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
 
     `causerie keys delete ck_5RkT0yQzAbCd`
     """
-    from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import with_accounts
+    from causerie.hosted.accounts.people import SYSTEM
 
     with reporting():
 
@@ -262,8 +261,8 @@ def key_draft(
     management: bool,
 ) -> KeyDraft:
     """Return the key to create; without doors or models it may use all."""
-    from causerie.accounts.issuing import KeyDraft
-    from causerie.accounts.keys import Purpose
+    from causerie.hosted.accounts.issuing import KeyDraft
+    from causerie.hosted.accounts.keys import Purpose
 
     return KeyDraft(
         name=name,
@@ -276,9 +275,9 @@ def key_draft(
 
 def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
     """Print the models and doors of a key that the configuration does not have."""
-    from causerie.settings.addresses import door_addresses, names
+    from causerie.settings.doors import door_addresses, model_names
 
-    _warn_of_unknown("model", draft.models, names(settings))
+    _warn_of_unknown("model", draft.models, model_names(settings))
     _warn_of_unknown("door", draft.doors, [each.door.name for each in door_addresses(settings)])
 
 
@@ -286,9 +285,9 @@ def change_key(
     change: Callable[[Accounts], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
     """Change a key in the database, and print it."""
-    from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import as_json, with_accounts
-    from causerie.management.views import KeyView
+    from causerie.hosted.accounts.people import SYSTEM
+    from causerie.hosted.management.views import KeyView
 
     with reporting():
 
@@ -324,7 +323,7 @@ def _warn_of_unknown(kind: str, wanted: frozenset[str] | None, there: Sequence[s
 
 def show_new_key(made: NewKey, json: bool) -> None:
     from causerie.cli.accounts import as_json
-    from causerie.management.views import NewKeyView
+    from causerie.hosted.management.views import NewKeyView
 
     if json:
         as_json(NewKeyView.made(made, datetime.now(UTC)))

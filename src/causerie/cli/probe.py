@@ -1,7 +1,7 @@
 """``causerie probe``: what does a provider really do?
 
-Progress goes to stderr. Texts of a provider are shown without control characters and are not read
-as markup.
+Progress goes to stderr. Texts of a provider are shown without control characters and are not
+read as markup.
 """
 
 from __future__ import annotations
@@ -14,25 +14,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import Config, DialectName, KeyFile, KeyName, KeyText, settings_in_force
+from causerie.cli.command import (
+    CommandFailed,
+    Config,
+    DialectName,
+    ExitCode,
+    KeyFile,
+    KeyName,
+    KeyText,
+    reporting,
+    settings_in_force,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from causerie.operations.interviewing import CompletedInterview
+    from causerie.http.client import Reach
     from causerie.probe.asker import ProbeBounds, ProbeClient
-    from causerie.probe.cost import ProbeBudget
-    from causerie.probe.entry import ProbedModel
-    from causerie.probe.interview import Finding
-    from causerie.probe.question import ProbeQuestion
-    from causerie.probe.reply import ProbeReply
-    from causerie.probe.subject import Subject
+    from causerie.probe.interview import Finding, ProbeBudget, ProbedModel
+    from causerie.probe.provider_interview import CompletedInterview
+    from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
     from causerie.providers.dialect import Dialect
     from causerie.settings import Loaded
     from causerie.settings.provider import ProviderSettings
-    from causerie.transport.client import Reach
+
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
@@ -164,9 +170,9 @@ class _ProbeRun:
 
     async def interviews(self) -> list[CompletedInterview]:
         """Ask one model after the other. Raises :class:`CommandFailed`."""
-        from causerie.operations.interviewing import guessed
         from causerie.probe.asker import ProbeClient
-        from causerie.probe.cost import cost
+        from causerie.probe.interview import cost
+        from causerie.probe.provider_interview import guessed
         from causerie.probe.questions.listing import LIST
 
         plan = self._plan
@@ -195,10 +201,9 @@ class _ProbeRun:
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
         from causerie.cli.conversation import advice
+        from causerie.probe.question import Subject, dig
         from causerie.probe.questions.listing import entries, entry_of, listed_length
         from causerie.probe.reading import message_of
-        from causerie.probe.reply import dig
-        from causerie.probe.subject import Subject
 
         plan = self._plan
         if not listed.status:
@@ -232,8 +237,8 @@ class _ProbeRun:
             raise CommandFailed("nothing was asked")
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
-        from causerie.operations.interviewing import carried_out, interview
         from causerie.probe.interview import Patience
+        from causerie.probe.provider_interview import carried_out, interview
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
         with self._progress(subject) as begins:
@@ -436,7 +441,7 @@ def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Findi
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield each finding as a line, with evidence below unless it is a yes."""
     from causerie.cli.terminal import printable
-    from causerie.probe.verdict import Grade
+    from causerie.probe.question import Grade
 
     for finding in findings:
         question, verdict = finding.question, finding.verdict
@@ -465,7 +470,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     from rich.text import Text
 
     from causerie.cli.terminal import printable
-    from causerie.probe.verdict import Grade
+    from causerie.probe.question import Grade
 
     table = Table(box=None, pad_edge=False)
     for name in ("", "question", "rule", "how, and what was seen"):

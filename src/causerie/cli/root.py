@@ -1,8 +1,8 @@
 """The command ``causerie``: its commands in their order, and the text of ``--help``.
 
 A command is imported when it runs or explains itself, so that the list of all comes at once.
-Help is written without Rich, whose import takes longer than all the rest. It is Markdown, of which
-paragraphs, `code` and the list behind **Examples** are known.
+Help is written without Rich, whose import takes longer than all the rest. It is Markdown, of
+which paragraphs, `code` and the list behind **Examples** are known.
 """
 
 from __future__ import annotations

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import (
+from causerie.cli.command import (
+    CommandFailed,
     Config,
     Context,
     Engine,
+    ExitCode,
     Set,
     library,
     ref_of,
+    reporting,
     settings_in_force,
 )
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from causerie.settings import Loaded, ModelSettings, Settings
     from causerie.settings.entries import Entry, ReadWith
     from causerie.settings.load import Override
+
 
 _MOST_FILES = 65_536
 
@@ -117,12 +120,11 @@ def serve_until_stopped(read: ReadWith) -> None:
 
     from causerie.cli.announcement import ConsoleAnnouncer
     from causerie.composition.app import run_service, run_worker
+    from causerie.composition.entries import checked
     from causerie.composition.supervisor import supervise
-    from causerie.composition.validated import checked
-    from causerie.composition.worker_place import own_place
-    from causerie.logging.setup import configure
-    from causerie.logging.stderr import heedless
-    from causerie.settings.workers import worker_count
+    from causerie.composition.worker import own_place
+    from causerie.observe.logging import configure, heedless
+    from causerie.settings.rules import worker_count
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
@@ -207,7 +209,7 @@ def chosen_models(
 
 
 def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
-    from causerie.settings.addresses import has_accounts
+    from causerie.settings.doors import has_accounts
 
     missing = sorted(set(only) - {model.id for model in settings.models})
     if missing and not has_accounts(settings):  # with accounts the database may have it

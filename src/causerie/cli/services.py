@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import library, local_url, same_weights
+from causerie.cli.command import (
+    CommandFailed,
+    ExitCode,
+    library,
+    local_url,
+    reporting,
+    same_weights,
+)
 
 if TYPE_CHECKING:
-    from causerie.composition.control import ControlSocket
-    from causerie.composition.service_facts import RunningModel, ServiceFacts
-    from causerie.engines.weights.library import Library
+    from causerie.composition.control import ControlSocket, RunningModel, ServiceFacts
+    from causerie.engines.weights.reference import Library
 
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False) -> None:
@@ -61,8 +66,7 @@ def stop(
 
     `causerie stop qwen3:4b`
     """
-    from causerie.composition.control import ControlFailed, asked, sockets
-    from causerie.composition.service_facts import ServiceFacts
+    from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
 
     with reporting():
         chosen = chosen_service(services(), name, pid)
@@ -108,8 +112,7 @@ class Service:
 
 def services() -> Sequence[Service]:
     """Return the services that answer; one that hangs is named on stderr."""
-    from causerie.composition.control import ControlFailed, asked, sockets
-    from causerie.composition.service_facts import ServiceFacts
+    from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
     from causerie.settings.environment import runtime_folder, variables
 
     found = []
@@ -266,8 +269,7 @@ def service_to_reload(
     running: Sequence[ControlSocket], config: Path | None, pid: int | None
 ) -> ControlSocket:
     """Return the only service that matches. Raises :class:`CommandFailed`."""
-    from causerie.composition.control import asked
-    from causerie.composition.service_facts import ServiceFacts
+    from causerie.composition.control import ServiceFacts, asked
 
     running = [one for one in running if one.pid == pid] or running  # another may hang
     services = [(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)) for one in running]

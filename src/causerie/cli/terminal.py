@@ -1,8 +1,8 @@
 """Output of commands: text that is safe for a terminal, sizes, tables.
 
 The output of a model can hold control characters; none reaches the terminal, so an answer can
-neither move the cursor nor write to the clipboard. Where a terminal is too narrow for a table, each
-row becomes a block of lines. Without a terminal a row is one line, whatever its length.
+neither move the cursor nor write to the clipboard. Where a terminal is too narrow for a table,
+each row becomes a block of lines. Without a terminal a row is one line, whatever its length.
 """
 
 from __future__ import annotations

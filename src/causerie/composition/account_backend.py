@@ -1,51 +1,148 @@
-"""Accounts in a running service: the database, its keys and budgets, and the ledger.
-
-Opened once with the service and closed after the last request. Nothing here
-decides anything about a request.
+"""Accounts in a running service: the database, its keys and budgets, the ledger, and what of it
+somebody should know.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from causerie.accounts.accounts import Accounts
-from causerie.accounts.authorization import Clock
-from causerie.accounts.bookkeeping import Bookkeeping
-from causerie.accounts.budgets import Budgets
-from causerie.accounts.encryption import Cipher, WrongKey
-from causerie.accounts.entries import Entries
-from causerie.accounts.entry import StoredEntry
-from causerie.accounts.free_days import FreeAllowances
-from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
-from causerie.accounts.passwords import Passwords
-from causerie.accounts.recorder import Recorder
-from causerie.accounts.shared_budgets import SharedBudgetStore
-from causerie.accounts.statement import Statements
-from causerie.accounts.watching import Watching
-from causerie.composition.account_conditions import AccountConditions
+from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.composition.startup import CannotStart
-from causerie.composition.worker_place import WorkerPlace
-from causerie.edge.ownership import owned
+from causerie.composition.worker import WorkerPlace
 from causerie.errors import StoreUnavailable
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.bookkeeping import Bookkeeping
+from causerie.hosted.accounts.bounds import Unit
+from causerie.hosted.accounts.budgets import Budgets
+from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file
+from causerie.hosted.accounts.free_days import FreeAllowances
+from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.passwords import Passwords
+from causerie.hosted.accounts.people import Project
+from causerie.hosted.accounts.ports import StoredEntry
+from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.spending import ExpiringKey, WatchedBudget, WatchedKey, Watching
+from causerie.hosted.accounts.statement import Statements
+from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.database import (
+    Database,
+    NewerSchema,
+    WrongAddress,
+    obstacle_of,
+    revision,
+    upgrade,
+)
+from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
+from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
+from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
+from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
+from causerie.observe.alerts import AlertBook, AlertKind, Condition
+from causerie.protocol.money import exact
 from causerie.settings import StoreSettings
-from causerie.store.accounts import SqlStore
-from causerie.store.alerts import SqlAlertBook
-from causerie.store.database import Database, obstacle_of
-from causerie.store.encryption import holds_secrets, seal_secrets, unopened_entries
-from causerie.store.key_file import key_of_file
-from causerie.store.probe_results import SqlProbeResults
-from causerie.store.reports import SqlUsageReader
-from causerie.store.schema import NewerSchema, revision, upgrade
-from causerie.store.tls import WrongAddress
-from causerie.store.usage import SqlUsage
+from causerie.settings.alerts import Alerts
+
+# Conditions of accounts that somebody should know: budgets that are used, keys that expire.
+
+_DAY = timedelta(days=1)
+
+
+class AccountConditions:
+    """Over the accounts of one database, whose ``book`` all processes share."""
+
+    def __init__(self, book: AlertBook, watching: Watching, clock: Clock) -> None:
+        self.book = book
+        self._watching = watching
+        self._clock = clock
+
+    async def look(self, alerts: Alerts) -> Sequence[Condition]:
+        """Return what holds now; raise ``StoreUnavailable``."""
+        now = self._clock()
+        budgets = await self._watching.budgets() if alerts.budget_percent else ()
+        days = max(alerts.key_expiry_days, default=0)
+        expiring = await self._watching.expiring(now + days * _DAY) if days else ()
+        found = [
+            *(_budget(each, alerts.budget_percent, now) for each in budgets),
+            *(_expiry(each, alerts.key_expiry_days, now) for each in expiring),
+        ]
+        return [each for each in found if each is not None]
+
+
+def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> Condition | None:
+    """Return the highest share that is reached; a budget of nothing has none."""
+    spending, budget = watched.spending, watched.spending.budget
+    percent = int(spending.share * 100)
+    reached = [each for each in percents if percent >= each]
+    if budget.amount == 0 or not reached:
+        return None
+    owner, whose = _owner(watched)
+    model = f" for model {budget.model}" if budget.model else ""
+    since = budget.period.start(now)
+    key = f"budget:{owner}:{budget.model}:{budget.unit}:{budget.period}:{since:%Y%m%d}"
+    spent = exact(spending.spent) if budget.unit is Unit.MONEY else f"{int(spending.spent):,}"
+    details = {
+        "owner": owner,
+        "model": budget.model,
+        "budget": budget.words(),
+        "spent": spent,
+        "percent": str(percent),
+        "threshold": str(max(reached)),
+        "resets_at": spending.resets_at.isoformat() if spending.resets_at else "",
+    }
+    summary = f"{whose} has used {percent} % of its budget{model} ({budget.words()})"
+    return Condition(
+        *(key, AlertKind.BUDGET, summary, {name: each for name, each in details.items() if each}),
+        level=max(reached),
+        recovers=False,
+    )
+
+
+def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condition | None:
+    """Return the condition of the shortest time before the end that is reached."""
+    left = expiring.expires_at - now
+    reached = [each for each in days if left <= each * _DAY]
+    if not reached:
+        return None
+    key, at = expiring.key, expiring.expires_at
+    rest = math.ceil(left / _DAY)
+    when = f"{rest} days" if rest > 1 else "a day or less"
+    summary = f'Key "{key.name}" ({key.id}) of project {expiring.project.name} expires in {when}'
+    return Condition(
+        f"key_expiry:{key.id}:{at:%Y%m%dT%H%M%S}",
+        AlertKind.KEY_EXPIRY,
+        summary,
+        {"owner": f"key:{key.id}", "project": key.project_id, "expires_at": at.isoformat()},
+        level=max(days) + 1 - min(reached),
+        recovers=False,
+        owner=expiring.email,
+    )
+
+
+def _owner(watched: WatchedBudget) -> tuple[str, str]:
+    """Return the owner for programs and for people."""
+    match watched.owner:
+        case WatchedKey(project, key):
+            return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
+        case Project() as project:
+            return f"project:{project.id}", f"Project {project.name}"
+        case person:
+            return f"user:{person.id}", f"{person.name} ({person.id})"
+
+
+# Accounts in a running service: the database, its keys and budgets, and the ledger.
+#
+# Opened once with the service and closed after the last request. Nothing here
+# decides anything about a request.
 
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 

@@ -1,4 +1,4 @@
-"""Entrances for people and their programs: accounts, the console, and the management API.
+"""Entrances for people and their programs: accounts, sign-in, the console, and the management API.
 
 Imported only if there are accounts: its dependencies take more memory than all the rest of a
 gateway.
@@ -7,48 +7,198 @@ gateway.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
+from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import structs, to_builtins
 
-from causerie.access.keys import KeyDigest
-from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.accounts.entry import StoredEntry
-from causerie.accounts.free_days import FreeOptions
-from causerie.accounts.links import LinkKind, NewLink
-from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.shared_budgets import SharedBudgetStore
+from causerie.access.keys import Caller, KeyDigest
+from causerie.access.shared_budgets import SharedBudgetStore
+from causerie.catalog.catalog import DoorCatalog
 from causerie.composition.account_backend import AccountBackend, account_backend
-from causerie.composition.branding import branding, logos
-from causerie.composition.front_page import leading_to
-from causerie.composition.identity import identity_providers
-from causerie.composition.mail import mail_server
+from causerie.composition.alerting import mail_server
 from causerie.composition.operations import LiveOperations
+from causerie.composition.pages import branding, leading_to, logos
 from causerie.composition.providers import private_networks
 from causerie.composition.service import RunningService
-from causerie.composition.service_view import LiveServiceView
-from causerie.composition.worker_place import WorkerPlace
-from causerie.console.application import ConsoleApplication, OpenPages, SignUp
-from causerie.console.origin import Site
-from causerie.console.public_chat import PublicChatOptions
-from causerie.edge.application import Edge
-from causerie.edge.ownership import owned
-from causerie.identity.provider import OidcProvider
-from causerie.mail.outbox import Outbox
-from causerie.management.application import Management
-from causerie.management.managers import OperatorKeys
-from causerie.operations.examinations import Examinations
-from causerie.operations.results import Results
+from causerie.composition.worker import WorkerPlace
+from causerie.engines.base import EngineStatus
+from causerie.errors import NotFound
+from causerie.hosted.accounts.bookkeeping import ModelPrices, TokenPrice
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
+from causerie.hosted.accounts.free_days import FreeOptions
+from causerie.hosted.accounts.key_cache import visitor
+from causerie.hosted.accounts.keys import LinkKind, NewLink
+from causerie.hosted.accounts.people import User, actor_of
+from causerie.hosted.accounts.ports import StoredEntry
+from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
+from causerie.hosted.console.public_chat import PublicChatOptions
+from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.identity.metadata import IdentityHttp
+from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
+from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.operations.ports import Operations
+from causerie.hosted.operations.probes import Examinations, Results
+from causerie.http.addresses import IpNetwork
+from causerie.http.application import Edge
+from causerie.http.exchange import Exchange
+from causerie.http.tasks import owned
+from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
-from causerie.settings import Settings
-from causerie.settings import price as configured_price
-from causerie.settings.branding import UNLIMITED, ConsoleSettings
+from causerie.protocol.targets import TimeBucket
+from causerie.routing.target_state import TargetStatus
+from causerie.settings import IdentityProvider, Settings
+from causerie.settings import values as configured_price
+from causerie.settings.alerts import Mail
+from causerie.settings.catalog import PublicChatSettings
+from causerie.settings.console import UNLIMITED, ConsoleSettings
 from causerie.settings.credentials import Credentials
-from causerie.settings.mail import Mail
-from causerie.settings.public_chat import PublicChatSettings
+from causerie.settings.doors import DoorAddress, default_address, door_addresses
+
+# The providers that people may sign in with, as the settings name them.
+
+
+def identity_providers(
+    listed: Sequence[IdentityProvider],
+    credentials: Credentials,
+    networks: Sequence[IpNetwork] | None = None,
+) -> tuple[OidcProvider, ...]:
+    """Return one for each; nobody is asked until somebody signs in.
+
+    ``networks`` may be reached apart from public addresses; ``None``: any address.
+    """
+    return tuple(
+        OidcProvider(
+            ProviderOptions(
+                name=each.name,
+                title=each.title or each.name,
+                issuer=each.issuer,
+                client_id=each.client_id,
+                client_secret=credentials.clients.get(each.name),
+                scopes=each.scopes,
+                domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
+                groups_claim=each.groups_claim,
+                groups=[
+                    GroupRule(one.group, one.project or "", one.role, one.operator)
+                    for one in each.groups
+                ],
+            ),
+            IdentityHttp(ca_file=each.ca_file, networks=networks),
+            now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
+        )
+        for each in listed
+    )
+
+
+# The service as the console sees it: doors, models, who answers, and a way to talk with them.
+
+
+class LiveServiceView:
+    """Implements :class:`ServiceView` for one service, always by the parts that are in force."""
+
+    def __init__(self, parts: RunningService, projects: Projects, operations: Operations) -> None:
+        self.operations: Operations | None = operations
+        self._parts = parts
+        self._projects = projects
+
+    def doors(self) -> Sequence[DoorView]:
+        return [
+            DoorView(door_address.door.name, door_address.prefix) for door_address in self._ways()
+        ]
+
+    def models(self, door: str | None = None) -> Sequence[dict[str, Any]]:
+        found = (each for each in self._ways() if door is None or each.door.name == door)
+        shown = frozenset(id for door_address in found for id in door_address.models)
+        entries: list[dict[str, Any]] = []
+        for model, names in self._parts.catalog.shown(shown):
+            entry = {"name": model.card.name, **to_builtins(model.entry())}
+            entries += [
+                entry if name == model.id else entry | {"name": name, "id": name} for name in names
+            ]
+        return entries
+
+    def market(self) -> DoorCatalog | None:
+        door_address = self._router()
+        if door_address is None:
+            return None
+        return DoorCatalog(
+            door_address.prefix,
+            frozenset(door_address.models),
+            self._parts.catalog,
+            self._parts.pipeline.router.history,
+        )
+
+    def answering(self, model: str) -> Sequence[str]:
+        return self._parts.catalog.resolve(None, model).targets
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        place = await self._projects.ask(actor_of(user), project_id)
+        found = self._ways()
+        if not found:
+            raise NotFound("There is no door for keys of accounts.")
+        caller = visitor(user, place, found[0].door.name)
+        await self._parts.edge.converse(exchange, caller)
+
+    async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
+        door_address = self._router()
+        if door_address is None:
+            raise NotFound("There is no door to the catalog.")
+        door, models = door_address.door.name, frozenset({model})
+        caller = Caller(key="", name="visitor", door=door, models=models)
+        await self._parts.edge.converse(exchange, caller, body)
+
+    def status(self) -> Sequence[EngineStatus]:
+        return self._parts.status()
+
+    def targets(self) -> Sequence[TargetStatus]:
+        return self._parts.targets()
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        return self._parts.pipeline.router.history(target)
+
+    def requests(self, target: str) -> int:
+        return self._parts.pipeline.router.requests(target)
+
+    def worker(self) -> tuple[int, int] | None:
+        place = self._parts.place
+        return None if place is None else (place.number, place.count)
+
+    def _router(self) -> DoorAddress | None:
+        found = [
+            door_address
+            for door_address in door_addresses(self._parts.settings)
+            if door_address.door.kind == "router"
+        ]
+        return min(found, key=lambda one: one.door.keys != "accounts", default=None)
+
+    def _ways(self) -> list[DoorAddress]:
+        settings = self._parts.settings
+        usual = default_address(settings)
+        found = [
+            door_address
+            for door_address in door_addresses(settings)
+            if door_address.door.keys == "accounts"
+        ]
+        return sorted(
+            found,
+            key=lambda door_address: (
+                door_address.own,
+                door_address.door.kind != "hosted",
+                door_address != usual,
+            ),
+        )
+
+
+# Entrances for people and their programs: accounts, the console, and the management API.
+#
+# Imported only if there are accounts: its dependencies take more memory than all the rest of a
+# gateway.
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
-"""The composition root: builds every part from the settings, starts and stops them.
+"""The composition root: makes the engines, builds the service, runs it until a stop.
 
-The one place that names concrete engines and hands settings to those who need
-them. Nothing here decides anything about a request.
+The one place that names concrete engines and hands settings to those who need them; also for as
+long as one command needs a service, in a thread of that command. Nothing here decides anything
+about a request.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,24 +25,32 @@ from causerie.composition.engine_makers import EngineMakers, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import service
-from causerie.composition.signals import hangups, reloaded
-from causerie.composition.startup import CannotStart, StartAnnouncer, bound_sockets, run
-from causerie.composition.worker_place import (
-    WorkerAnnouncer,
-    WorkerPlace,
-    following_supervisor,
+from causerie.composition.startup import (
+    CannotStart,
+    StartAnnouncer,
+    bound_sockets,
+    hangups,
+    reloaded,
+    run,
 )
-from causerie.edge.ownership import owned
+from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
 from causerie.engines.fleet import Fleet
+from causerie.http.tasks import owned
 from causerie.settings import Loaded
-from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials, read_credentials
+from causerie.settings.doors import has_accounts
 from causerie.settings.entries import ReadWith
 from causerie.settings.environment import runtime_folder, variables
-from causerie.settings.notes import notes
+from causerie.settings.rules import notes
 
 if TYPE_CHECKING:
-    from causerie.accounts.entry import StoredEntry
+    from causerie.hosted.accounts.ports import StoredEntry
+
+
+# The composition root: builds every part from the settings, starts and stops them.
+#
+# The one place that names concrete engines and hands settings to those who need
+# them. Nothing here decides anything about a request.
 
 log = structlog.get_logger(__name__)
 
@@ -117,3 +128,45 @@ async def _with_entries(
     warn_of_unknown(stored)
     loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
     return loaded, credentials, stored
+
+
+# A service for as long as one command needs it: in a thread of that command's process.
+
+Address = Future[tuple[str, int]]
+_Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]
+
+
+@contextmanager
+def serving_alongside(
+    loaded: Loaded, watcher: StartAnnouncer, address: Address
+) -> Iterator[tuple[str, int]]:
+    """Serve while the block runs; yields host and port once the models are loaded.
+
+    ``watcher`` gives ``address`` its result when it is told that all is ready. Raises what
+    :func:`run_service` raises.
+    """
+    ending: _Ending = Future()
+
+    async def serve() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        ending.set_result((asyncio.get_running_loop(), task))
+        await run_service(loaded, lambda *_: loaded, watcher)
+
+    def run() -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                asyncio.run(serve())
+        except BaseException as failure:  # noqa: BLE001 - whoever waits for the address gets it
+            if not address.done():
+                address.set_exception(failure)
+
+    thread = threading.Thread(target=run, name="service")
+    thread.start()
+    try:
+        yield address.result()
+    finally:
+        loop, task = ending.result()
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join()

@@ -10,20 +10,24 @@ from datetime import UTC, datetime
 from datetime import time as time_of_day
 from functools import partial
 
-from causerie.catalog.catalog import Catalog
-from causerie.catalog.choice import StatsReader
-from causerie.catalog.endpoint import CatalogEndpoint
+from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
+from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
 from causerie.catalog.listing import Listing, today
-from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
-from causerie.catalog.parameters import of_engine, of_provider
-from causerie.catalog.tariff import Tariff
-from causerie.catalog.wildcard import WILDCARD, WildcardModel
+from causerie.catalog.model import (
+    ModelCard,
+    ModelProfile,
+    ServedModel,
+    TargetCapabilities,
+    Tariff,
+    of_engine,
+    of_provider,
+)
 from causerie.composition.targets import OwnModel
-from causerie.protocol.candidate import UNBOUNDED, Candidate, TokenBounds
+from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings import AliasTarget, ProviderModelSettings, Settings
 from causerie.settings import ModelSettings as OwnSettings
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
-from causerie.settings.price import PriceSettings
+from causerie.settings.values import PriceSettings
 
 OWN_PROVIDER = "causerie"
 """The name of this service among the providers of a model."""
@@ -151,7 +155,7 @@ def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoi
 
 def _bounds(endpoint: CatalogEndpointSettings) -> TokenBounds:
     context, output = endpoint.context_length, endpoint.max_output_tokens
-    return UNBOUNDED if context is None and output is None else TokenBounds(context, output)
+    return UNBOUNDED_TOKENS if context is None and output is None else TokenBounds(context, output)
 
 
 def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileReader:

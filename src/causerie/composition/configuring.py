@@ -13,10 +13,6 @@ from uuid import uuid4
 
 import msgspec
 
-from causerie.accounts.entries import Entries, EntryChange, meanwhile
-from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
-from causerie.accounts.people import SYSTEM, Actor
-from causerie.alerts.signature import secret_bytes
 from causerie.composition.entries import (
     SECTIONS,
     entry_of,
@@ -30,9 +26,19 @@ from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
-from causerie.operations.configuring import EntryStep, EntryView, EntryWish
-from causerie.operations.trial import Trial, list_models, trial
-from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.hosted.accounts.operating import Entries, EntryChange, meanwhile
+from causerie.hosted.accounts.people import SYSTEM, Actor
+from causerie.hosted.accounts.ports import EntryDraft, EntryKind, StoredEntry
+from causerie.hosted.operations.configuring import (
+    EntryStep,
+    EntryView,
+    EntryWish,
+    Trial,
+    list_models,
+    trial,
+)
+from causerie.observe.alerts import secret_bytes
+from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import (
     Loaded,
     ProviderSettings,
@@ -43,7 +49,7 @@ from causerie.settings import (
     TimeoutSettings,
 )
 from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entry_rules import KEYS, NAMES, PATHS, tables_of
+from causerie.settings.entries import KEYS, NAMES, PATHS, tables_of
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")

@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from causerie import settings as configured
-from causerie.access.free import FreeScopes
-from causerie.access.keys import KeyDigest
-from causerie.access.quota import Rates, RateScope, ScopeKind
-from causerie.composition.worker_place import WorkerPlace, metrics_of_all
-from causerie.edge import doors
-from causerie.edge.application import OwnPaths
-from causerie.edge.body import BodyLimits
-from causerie.edge.doors import DoorTable
-from causerie.edge.openai import RequestLimits
-from causerie.edge.origins import Origins
-from causerie.edge.server import Listen
+from causerie.access.keys import FreeScopes, KeyDigest
+from causerie.access.limits import Rates, RateScope, ScopeKind
+from causerie.composition.worker import WorkerPlace, metrics_of_all
+from causerie.http import doors
+from causerie.http.api import RequestLimits
+from causerie.http.application import OwnPaths
+from causerie.http.doors import DoorTable, Origins
+from causerie.http.exchange import BodyLimits
+from causerie.http.server import Listen
 from causerie.pipeline import Scopes
 from causerie.protocol.bounded_json import Bounds
-from causerie.protocol.variants import free_name
+from causerie.protocol.model_entries import free_name
 from causerie.settings import ServerSettings, Settings
-from causerie.settings.addresses import (
+from causerie.settings.doors import (
     DoorAddress,
     default_address,
     door_addresses,
     host_names,
+    is_loopback,
+    is_private,
 )
-from causerie.settings.door_rules import is_loopback, is_private
 
 if TYPE_CHECKING:
     pass

@@ -3,34 +3,85 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from causerie.composition.engine_recipe import engine_recipe
-from causerie.composition.replicas import parts_of, replicated
+from causerie.composition.providers import tls_digest
 from causerie.composition.startup import StartAnnouncer
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
-from causerie.engines.machine_part import MachinePart
+from causerie.engines.machine import MachinePart
 from causerie.engines.openvino.engine import OpenVinoEngine
-from causerie.engines.openvino.options import OpenVinoOptions
+from causerie.engines.openvino.process import OpenVinoOptions
+from causerie.engines.pool.discovery import MemberAddress
+from causerie.engines.pool.pool import EnginePool
 from causerie.engines.registry import engine_factory
-from causerie.engines.weights.cache import Cache, CachedWeights
+from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.weights import HubOptions, Progress, Silent
+from causerie.engines.weights.cache import Cache, CachedWeights, delete_weights
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Progress, Silent
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.engines.weights.removal import remove
 from causerie.settings import LlamaCpp, ModelSettings, OpenVino, Settings
 from causerie.settings.credentials import Credentials
+
+# The inputs of a model's engine: with others it is another engine.
+
+
+def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSettings) -> object:
+    """Return the inputs of the engine, to be compared."""
+    engines, vllm = settings.engines, model.vllm
+    if vllm.addresses:  # a pool stays the same whoever is in it
+        vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
+    return (
+        model.engine, model.ref, model.llamacpp, model.openvino, vllm, model.options,
+        settings.weights, engines.load_seconds, _secrets(credentials, model),
+    )  # fmt: skip
+
+
+def _secrets(credentials: Credentials, model: ModelSettings) -> bytes:
+    """Key and certificates of a server of others as a digest: no secret is kept to compare."""
+    digest = hashlib.sha256(credentials.models.get(model.id, "").encode())
+    with suppress(OSError):  # whoever makes the engine says what is wrong with a file
+        digest.update(tls_digest(model.vllm.tls))
+    return digest.digest()
+
+
+# Engines that run a model in several processes on this machine, as a pool.
+
+
+def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart]:
+    """Return the part of the machine that each replica has, on its ``devices`` if any are named."""
+    named = devices or (None,) * replicas
+    return [MachinePart(number, replicas, each) for number, each in enumerate(named)]
+
+
+def replicated(
+    model: str, parts: Sequence[MachinePart], make: Callable[[MachinePart], SupervisedEngine[Any]]
+) -> SupervisedEngine[Any] | EnginePool:
+    """Return the engine of the only part, or a pool of the engines of all, not started.
+
+    Raises what ``make`` raises. Blocks.
+    """
+    engines = {f"replica-{part.number + 1}": make(part) for part in parts}
+    if len(engines) == 1:
+        return next(iter(engines.values()))
+
+    def member(address: MemberAddress) -> SupervisedEngine[Any]:
+        return engines[address.url]
+
+    return EnginePool(model, list(engines), member)
+
+
+# Fetches the weights and makes the engines that the settings name.
 
 if TYPE_CHECKING:
     pass
@@ -63,13 +114,13 @@ async def _fetched(
     settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
 ) -> CachedWeights:
     """The weights of a model of ours; of one that others serve, the rest of its folder."""
-    from causerie.engines.weights import fetching, folder_fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
+    from causerie.engines.weights import fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
 
     fetch = fetching.fetch
     if model.engine == "vllm":
-        fetch = partial(folder_fetching.fetch_folder, weights=not model.vllm.elsewhere)
+        fetch = partial(fetching.fetch_folder, weights=not model.vllm.elsewhere)
     elif model.engine == "openvino":
-        fetch = folder_fetching.fetch_for_openvino
+        fetch = fetching.fetch_for_openvino
     if model.ref is None:
         raise BadReference(f"the model {model.id} names no weights; set `ref`")
     return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
@@ -97,7 +148,7 @@ def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
     """Delete weights from the cache. Raises :class:`WeightsError`."""
-    await remove(_cache_folder(settings), weights)
+    await delete_weights(_cache_folder(settings), weights)
 
 
 def _cache_folder(settings: Settings) -> Path:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
-from causerie.accounts.entries import Entries, EntryChange, changed_settings
-from causerie.accounts.entry import EntryDraft, StoredEntry
-from causerie.accounts.people import SYSTEM
-from causerie.alerts.signature import secret_bytes
 from causerie.composition.entries import KINDS, entry_of, known, merged_with, moved, new_problems
+from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.ports import EntryDraft, StoredEntry
+from causerie.observe.alerts import secret_bytes
 from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import secret_value
-from causerie.settings.entries import Entry, ReadWith, merged
-from causerie.settings.entry_file import FiledEntry
-from causerie.settings.entry_rules import KEYS, filed_index, refusals
+from causerie.settings.entries import KEYS, Entry, ReadWith, filed_index, merged, refusals
+from causerie.settings.load import FiledEntry
 from causerie.settings.problems import Findings
 
 

@@ -1,46 +1,158 @@
-"""The service as its operators see to it: providers, probes, and the routes of requests.
+"""The service as its operators see to it: providers, probes, alerts, and the routes of requests.
 
 Always by the parts that are in force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from urllib.parse import urlsplit
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from causerie.access.keys import Caller
-from causerie.accounts.accounts import Accounts
-from causerie.accounts.bounds import UNBOUNDED
-from causerie.accounts.key_cache import admitted
-from causerie.accounts.keys import Grant, KeyState
-from causerie.accounts.people import Actor
-from causerie.composition.alert_desk import LiveAlerts
+from causerie.composition.alerting import receivers
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.doors import decoding_bounds
 from causerie.composition.provider_views import ProviderViews, changes, probe_view
 from causerie.composition.service import RunningService
-from causerie.edge.doors import MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
-from causerie.operations.configuring import EntryView, EntryWish
-from causerie.operations.examination import Examinee
-from causerie.operations.examinations import Examinations
-from causerie.operations.explaining import explanation
-from causerie.operations.explanation import ExplainedRefusal, RoutingExplanation
-from causerie.operations.ports import RouteQuery
-from causerie.operations.result import Result
-from causerie.operations.results import NOTHING
-from causerie.operations.views import AppliedResult, ProbeView, ProviderView
-from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.known import KNOWN, Known
-from causerie.protocol.parsing.rules import ParsingRules
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.bounds import UNBOUNDED
+from causerie.hosted.accounts.key_cache import admitted
+from causerie.hosted.accounts.keys import Grant, KeyState
+from causerie.hosted.accounts.operating import Operating
+from causerie.hosted.accounts.people import Actor
+from causerie.hosted.operations.configuring import EntryView, EntryWish
+from causerie.hosted.operations.explanation import ExplainedRefusal, RoutingExplanation, explanation
+from causerie.hosted.operations.ports import (
+    AlertChannel,
+    AlertDelivery,
+    AlertRule,
+    AlertsView,
+    AlertView,
+    AppliedResult,
+    ChannelTest,
+    ProbeView,
+    ProviderView,
+    RouteQuery,
+)
+from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
+from causerie.http.doors import MountedDoor
+from causerie.observe.alerts import Delivery
+from causerie.protocol.known_fields import KNOWN, Known
+from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
-from causerie.settings import ProviderModelSettings
-from causerie.settings.addresses import default_address
+from causerie.settings import ProviderModelSettings, Settings
+from causerie.settings.alerts import ALERT_NAMES
+from causerie.settings.doors import default_address
 from causerie.settings.provider import ProviderSettings
 from causerie.settings.toml import table_text
+from causerie.shapes.chat_completions.reader import parse
+
+# Alerts as operators see them: channels and rules of the settings in force, and what was sent.
+
+_SHOWN = 50
+
+
+class LiveAlerts:
+    """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
+
+    def __init__(self, parts: RunningService, operating: Operating) -> None:
+        self._parts = parts
+        self._operating = operating
+
+    async def see(self, actor: Actor) -> AlertsView:
+        await self._operating.see_alerts(actor)
+        book, settings = self._parts.alerting.center.book, self._parts.settings
+        return AlertsView(
+            kinds=ALERT_NAMES,
+            channels=tuple(_channels(settings)),
+            rules=tuple(_rules(settings)),
+            alerts=convert(
+                (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
+            ),
+            deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
+        )
+
+    async def test(self, actor: Actor, channel: str) -> ChannelTest:
+        await self._operating.may_test_alerts(actor)
+        settings, center = self._parts.settings, self._parts.alerting.center
+        mine = [each for each in receivers(settings.alerts) if each.channel == channel]
+        if not mine:
+            raise NotFound("There is no such channel.", code="not_found")
+        words = f"This is a test of the channel {channel}"
+        outcomes = [await center.test(each, words) for each in mine]
+        delivered = all(each.delivered for each in outcomes)
+        await self._operating.note_alert_test(actor, channel, delivered=delivered)
+        answers = tuple(each.words for each in outcomes)
+        return ChannelTest(channel=channel, delivered=delivered, answers=answers)
+
+
+def _channels(settings: Settings) -> Iterator[AlertChannel]:
+    """Without the path of an address, which may be what others must not know."""
+    for webhook in settings.alerts.webhooks:
+        place = urlsplit(webhook.url).netloc
+        yield AlertChannel(name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds)
+    for email in settings.alerts.emails:
+        yield AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
+
+
+def _rules(settings: Settings) -> Iterator[AlertRule]:
+    alerts = settings.alerts
+    if alerts.budget_percent:
+        shares = _listed(f"{each} %" for each in sorted(alerts.budget_percent))
+        words = f"A key, a project or a person has used {shares} of a budget, once in each period."
+        yield AlertRule(kind="budget", words=words)
+    yield AlertRule(
+        kind="provider", words="A provider fails and gets no requests, and when it is back."
+    )
+    yield AlertRule(
+        kind="error_rate",
+        words=f"{alerts.error_percent} % or more of a model's requests fail within "
+        f"{_time(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
+    )
+    if alerts.key_expiry_days:
+        days = _listed(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
+        reminds = settings.mail.host is not None and alerts.remind_owners
+        too = " The person that it belongs to gets an e-mail." if reminds else ""
+        yield AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
+    yield AlertRule(
+        kind="job",
+        words="An engine has failed, a worker process has ended, a changed configuration does not "
+        "hold, or the database cannot be reached.",
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
+
+
+def _listed(words: Iterator[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _delivery(kept: Delivery) -> AlertDelivery:
+    return AlertDelivery(
+        id=kept.id,
+        channel=kept.channel,
+        to=kept.to,
+        kind=kept.kind,
+        title=kept.message.title,
+        at=kept.at,
+        state=kept.state.value,
+        attempts=kept.attempts,
+        next_at=kept.next_at,
+        outcome=kept.outcome,
+    )
+
+
+# The service as its operators see to it: providers, probes, and the routes of requests.
+#
+# Always by the parts that are in force.
 
 _LONGEST_MODEL = 1000
 

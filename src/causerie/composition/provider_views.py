@@ -9,13 +9,8 @@ from typing import Self
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
 from causerie.composition.service import RunningService
-from causerie.operations.examination import Examination, Examinee, price
-from causerie.operations.explaining import prices
-from causerie.operations.explanation import PriceTexts
-from causerie.operations.matrix import ConfiguredSupport, own_row, row
-from causerie.operations.result import Result
-from causerie.operations.results import NOTHING, Kept
-from causerie.operations.views import (
+from causerie.hosted.operations.explanation import PriceTexts, prices
+from causerie.hosted.operations.ports import (
     Change,
     ProbeCost,
     ProbedModelView,
@@ -24,8 +19,19 @@ from causerie.operations.views import (
     Serving,
     TargetView,
 )
-from causerie.protocol.target_stats import UNKNOWN
-from causerie.runtime.offload import Turns
+from causerie.hosted.operations.probes import (
+    NOTHING,
+    ConfiguredSupport,
+    Examination,
+    Examinee,
+    Kept,
+    Result,
+    own_row,
+    price,
+    row,
+)
+from causerie.http.event_loop import Turns
+from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.settings import ProviderModelSettings, Settings
 from causerie.settings.provider import ProviderSettings
 
@@ -105,7 +111,7 @@ class ProviderViews:
 
     def _target(self, name: str, model: str) -> TargetView:
         target_state = self._target_states.get(name)
-        target_stats = self._stats_of.pipeline.router.target_stats(name) or UNKNOWN
+        target_stats = self._stats_of.pipeline.router.target_stats(name) or UNKNOWN_STATS
         first, speed = target_stats.first_token, target_stats.speed
         return TargetView(
             name=name,

@@ -1,4 +1,4 @@
-"""Providers that others run, with their connections.
+"""Providers that others run, with their connections and certificates.
 
 One whose settings and secrets are the same after a reload stays, with its
 connections; another one takes the place of one that has changed, whose
@@ -12,23 +12,50 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
+from pathlib import Path
 
 import msgspec
 
-from causerie.composition.certificates import tls_context, tls_digest
-from causerie.composition.worker_place import WorkerPlace
-from causerie.protocol.image_hosts import Inside
+from causerie.composition.worker import WorkerPlace
+from causerie.http.addresses import InsideHosts, IpNetwork
+from causerie.http.client import HttpClient, Reach
 from causerie.providers.dialects import DIALECTS
-from causerie.providers.provider import Deadlines, Provider
-from causerie.providers.request_slots import RequestSlots
-from causerie.routing.health import Check
-from causerie.runtime.public_addresses import Network
+from causerie.providers.provider import Deadlines, Provider, RequestSlots
+from causerie.routing.target_state import Check
 from causerie.settings import HealthCheckSettings, ServerSettings, Settings, SettingsError
 from causerie.settings import provider as described
-from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials
+from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem
-from causerie.transport.client import HttpClient, Reach
+from causerie.settings.provider import TlsSettings
+
+# Certificates as the settings name them, ready for connections.
+
+
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """Return the TLS context of these settings; raise :class:`OSError` if files cannot be used."""
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.client_cert is not None:
+        context.load_cert_chain(tls.client_cert, tls.client_key)
+    return context
+
+
+def tls_digest(tls: TlsSettings) -> bytes:
+    """Return a digest of the files' contents, to detect renewal; raise :class:`OSError`."""
+    digest = hashlib.sha256()
+    for file in (tls.ca_file, tls.client_cert, tls.client_key):
+        digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())
+    return digest.digest()
+
+
+# Providers that others run, with their connections.
+#
+# One whose settings and secrets are the same after a reload stays, with its
+# connections; another one takes the place of one that has changed, whose
+# connections end with the replies on them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +155,7 @@ def _made(
     if one.fetches_images is not None:
         dialect = replace(dialect, fetches=one.fetches_images)
     if one.private_image_hosts:
-        dialect = replace(dialect, inside=Inside.parse(one.private_image_hosts))
+        dialect = replace(dialect, inside=InsideHosts.parse(one.private_image_hosts))
     if one.passes or one.passes_privileged:
         dialect = dialect.passing(one.passes, one.passes_privileged)
     provider = Provider(
@@ -149,7 +176,7 @@ def _made(
     return ConnectedProvider(provider, client, recipe, key, way)
 
 
-def private_networks(server: ServerSettings) -> Sequence[Network] | None:
+def private_networks(server: ServerSettings) -> Sequence[IpNetwork] | None:
     """Return the networks that may be reached apart from public addresses; ``None``: all."""
     if server.private_networks is None:
         return None
@@ -159,7 +186,7 @@ def private_networks(server: ServerSettings) -> Sequence[Network] | None:
 def reach(
     one: described.ProviderSettings,
     proxy: str | None,
-    networks: Sequence[Network] | None = None,
+    networks: Sequence[IpNetwork] | None = None,
 ) -> Reach:
     """Return the options of connections to the provider.
 

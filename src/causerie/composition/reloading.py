@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from causerie.composition.control import ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
-from causerie.composition.service_facts import ServiceFacts, running_models
-from causerie.composition.worker_place import Exposition
+from causerie.composition.worker import Exposition
 from causerie.errors import StoreUnavailable
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
-from causerie.settings.door_rules import open_doors
+from causerie.settings.doors import open_doors
 from causerie.settings.problems import dotted
-from causerie.settings.workers import worker_rules
+from causerie.settings.rules import worker_rules
 
 if TYPE_CHECKING:
-    from causerie.accounts.entry import StoredEntry
+    from causerie.hosted.accounts.ports import StoredEntry
+
 
 _AGAIN_SECONDS = 0.5
 log = structlog.get_logger(__name__)

@@ -1,42 +1,33 @@
 """Composition of a service from the settings and the engines.
 
-Each part is made once and handed to the parts that need it; nothing here decides anything about a
-request. At a reload new parts replace the old ones in one step; running requests keep the parts
-that they started with.
+Each part is made once and handed to the parts that need it; nothing here decides anything about
+a request. At a reload new parts replace the old ones in one step; running requests keep the
+parts that they started with.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from causerie.access.account_ports import AccountPorts
-from causerie.access.keys import StaticKeys
+from causerie.access.keys import AccountPorts, StaticKeys
+from causerie.access.limits import RateLimiter
+from causerie.access.shared_budgets import SharedBudgetStore
+from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
-from causerie.chat.renderers import Renderers
+from causerie.chat.rendering import Renderers
 from causerie.composition.alerting import Alerting
 from causerie.composition.catalog import offered
-from causerie.composition.distribution import Distribution, sharing
-from causerie.composition.docs_page import DocsMount
-from causerie.composition.doors import (
-    door_table,
-    limits,
-    own_paths,
-    scopes,
-)
-from causerie.composition.front_page import FrontPage
-from causerie.composition.providers import (
-    ConnectedProvider,
-    checks,
-    close,
-    connected,
-)
+from causerie.composition.doors import door_table, limits, own_paths, scopes
+from causerie.composition.pages import DocsMount, FrontPage
+from causerie.composition.providers import ConnectedProvider, checks, close, connected
+from causerie.composition.startup import CannotStart
 from causerie.composition.targets import (
     ChatParts,
     OwnModel,
@@ -46,31 +37,86 @@ from causerie.composition.targets import (
     provider_models,
 )
 from causerie.composition.tracing import UNTRACED, Traces, tracing
-from causerie.composition.worker_place import WorkerPlace
-from causerie.edge.application import Edge
-from causerie.edge.doors import DoorTable
-from causerie.edge.ownership import owned
+from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
-from causerie.logging.buffer import LogBuffer
-from causerie.metering.counters import MetricsCounters
+from causerie.http.application import Edge
+from causerie.http.doors import DoorTable
+from causerie.http.tasks import owned
 from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog
+from causerie.observe.logging import LogBuffer
+from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
-from causerie.routing.health import Check, HealthChecker
 from causerie.routing.router import Router
-from causerie.routing.target_state import TargetState, TargetStatus
-from causerie.settings import Problem, Settings, SettingsError
-from causerie.settings.addresses import (
-    has_accounts,
-)
+from causerie.routing.target_state import Check, HealthChecker, TargetState, TargetStatus
+from causerie.settings import Problem, Settings, SettingsError, SharedSettings
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
+from causerie.settings.doors import has_accounts
 
 if TYPE_CHECKING:
-    from causerie.accounts.entry import StoredEntry
-    from causerie.accounts.links import NewLink
     from causerie.composition.account_frontend import AccountFrontend
     from causerie.composition.reloading import Reloading
+    from causerie.hosted.accounts.keys import NewLink
+    from causerie.hosted.accounts.ports import StoredEntry
+
+
+# Counting of limits and budgets: here, or in a server that replicas share.
+
+_FIRST_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Counters of limits and budgets.
+
+    ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
+    shared server answers; ``None``: nothing is shared.
+    """
+
+    counters: RateLimiter
+    budgets: SharedBudgetStore | None = None
+    here: Callable[[], bool | None] = lambda: None
+
+
+@asynccontextmanager
+async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
+    """Yield the counters, for as long as the service runs.
+
+    If the server is away when the service starts, the start waits for a moment, and then
+    reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
+    address.
+    """
+    if shared.url is None:
+        yield Distribution(MemoryCounters())
+        return
+    # Imported here: the server's client takes memory, which a single replica does not need.
+    from causerie.distributed import budgets, connection, limits  # noqa: PLC0415 - see above
+
+    reach = connection.ConnectionOptions(shared.reply_seconds, ca_file=shared.ca_file)
+    options = connection.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
+    try:
+        here = connection.Replica(shared.url, options)
+    except ValueError as error:
+        raise CannotStart("shared.url: the address cannot be read") from error
+    async with here.running():
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                await here.wait()
+        except TimeoutError:
+            pass  # said in the log; requests are counted as `away` says
+        yield Distribution(
+            limits.DistributedCounters(here),
+            budgets.DistributedBudgets(here),
+            lambda: here.here,
+        )
+
+
+# Composition of a service from the settings and the engines.
+#
+# Each part is made once and handed to the parts that need it; nothing here decides anything about a
+# request. At a reload new parts replace the old ones in one step; running requests keep the parts
+# that they started with.
 
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 

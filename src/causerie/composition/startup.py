@@ -11,19 +11,81 @@ import ctypes
 import errno
 import gc
 import os
+import signal
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Protocol
 
 import structlog
 
-from causerie.edge.application import Edge
-from causerie.edge.server import Bound, Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
-from causerie.engines.weights.progress import Progress
+from causerie.engines.weights import Progress
+from causerie.http.application import Edge
+from causerie.http.server import Bound, Listen, listening_socket, serve
 from causerie.settings import Settings
+
+# SIGHUP: the settings are read anew, unless the terminal of the service has gone.
+#
+# Knows nothing of what a reload does.
+
+
+@contextmanager
+def hangups() -> Iterator[asyncio.Event]:
+    """An event that each SIGHUP sets while the block runs; none of them ends the process."""
+    wanted = asyncio.Event()
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or threading.current_thread() is not threading.main_thread():
+        yield wanted
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(hangup, wanted.set)
+    try:
+        yield wanted
+    finally:
+        loop.remove_signal_handler(hangup)
+
+
+async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]]) -> None:
+    """Call ``reload`` for each SIGHUP; several at once are one.
+
+    A service at a terminal that was closed ends instead, as people expect.
+    """
+    terminal = _terminal()
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        if terminal is not None and _gone(terminal):
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            await reload()
+
+
+def _terminal() -> int | None:
+    """The terminal that the service was started at."""
+    try:
+        number = sys.stderr.fileno()
+    except (OSError, ValueError):  # there is none, or a test has replaced it
+        return None
+    return number if os.isatty(number) else None
+
+
+def _gone(terminal: int) -> bool:
+    """A terminal that was closed answers no question any more."""
+    try:
+        os.tcgetpgrp(terminal)
+    except OSError:
+        return True
+    return False
+
+
+# Start and stop of a service: listen, load, say when it is ready, serve until a stop.
+#
+# The address is taken first, so that health can be asked while models load and a
+# port in use is known before anything is fetched. Knows nothing of how engines are made.
 
 log = structlog.get_logger(__name__)
 

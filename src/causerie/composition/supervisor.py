@@ -1,14 +1,15 @@
 """Worker processes: each is the whole service, and all accept at one address.
 
-A supervisor binds the address, starts the workers, each with a socket of its own there, replaces
-one that ends, and passes reloads and stops on. It answers no request. Workers share nothing with
-each other but what replicas on several machines share: the database, and Valkey for what is counted
-together.
+A supervisor binds the address, starts the workers, each with a socket of its own there,
+replaces one that ends, and passes reloads and stops on. It answers no request. Workers share
+nothing with each other but what replicas on several machines share: the database, and Valkey
+for what is counted together.
 
 Supervisor and worker have a socket pair. The worker writes lines of JSON there: once a link for
-the owner, once that it is ready, then a beat each second. The end of the stream tells the worker
-that its supervisor has ended, however suddenly; it then stops as after a signal. What commands ask
-of the service is asked of each worker, at a control socket beside the supervisor's.
+the owner, once that it is ready, then a beat each second. The end of the stream tells the
+worker that its supervisor has ended, however suddenly; it then stops as after a signal. What
+commands ask of the service is asked of each worker, at a control socket beside the
+supervisor's.
 """
 
 from __future__ import annotations
@@ -27,23 +28,16 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from causerie.composition.control import ControlFailed, answering, asked
+from causerie.composition.control import ControlFailed, ServiceFacts, answering, asked
 from causerie.composition.reloading import ReloadOutcome
-from causerie.composition.service_facts import ServiceFacts
-from causerie.composition.signals import hangups, reloaded
-from causerie.composition.startup import CannotStart, StartWatcher, bound_sockets
-from causerie.composition.worker_place import (
-    Exposition,
-    WorkerPlace,
-    WorkerReport,
-    worker_socket,
-)
-from causerie.edge.ownership import owned
-from causerie.edge.server import Bound, reserved_socket, socket_beside, stop_signals
-from causerie.metering.merged import counts, merged
+from causerie.composition.startup import CannotStart, StartWatcher, bound_sockets, hangups, reloaded
+from causerie.composition.worker import Exposition, WorkerPlace, WorkerReport, worker_socket
+from causerie.http.server import Bound, reserved_socket, socket_beside, stop_signals
+from causerie.http.tasks import owned
+from causerie.observe.metrics import counts, merged
 from causerie.settings import Loaded
 from causerie.settings.environment import WORKER, runtime_folder, variables
-from causerie.settings.workers import worker_count
+from causerie.settings.rules import worker_count
 
 log = structlog.get_logger(__name__)
 

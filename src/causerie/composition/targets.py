@@ -1,7 +1,7 @@
 """Targets: models of our own and models of providers, by the names of routing.
 
-An unchanged target stays the same object across reloads: a model of our own with its loaded weights
-and its queue, a model of a provider with the measurements of routing.
+An unchanged target stays the same object across reloads: a model of our own with its loaded
+weights and its queue, a model of a provider with the measurements of routing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.compiler import Compiler
-from causerie.chat.renderers import Renderers
-from causerie.chat.separation import Separation
+from causerie.chat.parser import Separation
+from causerie.chat.rendering import Renderers
 from causerie.chat.template import ChatTemplate
 from causerie.composition.providers import ConnectedProvider
 from causerie.engines.fleet import Fleet, FleetEngine
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
 from causerie.settings import ModelSettings, Problem, Settings, SettingsError
-from causerie.settings.lines import Path as KeyPath
+from causerie.settings.toml import KeyPath
 
 _SEPARATION = Separation()
 

@@ -15,7 +15,8 @@ from causerie.settings import Settings, Tracing
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-    from causerie.tracing.targets import TracedTarget
+    from causerie.observe.tracing import TracedTarget
+
 
 # As the semantic conventions call them; the other dialects are called as they are here.
 _PROVIDERS = {"mistral": "mistral_ai"}
@@ -43,15 +44,15 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
     if settings.address is None:
         yield UNTRACED
         return
-    from causerie.tracing import collector, requests  # noqa: PLC0415 - memory, for tracing only
+    from causerie.observe import tracing  # noqa: PLC0415 - memory, for tracing only
 
-    to = collector.Collector(settings.address, settings.share)
-    async with collector.tracer(to) as tracer:
+    to = tracing.Collector(settings.address, settings.share)
+    async with tracing.tracer(to) as tracer:
 
         def meter(sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None) -> Meter:
-            return requests.TracedMeter(sinks, bookkeeping, tracer, follows=settings.follow)
+            return tracing.TracedMeter(sinks, bookkeeping, tracer, follows=settings.follow)
 
-        yield Traces(meter, _Watched(tracer), requests.current)
+        yield Traces(meter, _Watched(tracer), tracing.current)
 
 
 class _Watched:
@@ -62,7 +63,7 @@ class _Watched:
         self._made: dict[str, TracedTarget] = {}
 
     def __call__(self, targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
-        from causerie.tracing.targets import TracedTarget  # noqa: PLC0415 - memory, for tracing only
+        from causerie.observe.tracing import TracedTarget  # noqa: PLC0415 - memory, for tracing only
 
         facts = _facts(settings)
         made: dict[str, TracedTarget] = {}

@@ -13,18 +13,42 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from causerie.composition.vllm_reach import encryption
+from causerie.composition.providers import tls_context
+from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.pool.discovery import MemberAddress
-from causerie.engines.pool.kv_subscriber import KvEndpoint
+from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.pool.pool import EnginePool
+from causerie.engines.vllm.client import Elsewhere, VllmOptions
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.folder import ServedFolder
-from causerie.engines.vllm.kv_sockets import EVENTS_OPTION, KvSockets, events_arguments
-from causerie.engines.vllm.options import Elsewhere, VllmOptions
+from causerie.engines.vllm.server import EVENTS_OPTION, KvSockets, events_arguments
+from causerie.engines.vllm.tokenizer import ServedFolder
+from causerie.http.client import Reach
 from causerie.settings import ModelSettings, Vllm
 from causerie.settings.engine import KvEvents
-from causerie.transport.client import Reach
+
+# Certificates for the servers of vLLM.
+
+
+def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
+    """Return what adds certificates for a URL. Blocks; raises :class:`EngineFailed`."""
+    try:
+        tls = tls_context(vllm.tls) if vllm.encrypted else None
+    except OSError as error:  # ssl.SSLError is one
+        where = vllm.elsewhere[0]
+        raise EngineFailed(f"certificates for {where} cannot be used: {error}") from error
+
+    def encrypted(url: str, reach: Reach) -> Reach:
+        if not url.startswith("https://"):
+            return reach
+        return replace(reach, tls=tls, server_name=vllm.tls.server_name)
+
+    return encrypted
+
+
+# Engines of vLLM from the settings: started here or run by others, one or a pool of them.
+#
+# Imported where a model has one: the tokenizer's library takes memory that others do not need.
 
 
 async def vllm_engine(

@@ -3,9 +3,9 @@
 One script a request holds its estimate of all its budgets or of none; another gives it back and
 counts what was spent. Holds are counted by process, so they end with a process that dies. The
 database is the truth of what is spent: the server is told of it where it knows nothing, and
-wherever a replica knows more. Nothing is counted twice, because a replica writes nothing into the
-database before the server has counted it or never will; only what waited for a database that was
-away is told right after it, and may be, where it is read in between.
+wherever a replica knows more. Nothing is counted twice, because a replica writes nothing into
+the database before the server has counted it or never will; only what waited for a database
+that was away is told right after it, and may be, where it is read in between.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from causerie.accounts.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
-from causerie.distributed.asking import PendingCommand
-from causerie.distributed.line import Argument, ConnectionLost, Reply
-from causerie.distributed.replica import KEPT_MILLISECONDS, Replica
-from causerie.distributed.scripts import HOLD, SETTLE
+from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
+from causerie.distributed.connection import (
+    HOLD,
+    KEPT_MILLISECONDS,
+    SETTLE,
+    Argument,
+    ConnectionLost,
+    PendingCommand,
+    Replica,
+    Reply,
+)
 
 _UNKNOWN = -2
 

@@ -1,22 +1,150 @@
-"""A child process of an engine: starting it, ending it, and knowing why it ended.
+"""A child process of an engine: starting it, speaking with it, ending it, and knowing why it
+ended.
 
-Its engine defines the first message to it, and its report that it has loaded.
+Its socket is a Unix socket that only this user can open: it costs the kernel less than the
+loopback address, and no other user of the machine can reach the engine. A watchdog asks it
+whether it still answers. Programs of others run under a process of ours, :mod:`.program_child`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import signal
+import socket
+import sys
+import tempfile
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
 import structlog
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.ipc_socket import IpcSocket
-from causerie.engines.watchdog import Pulse, Question, silence
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import HttpResponse, TransportFailed
+
+# Socket between the service and its child: a Unix socket that only this user can open.
+#
+# It costs the kernel less than the loopback address, and no other user of the
+# machine can reach the engine. ``path`` is ``None`` if such sockets are not
+# supported, no folder can hold one, or its path would be too long. The child
+# then listens on a port.
+
+_SOCKET_FOLDER_PREFIX = "causerie-engine-"
+_SOCKET_NAME = "engine.sock"
+_LONGEST_PATH = 100  # in bytes; systems take 104 or 108, with the zero at the end
+_LOADING_SECONDS = 86_400.0  # at most: vLLM binds its socket first, and listens when it has loaded
+_EMPTY_SECONDS = 3600.0  # and long before that there is a folder for it
+
+
+class IpcSocket:
+    """One place for one child; ``close`` takes it away."""
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self._folder: str | None = None
+        if sys.platform == "win32":
+            return
+        with suppress(OSError):
+            _sweep_sockets(Path(tempfile.gettempdir()))
+            self._folder = tempfile.mkdtemp(
+                prefix=_SOCKET_FOLDER_PREFIX
+            )  # for this user only (0700)
+            path = str(Path(self._folder, _SOCKET_NAME))
+            self.path = path if len(path.encode()) <= _LONGEST_PATH else None
+        if self.path is None:
+            self.close()
+
+    def close(self) -> None:
+        """Remove it. May be called again."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep_sockets(where: Path) -> None:
+    """Remove the sockets of killed services, at which nobody listens.
+
+    And the folders of those that were killed before there was one.
+    """
+    now = time.time()  # noqa: TID251 - the clock of files
+    for folder in where.glob(f"{_SOCKET_FOLDER_PREFIX}*"):
+        with suppress(OSError):  # as of one that is not empty
+            if folder.stat().st_mtime < now - _EMPTY_SECONDS:
+                folder.rmdir()
+    latest = now - _LOADING_SECONDS
+    for path in where.glob(f"{_SOCKET_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
+        with suppress(OSError):
+            if path.stat().st_mtime < latest and _is_dead_socket(path):
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _is_dead_socket(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)  # a full queue of one that lives is no reason to wait
+        try:
+            asking.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+# Noticing a child that lives and answers no more: stopped from outside, or stuck in native code.
+#
+# The engine chooses the questions: one that threads answer whatever is computed, and perhaps one
+# that its loop answers after every step.
+
+_MISSES = 3  # in a row: on a machine that was paused, or is worn out, one or two are late
+
+Ask = Callable[[str, str], Awaitable[object]]
+Question = tuple[str, float]  # a path, asked for every so many seconds
+
+
+@dataclass(slots=True)
+class Pulse:
+    """When something came from an engine last, on the monotonic clock (seconds)."""
+
+    beat: float = field(default_factory=monotonic)
+
+
+async def silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None:
+    """Wait until one of them is answered no more, and nothing else comes either."""
+    loop = asyncio.get_running_loop()
+    asking = [loop.create_task(_unanswered(ask, pulse, *one)) for one in questions]
+    try:
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for question in asking:
+            question.cancel()
+
+
+async def _unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None:
+    """Ask every so many seconds, and wait as long for the answer."""
+    missed = 0
+    while missed < _MISSES:
+        before = pulse.beat
+        await asyncio.sleep(seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await ask("GET", path)
+            missed = 0
+        except (TimeoutError, EngineFailed):
+            missed = 0 if pulse.beat > before else missed + 1
+
+
+# A child process of an engine: starting it, ending it, and knowing why it ended.
+#
+# Its engine defines the first message to it, and its report that it has loaded.
 
 log = structlog.get_logger(__name__)
 
@@ -197,3 +325,122 @@ async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> N
         tail.extend(line.decode("utf-8", "replace") for line in lines)
         rest = rest[-65536:]
     tail.append(rest.decode("utf-8", "replace"))
+
+
+# Programs of others that serve a model: started under a process of ours, waited for, and ended.
+#
+# Knows nothing of what they are told or answer.
+
+# -P: nothing in the working directory is taken for a module.
+_PROGRAM_CHILD_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.program_child")
+_PROGRAM_STOP_SECONDS = 8.0  # a little longer than any program has to end by itself
+_POLL_SECONDS = 0.1  # nothing tells when it listens
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command and how it is run."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    """Variables in addition to those of the supervising process."""
+    farewell_seconds: float = 0.0
+    """Time to end by itself once it was asked to; with 0 it is killed at once."""
+    cpus: Sequence[int] | None = None
+    """Hardware threads that it stays on; ``None``: on any."""
+    folder: str | None = None
+    """Its working directory; ``None``: that of the service."""
+
+
+async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
+    """Start the process that will run a program; raise :class:`EngineFailed`."""
+    return await EngineProcess.start(
+        _PROGRAM_CHILD_COMMAND, environ, stop_seconds=_PROGRAM_STOP_SECONDS
+    )
+
+
+async def run_program(process: EngineProcess, program: Program) -> None:
+    """Have the supervising process run a program."""
+    await process.tell(json.dumps(asdict(program)).encode() + b"\n")
+
+
+async def program_served(
+    process: EngineProcess, ask: Callable[[], Awaitable[object]]
+) -> str | None:
+    """Wait until ``ask`` raises no :class:`EngineFailed`; return how the program ended instead."""
+    ended = asyncio.get_running_loop().create_task(process.ended())
+    try:
+        while not ended.done():
+            with suppress(EngineFailed):
+                await ask()
+                return None
+            await asyncio.wait({ended}, timeout=_POLL_SECONDS)
+        return ended.result()
+    finally:
+        ended.cancel()
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# HTTP with the server of an engine, whose failures are the engine's.
+
+_MAX_CONNECTIONS = 65_536
+_MAX_BODY_BYTES = 256 * 1024 * 1024
+_encode = msgspec.json.Encoder().encode
+
+
+def child_address(place: int | str) -> tuple[str, Reach]:
+    """Address and way of a child: a port on the loopback address, or the path of a Unix socket."""
+    if isinstance(place, str):
+        return "http://engine", Reach(socket=place)
+    return f"http://127.0.0.1:{place}", Reach()
+
+
+class EngineTransport:
+    """Connections to the server at ``address``, which wants to see ``key``; ``close`` ends them.
+
+    Idle connections are closed after ``idle_seconds``, with 0 after every answer.
+    """
+
+    def __init__(self, address: str, reach: Reach, key: str | None, *, idle_seconds: float) -> None:
+        reach = replace(reach, idle_seconds=idle_seconds, max_connections=_MAX_CONNECTIONS)
+        self._http = HttpClient(address, reach)
+        self._headers = [("content-type", "application/json")]
+        if key is not None:
+            self._headers.append(("authorization", f"Bearer {key}"))
+
+    @property
+    def connected(self) -> bool:
+        """Return whether a connection is open."""
+        return self._http.open_connections > 0
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._http.close()
+
+    async def send(self, method: str, path: str, body: object) -> HttpResponse:
+        """Return the head of the answer to a request; its JSON body is left out if ``None``.
+
+        Raises :class:`EngineFailed`.
+        """
+        data = _encode(body) if body is not None else b""
+        try:
+            return await self._http.send(method, path, self._headers, data)
+        except TransportFailed as failure:
+            if not failure.sent:
+                raise EngineFailed(f"the engine is gone: {failure}", loading=True) from failure
+            raise EngineFailed(f"the engine did not answer: {failure}") from failure
+
+
+async def whole_answer(response: HttpResponse) -> bytes:
+    """Return all of an answer; raise :class:`EngineFailed`."""
+    try:
+        return await response.read(_MAX_BODY_BYTES)
+    except TransportFailed as failure:
+        raise EngineFailed(f"the engine broke off its answer: {failure}") from failure

@@ -1,7 +1,7 @@
 """The process between us and a program of others: it ends that with us, and all that it started.
 
 Reads one line of JSON from standard input, a
-:class:`~causerie.engines.program.Program`, and runs it in a process group of its
+:class:`~causerie.engines.process.Program`, and runs it in a process group of its
 own; what that writes goes to our standard error. Standard input then stays open;
 when it ends, the parent is gone or has enough, and so has the group. Ends with the
 program's own exit status.
@@ -19,7 +19,7 @@ import threading
 from contextlib import suppress
 from functools import partial
 
-from causerie.engines.machine_part import stay_on
+from causerie.engines.machine import stay_on
 
 _PR_SET_PDEATHSIG = 1
 _NOT_FOUND = 127

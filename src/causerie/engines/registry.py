@@ -1,21 +1,404 @@
-"""Engines by name: the built-in ones that need no weights of ours, and those of other packages.
+"""Engines by name: those of other packages, and the scripted one, which needs no weights.
 
-Another package offers an engine under the entry-point group
-``causerie.engines``: a callable that takes the model's id, its ``ref`` from the
-configuration and its ``options``, and returns a managed engine.
+Another package offers an engine under the entry-point group ``causerie.engines``: a callable
+that takes the model's id, its ``ref`` from the configuration and its ``options``, and returns a
+managed engine. The scripted engine gives exact streams for tests, demonstrations and
+benchmarks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from causerie.engines.base import EngineFailed
-from causerie.engines.fake import FakeEngine
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-if TYPE_CHECKING:  # settings name engines without loading what runs them
+from causerie.engines.base import (
+    EngineFailed,
+    EngineState,
+    EngineStatus,
+    ModelFacts,
+    NotAdmitted,
+    Output,
+    PromptTooLong,
+    Started,
+    Stopped,
+    TextRequest,
+    Token,
+    TokenAlternative,
+)
+
+if TYPE_CHECKING:
     from causerie.engines.fleet import ManagedEngine
+
+
+# A scripted engine: exact streams without weights, for tests, demonstrations and benchmarks.
+#
+# Its tokens are single bytes and a few control tokens, so every text has one
+# tokenisation and characters of several bytes come in pieces. It says what its
+# script says, or what the user said; under a grammar it says what of that the
+# grammar admits and fills in the rest.
+
+FAKE_TEMPLATE = """
+{%- if tools %}
+{{- '<|im_start|>system\nFunctions, one JSON object a line:\n' }}
+{%- for tool in tools %}{{ tool.function | tojson }}{{ '\n' }}{% endfor %}
+{{- 'A call is written <tool_call>\n{"name": NAME, "arguments": OBJECT}\n</tool_call>' }}
+{{- '<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\n' + (message.content or '') }}
+{%- for call in message.tool_calls or [] %}
+{{- '\n' if message.content or not loop.first }}
+{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+{{- call.function.arguments | tojson }}
+{{- '}\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+""".strip()
+FAKE_CONTROL = {"<|end|>": 256, "<|im_start|>": 257, "<|im_end|>": 258}
+FAKE_END = FAKE_CONTROL["<|im_end|>"]
+_MARKS = re.compile("(" + "|".join(map(re.escape, FAKE_CONTROL)) + ")")
+_USER = b"user\n"
+_ASSISTANT = b"assistant\n"
+_START = FAKE_CONTROL["<|im_start|>"]
+_BIASED_FOR_SURE = 100.0  # as much as a request may ask for
+_YIELD_EVERY = 8  # tokens; between them others get their turn
+_PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
+
+
+@dataclass(slots=True)
+class FakeScript:
+    """Script of the engine's behaviour."""
+
+    replies: Sequence[str] = ()
+    """Returned in turn (default: the user's last message)."""
+    fail_after: int | None = None
+    """A generation fails after so many tokens."""
+    gate: asyncio.Semaphore | None = None
+    """If set, the engine waits for it before each token."""
+
+
+@dataclass(slots=True)
+class FakeEngine:
+    """The engine. ``requests`` are those it got, the last hundred of them.
+
+    A token whose logit is raised by 100 or more is all it says; one that is
+    lowered by as much is left out.
+    """
+
+    model: str
+    script: FakeScript = field(default_factory=FakeScript)
+    context_length: int = 8192
+    slots: int = 16
+    cache_tokens: int | None = None
+    """Tokens that all requests together may have; ``None`` for no limit."""
+    memory_bytes: int = 0
+    template: str = FAKE_TEMPLATE
+    requests: list[TextRequest] = field(default_factory=list)
+    _state: EngineState = EngineState.ABSENT
+    _busy: int = 0
+    _turns: Iterator[int] = field(default_factory=itertools.count)
+    _cached: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
+    _facts: ModelFacts | None = None
+
+    @classmethod
+    def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
+        """From a configuration; raises :class:`EngineFailed` for options it does not take."""
+        del ref  # there are no weights
+        for name, value in options.items():
+            _check(name, value)
+        of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
+        others = {name: options[name] for name in options if name not in of_script}
+        return cls(model, FakeScript(**of_script), **others)
+
+    async def start(self) -> None:
+        """Nothing to load."""
+        self._state = EngineState.READY
+
+    async def stop(self) -> None:
+        """Nothing to unload."""
+        self._state = EngineState.ABSENT
+
+    def status(self) -> EngineStatus:
+        """Return the current status."""
+        return EngineStatus(
+            self.model,
+            self._state,
+            self.slots,
+            self._busy,
+            context=self.context_length,
+            cache_tokens=self.cache_tokens,
+        )
+
+    async def facts(self) -> ModelFacts:
+        """Facts of the pretended model."""
+        if self._facts is None:
+            self._facts = ModelFacts(
+                template=self.template,
+                context_length=self.context_length,
+                parallel=self.slots,
+                control_tokens=FAKE_CONTROL,
+                bos_token="",
+                eos_token="<|im_end|>",
+                end_tokens=(FAKE_END,),
+                fingerprint="fake-1",
+                words="fake-1",
+                size=FAKE_END + 1,
+            )
+        return self._facts
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Bytes, and with ``special`` control tokens."""
+        ids: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                ids.append(piece)
+                continue
+            for part in _MARKS.split(piece) if special else [piece]:
+                ids += [FAKE_CONTROL[part]] if special and part in FAKE_CONTROL else part.encode()
+        return ids
+
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """Bytes put together to characters, and the control tokens that are to be seen."""
+        pending, texts = b"", []
+        for id in tokens:
+            pending, text = _text(pending, id, visible)
+            texts.append(text)
+        return texts
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        """Say the next reply, or the rest of it where the prompt ends in its beginning."""
+        if len(request.prompt) >= self.context_length:
+            raise PromptTooLong(len(request.prompt), self.context_length)
+        if taken := _taken(request):
+            _matcher(request, taken)
+        self.requests.append(request)
+        del self.requests[:-100]
+        self._busy += 1
+        try:
+            async with aclosing(self._tokens(request)) as tokens:
+                yield tokens
+        finally:
+            self._busy -= 1
+
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        prompt = tuple(request.prompt)
+        cached = _common(self._cached.get(request.scope, ()), prompt)
+        limit = min(request.max_tokens, self.context_length - len(prompt))
+        yield Started(cached)
+        made: list[int] = []
+        pending = b""
+        for id in _ids(self._reply_ids(prompt), request, prompt):
+            if len(made) == self.script.fail_after:
+                raise EngineFailed("the script says that the engine fails here")
+            if self.script.gate is not None:
+                await self.script.gate.acquire()
+            elif len(made) % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            made.append(id)
+            pending, text = _text(pending, id, request.visible)
+            yield _token(id, text, request.logprobs)
+            if id == FAKE_END or len(made) == limit:
+                break
+        self._cached[request.scope] = (*prompt, *made)
+        ended = made[-1:] == [FAKE_END]
+        yield Stopped("stop" if ended else "length", len(prompt), len(made), cached)
+
+    def reply(self, prompt: Sequence[int]) -> str:
+        """Return the script's next reply, or the user's last message without a script."""
+        if self.script.replies:
+            return self.script.replies[next(self._turns) % len(self.script.replies)]
+        return _last_said(prompt).decode("utf-8", "replace")
+
+    def _reply_ids(self, prompt: Sequence[int]) -> list[int]:
+        """Only a script may say control tokens; what users said stays plain."""
+        text = self.reply(prompt)
+        if not self.script.replies:
+            return list(text.encode())
+        return [
+            id
+            for part in _MARKS.split(text)
+            for id in ([FAKE_CONTROL[part]] if part in FAKE_CONTROL else part.encode())
+        ]
+
+
+def _check(name: str, value: object) -> None:
+    """Refuse what is no option, or no value for it."""
+    numbers = ("fail_after", "context_length", "slots", "cache_tokens")
+    kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
+    if kind is None:
+        raise EngineFailed(
+            f"the fake engine has no option {name}; it takes "
+            "replies, fail_after, context_length, slots, cache_tokens and template"
+        )
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not (number if kind is int else texts if kind is list else isinstance(value, str)):
+        wanted = {int: "a number from 1", list: "a list of strings", str: "a string"}[kind]
+        raise EngineFailed(f"the fake engine's option {name} is {wanted}")
+
+
+def _last_said(prompt: Sequence[int]) -> bytes:
+    """Return the text of the last message of a user; all text if no message is marked."""
+    turn: list[int] = []
+    last = None
+    for id in (*prompt, FAKE_END):
+        if id < 256:
+            turn.append(id)
+            continue
+        if bytes(turn).startswith(_USER):
+            last = bytes(turn[len(_USER) :])
+        turn = []
+    return (last if last is not None else bytes(id for id in prompt if id < 256)).strip()
+
+
+def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
+    """Return the rest of a reply that was started in the prompt's last turn."""
+    opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
+    said = list(prompt[opened + len(_ASSISTANT) :])
+    resumed = (
+        bytes(id for id in prompt[opened : opened + len(_ASSISTANT)] if id < 256) == _ASSISTANT
+    )
+    return reply[len(said) :] if resumed and list(reply[: len(said)]) == said else reply
+
+
+def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
+    """Yield the reply under the request's grammar, then the end; endless if it may not end."""
+    bias = request.sampling.logit_bias
+    forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
+    banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
+    if request.grammar is not None:
+        ids = [id for id in forced or reply if id not in banned]
+        yield from _constrained(ids, request, banned)
+        return
+    ids = [id for id in forced or _rest(reply, prompt) if id not in banned]
+    if request.ignore_eos or forced or FAKE_END in banned:
+        yield from itertools.cycle([id for id in ids if id != FAKE_END] or [ord(".")])
+    else:
+        yield from (*ids, FAKE_END)
+
+
+def _constrained(
+    ids: Sequence[int], request: TextRequest, banned: Collection[int]
+) -> Iterator[int]:
+    """Yield the reply under the request's grammar.
+
+    Yields the rest after the tokens that the grammar has accepted, or the whole
+    reply if it does not begin with them.
+    """
+    taken = _taken(request)
+    again = _admitted(ids, _matcher(request, ()), banned)
+    if all(next(again, FAKE_END) == id for id in taken):
+        return again
+    return _admitted(ids, _matcher(request, taken), banned)
+
+
+def _taken(request: TextRequest) -> list[int]:
+    return [*request.resumed.encode(), *request.accepted]
+
+
+def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
+    """Return the grammar behind what it has accepted."""
+    matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
+    if matcher.is_error():
+        raise EngineFailed("the grammar does not compile")
+    if matcher.try_consume_tokens(list(accepted)) != len(accepted):
+        raise NotAdmitted
+    return matcher
+
+
+def _admitted(ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]) -> Iterator[int]:
+    """Yield the part of the reply that the grammar admits, completed to a valid end.
+
+    What is ``banned`` completes it only where there is nothing else.
+    """
+    ways = (*_PREFERRED, *range(32, 256), *range(32), *FAKE_CONTROL.values())
+    ways = tuple(sorted(ways, key=lambda id: id in banned))
+    wanted = iter((*ids, FAKE_END))
+    wish = next(wanted)
+    while True:
+        mask = matcher.compute_bitmask()
+        if _allows(mask, wish):
+            chosen = wish
+            wish = next(wanted, FAKE_END)
+        elif _allows(mask, FAKE_END):
+            chosen = FAKE_END
+        else:
+            chosen = next((id for id in ways if _allows(mask, id)), FAKE_END)
+        yield chosen
+        if chosen == FAKE_END:
+            return
+        matcher.consume_token(chosen)
+
+
+def _allows(mask: bytes, id: int) -> bool:
+    return bool(mask[id // 8] >> (id % 8) & 1)
+
+
+class _Vocabulary:
+    """The tokens as llguidance wants to see them."""
+
+    eos_token_id = FAKE_END
+    bos_token_id = None
+    tokens = tuple(bytes([n]) for n in range(256)) + tuple(text.encode() for text in FAKE_CONTROL)
+    special_token_ids = tuple(FAKE_CONTROL.values())
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
+
+
+@cache
+def _tokenizer() -> LLTokenizer:
+    return LLTokenizer(TokenizerWrapper(_Vocabulary()))
+
+
+def _text(pending: bytes, id: int, visible: Sequence[str]) -> tuple[bytes, str]:
+    """Return the bytes of an incomplete character, and the text that a token adds."""
+    if id >= 256:
+        name = next(text for text, own in FAKE_CONTROL.items() if own == id)
+        return pending, name if name in visible else ""
+    pending += bytes([id])
+    try:
+        return b"", pending.decode()
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":
+            return pending, ""
+        return b"", pending.decode("utf-8", "replace")
+
+
+def _token(id: int, text: str, logprobs: int | None) -> Token:
+    raw = bytes([id]) if id < 256 else b""
+    if logprobs is None:
+        return Token(id, text, raw)
+    others = tuple(
+        TokenAlternative(65 + n, chr(65 + n), bytes([65 + n]), -1.0 - n) for n in range(26)
+    )
+    top = (TokenAlternative(id, text, raw, -0.1), *(other for other in others if other.id != id))
+    return Token(id, text, raw, -0.1, top[:logprobs])
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the length of the common beginning, which never is all of a prompt."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return min(sum(1 for _ in same), max(len(other) - 1, 0))
+
+
+# Engines by name: the built-in ones that need no weights of ours, and those of other packages.
+#
+# Another package offers an engine under the entry-point group
+# ``causerie.engines``: a callable that takes the model's id, its ``ref`` from the
+# configuration and its ``options``, and returns a managed engine.
 
 GROUP = "causerie.engines"
 

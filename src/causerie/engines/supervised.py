@@ -1,21 +1,264 @@
-"""Common base of text engines behind servers: child processes of ours, or other servers."""
+"""Text engines behind a server that is kept running: a child process of ours, or one of others.
+
+:class:`EngineSupervisor` starts it, notices its end and starts it again; :class:`SupervisedEngine`
+is one model in it; :class:`EmbeddedEngine` has weights on this disk. :class:`Files` tells the
+files that a model was read from, from others that take their places.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import random
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from causerie.engines.base import EngineFailed, EngineState, EngineStatus, Output, TextRequest
-from causerie.engines.files import Files
-from causerie.engines.process import C, EngineClient
-from causerie.engines.supervisor import Supervisor
-from causerie.engines.token_engine import TokenEngine
-from causerie.engines.watchdog import Pulse
+import structlog
+
+from causerie.engines.base import (
+    EngineFailed,
+    EngineState,
+    EngineStatus,
+    ModelFacts,
+    Output,
+    RecommendedSampling,
+    TextRequest,
+)
+from causerie.engines.process import C, EngineClient, Pulse
+from causerie.engines.sampling import sampling_of_gguf
+from causerie.engines.token_engine import IndexedVocabulary, TokenEngine
 from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.gguf import Header, gguf_parts, read_header
+
+# Keeps one child process running: starts it, notices its end, starts it again.
+#
+# Knows states, back-off and an orderly stop; what the child is and how it is
+# spoken to is its spawner's.
+
+log = structlog.get_logger(__name__)
+
+_FIRST_DELAY = 0.2
+_LAST_DELAY = 30.0
+_STABLE_SECONDS = 60.0
+
+
+class Child(Protocol):
+    """A child process that is ready to serve."""
+
+    async def ended(self) -> str:
+        """Wait for its end, or until it is unusable; return why, in a few words."""
+        ...
+
+    async def stop(self) -> None:
+        """End it, and wait until it has ended. May be called again."""
+        ...
+
+
+ChildT = TypeVar("C", bound=Child)
+
+
+class GivenUp(EngineFailed):
+    """No child can be started any more: what it is made of is gone."""
+
+
+class EngineSupervisor(Generic[ChildT]):
+    """One child at a time. ``child`` is there only while it is ready.
+
+    The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and starts anew once a
+    child has run for a minute or has finished a piece of work: it is for those that cannot serve,
+    and each second of it is one without service. If a restart raises :class:`GivenUp` it is absent
+    from then on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spawn: Callable[[], Awaitable[ChildT]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._name = name
+        self._spawn = spawn
+        self._sleep = sleep
+        self._task: asyncio.Task[None] | None = None
+        self.child: ChildT | None = None
+        self.state = EngineState.ABSENT
+        self.restarts = 0
+        self.detail = ""
+        self.retry_at = 0.0
+        self._proved = False
+
+    def proved(self) -> None:
+        """Record that the child has finished a piece of work."""
+        self._proved = True
+
+    async def start(self) -> None:
+        """Start the child; raise :class:`EngineFailed` if the first start fails."""
+        self.state = EngineState.LOADING
+        try:
+            self.child = await self._spawn()
+        except EngineFailed as failure:
+            self.state, self.detail = EngineState.FAILED, str(failure)
+            raise
+        except asyncio.CancelledError:
+            self.state = EngineState.ABSENT
+            raise
+        self.state, self.detail = EngineState.READY, ""
+        # Owned here: `stop` cancels and awaits it.
+        self._task = asyncio.get_running_loop().create_task(self._watch(self.child))
+
+    async def stop(self) -> None:
+        """End the child for good."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        child, self.child = self.child, None
+        if child is not None:
+            await child.stop()
+        self.state = EngineState.ABSENT
+
+    @property
+    def restarting(self) -> bool:
+        """Return whether the child has ended and will be restarted."""
+        return self._task is not None and not self._task.done() and self.child is None
+
+    def retry_after(self) -> float:
+        """Return the seconds until the next start is tried."""
+        return max(self.retry_at - time.monotonic(), 0.0) + 1.0
+
+    async def _watch(self, child: ChildT) -> None:
+        delay = _FIRST_DELAY
+        started = time.monotonic()
+        while True:
+            why = await child.ended()
+            self.child, self.state = None, EngineState.FAILED
+            await child.stop()
+            if self._proved or time.monotonic() - started > _STABLE_SECONDS:
+                delay = _FIRST_DELAY
+            self._proved = False
+            log.warning("engine ended", model=self._name, why=why)
+            self.detail = why
+            try:
+                child, delay = await self._again(delay)
+            except GivenUp:
+                self.state = EngineState.ABSENT
+                return
+            started = time.monotonic()
+
+    async def _again(self, delay: float) -> tuple[ChildT, float]:
+        """Try until a child is ready; return it and the delay for the next time."""
+        while True:
+            self.state = EngineState.FAILED
+            wait = delay * random.uniform(0.8, 1.2)
+            self.retry_at = time.monotonic() + wait
+            await self._sleep(wait)
+            self.state = EngineState.LOADING
+            self.restarts += 1
+            delay = min(delay * 2, _LAST_DELAY)
+            try:
+                self.child = await self._spawn()
+            except EngineFailed as failure:
+                self.detail = str(failure)
+                log.warning("engine did not start", model=self._name, why=str(failure))
+                if isinstance(failure, GivenUp):
+                    raise
+                continue
+            except Exception as failure:  # whatever it was: nobody else starts it again
+                self.detail = f"the start failed: {type(failure).__name__}"
+                log.exception("engine did not start", model=self._name)
+                continue
+            self.state, self.detail = EngineState.READY, ""
+            return self.child, delay
+
+
+# The files that a model was read from, told from others that take their places.
+
+
+class Files:
+    """Snapshot of files, taken before anything is read from them."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._stamps = {path: _stamp(path) for path in paths}
+
+    def same(self) -> None:
+        """Raise :class:`GivenUp` if one is gone, or another than it was. Blocks.
+
+        Nothing is to answer with one file's template and the weights of another.
+        """
+        for path, before in self._stamps.items():
+            stamp = _stamp(path)
+            if stamp is None:
+                raise GivenUp(f"the weights are gone: {path} does not exist any more")
+            if stamp != before:
+                raise GivenUp(f"the weights have changed: {path} is read anew when it is asked for")
+
+    @property
+    def digest(self) -> str:
+        """Return a text that is another where a file is another one."""
+        every = sorted((str(path), stamp) for path, stamp in self._stamps.items())
+        return hashlib.blake2b(repr(every).encode(), digest_size=16).hexdigest()
+
+    def mark(self, size: int) -> str:
+        """Tells weights of ``size`` bytes from others, in eight hexadecimal digits at most."""
+        modified = next((stamp[1] for stamp in self._stamps.values() if stamp), 0) // 10**9
+        return f"{size:x}{modified:x}"[-8:]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+# Limit on how many texts are tokenized concurrently, in an engine's child or in threads.
+#
+# A text is tokenized to its end even if the client has disconnected, and it keeps
+# its place until then. Otherwise clients that disconnect early could occupy all
+# threads, which others need too.
+
+_LONG = 65_536  # characters: a second at worst
+_AT_ONCE = 12  # a child has 34 threads or more
+_LONG_AT_ONCE = 4  # alongside them, so that short ones pass them by; threads here are 5 or more
+
+T = TypeVar("T")
+
+
+class Readings:
+    """Texts being read; leaving one gives its place back only when it is read."""
+
+    def __init__(self) -> None:
+        self._short = asyncio.Semaphore(_AT_ONCE)
+        self._long = asyncio.Semaphore(_LONG_AT_ONCE)
+
+    async def of(self, characters: int, read: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of ``read`` for a text of this length, once a place is free."""
+        places = self._long if characters > _LONG else self._short
+        await places.acquire()
+
+        async def reading() -> T:
+            return await read()
+
+        # Ends when the text is read, or with the child's connections.
+        task = asyncio.get_running_loop().create_task(reading())
+        task.add_done_callback(lambda done: _free_place(places, done))
+        return await asyncio.shield(task)
+
+
+def _free_place(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
+    places.release()
+    if not done.cancelled():
+        done.exception()  # told to whoever still waits
+
+
+# Common base of text engines behind servers: child processes of ours, or other servers.
 
 C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
 
@@ -49,7 +292,7 @@ class SupervisedEngine(TokenEngine[C], Generic[C]):
         self._model = model
         self._files = files
         self._load_seconds = load_seconds
-        self._supervisor = Supervisor(model, self._spawn)
+        self._supervisor = EngineSupervisor(model, self._spawn)
         self._busy = 0
         self._pulse = Pulse()
 
@@ -167,4 +410,113 @@ class SupervisedEngine(TokenEngine[C], Generic[C]):
             supervisor.detail or "the engine is not running",
             loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
             retry_after=supervisor.retry_after(),
+        )
+
+
+# Common part of the engines that run weights on this disk in a child process of ours.
+
+
+class EmbeddedLaunch(Protocol):
+    """Decisions that are made before a start."""
+
+    @property
+    def context(self) -> int:
+        """Return the tokens of one request."""
+        ...
+
+    @property
+    def parallel(self) -> int:
+        """Return the number of concurrent requests."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Return the estimated memory, in bytes."""
+        ...
+
+
+L = TypeVar("L", bound=EmbeddedLaunch)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """Weights on this disk, and what they say of their model."""
+
+    files: Files
+    """All that make it this model and no other, as they were before they were read."""
+    size: int
+    """Of the weights, in bytes."""
+    architecture: str
+    chat_template: str
+    """Empty if there is none."""
+    vocabulary: Path
+    """The file that it is in."""
+    sampling: RecommendedSampling | None
+
+
+def gguf_model(
+    weights: Path, ref: str, alongside: Sequence[Path] = ()
+) -> tuple[Header, LocalModel]:
+    """Return the header of a GGUF file, and its model; raise :class:`EngineFailed`.
+
+    ``ref`` says where the weights are from, which may name the model's family. ``alongside`` are
+    other files that the engine loads.
+    """
+    files = Files((*gguf_parts(weights), *alongside))
+    try:
+        header = read_header(weights)
+    except (WeightsError, OSError) as error:
+        raise EngineFailed(str(error)) from error
+    return header, LocalModel(
+        files=files,
+        size=header.file_size,
+        architecture=header.architecture,
+        chat_template=header.chat_template,
+        vocabulary=header.path,
+        sampling=sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture)),
+    )
+
+
+class EmbeddedEngine(SupervisedEngine[C], Generic[C, L]):
+    """One local model, which a child process loads as ``launch`` says."""
+
+    def __init__(self, model: str, local: LocalModel, launch: L, load_seconds: float) -> None:
+        super().__init__(model, local.files, load_seconds)
+        self._local = local
+        self._launch = launch
+        self._facts: ModelFacts | None = None
+        self._readings = Readings()
+
+    @property
+    def slots(self) -> int:
+        """Return the number of concurrent requests."""
+        return self._launch.parallel
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the estimated memory, in bytes."""
+        return self._launch.memory
+
+    @property
+    def context(self) -> int:
+        """Return the maximum tokens of one request, prompt and output together."""
+        return self._launch.context
+
+    def _said(self, words: IndexedVocabulary, control: Mapping[str, int], build: str) -> ModelFacts:
+        """Return the facts of a model with these control tokens; ``build`` names the engine's."""
+        local, vocabulary = self._local, words.vocabulary
+        mark = self._files.mark(local.size)
+        return ModelFacts(
+            template=local.chat_template,
+            context_length=self.context,
+            parallel=self.slots,
+            control_tokens=control,
+            bos_token=words.text(vocabulary.bos),
+            eos_token=words.text(vocabulary.eos),
+            end_tokens=vocabulary.end,
+            fingerprint=f"{build}-{mark}",
+            vocabulary=str(local.vocabulary),
+            words=words.digest,
+            size=len(vocabulary.tokens),
+            sampling=local.sampling,
         )

@@ -7,11 +7,11 @@ database is away), and the database follows; without one, or where its disk does
 record, safe means in the database. A client that is told then that it is away is charged for what
 it had got of a stream, and else nothing.
 
-A record has an id of its own: the request id may be the caller's, who may send
-the same one for every request and would then be charged once.
+A record has an id of its own: the request id may be the caller's, who may send the same one for
+every request and would then be charged once.
 
-With a journal a request is written down when it begins, too. If this process ends in the middle of
-it (a crash, `kill -9`), the next one with the same journal keeps that as its record.
+With a journal a request is written down when it begins, too. If this process ends in the middle
+of it (a crash, `kill -9`), the next one with the same journal keeps that as its record.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from causerie.errors import ConstraintNotKept, StoreUnavailable
 
 if TYPE_CHECKING:
     from causerie.metering.write_ahead_log import WriteAheadLog
+
 
 log = structlog.get_logger(__name__)
 

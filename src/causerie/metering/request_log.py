@@ -11,8 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from causerie.logging.buffer import LogBuffer
 from causerie.metering.meter import Record
+from causerie.observe.logging import LogBuffer
 
 Level = Literal["info", "warning"]
 

@@ -1,7 +1,8 @@
 """Sends one request and takes down what comes back, within limits of time and size.
 
-Any behaviour of a server ends in a :class:`ProbeReply`: one that hangs, sends without end or breaks
-off is recorded as such. The key is cut out of every reply, so that nothing behind this can show it.
+Any behaviour of a server ends in a :class:`ProbeReply`: one that hangs, sends without end or
+breaks off is recorded as such. The key is cut out of every reply, so that nothing behind this
+can show it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.reply import Ended, ProbeReply
-from causerie.transport.client import HttpClient, Reach
-from causerie.transport.errors import TransportFailed
-from causerie.transport.response import HttpResponse
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import HttpResponse, TransportFailed
+from causerie.probe.question import Ended, ProbeReply, ProbeRequest
 
 _KEPT = (
     "content-type",

@@ -1,24 +1,37 @@
-"""Asks the questions one after another, politely and within limits.
-
-One request at a time. A server that says it is busy is given the time it asks
-for. A question ends in a verdict whatever the server does; where the server
-does nothing any more, the rest is not asked and says so.
-"""
+"""The interview: questions one after another, within limits, their cost, and the entry found."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Protocol
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.evidence import EvidenceExchange, exchange
-from causerie.probe.question import Learned, ProbeQuestion, step
-from causerie.probe.reply import ProbeReply, dig
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import ProbeVerdict, partly, unclear
+from causerie.probe.question import (
+    Grade,
+    Learned,
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    Subject,
+    Thinking,
+    dig,
+    partly,
+    step,
+    unclear,
+)
+from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
+from causerie.probe.questions.thinking import ROOM
+from causerie.probe.reading import EvidenceExchange, exchange
+
+# Asks the questions one after another, politely and within limits.
+#
+# One request at a time. A server that says it is busy is given the time it asks
+# for. A question ends in a verdict whatever the server does; where the server
+# does nothing any more, the rest is not asked and says so.
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
@@ -194,3 +207,138 @@ def _tokens(reply: ProbeReply) -> int:
                 break
     total = dig(usage, "total_tokens")
     return total if isinstance(total, int) else 0
+
+
+# Configuration of a probed model: only observed facts.
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedModel:
+    """One model at one provider. ``supported_parameters`` are honoured, not only accepted;
+    ``overclaimed`` are said to be supported in the list of models, and were seen not to be."""
+
+    id: str
+    context_length: int | None
+    supported_parameters: tuple[str, ...]
+    thinking: Thinking | None
+    continues: bool | None
+    probed: date
+    evidence: str
+    overclaimed: tuple[str, ...] = ()
+
+    def values(self) -> dict[str, object]:
+        """Return the configuration's values; unknown ones are left out."""
+        known: dict[str, object] = {
+            "id": self.id,
+            "context_length": self.context_length,
+            "supported_parameters": list(self.supported_parameters),
+            "thinking": self.thinking,
+            "continues": self.continues,
+            "probed": self.probed.isoformat(),
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
+    return ProbedModel(
+        id=subject.model,
+        context_length=subject.context_length,
+        supported_parameters=supported(findings),
+        thinking=subject.thinking,
+        continues=subject.continues,
+        probed=probed,
+        evidence=_evidence(findings),
+        overclaimed=_overclaimed(subject, findings),
+    )
+
+
+def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the parameters for which every question that decides them had a good verdict."""
+    good = _by_parameter(findings)
+    return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
+
+
+def _overclaimed(subject: Subject, findings: Sequence[Finding]) -> tuple[str, ...]:
+    claimed = dig(subject.entry, "supported_parameters")
+    names = claimed if isinstance(claimed, list) else []
+    seen = _by_parameter(findings)
+    return tuple(sorted(str(name) for name in names if Grade.NO in seen.get(str(name), ())))
+
+
+_GOOD = {Grade.YES, Grade.PARTLY}
+
+
+def _by_parameter(findings: Iterable[Finding]) -> Mapping[str, set[Grade]]:
+    grades: dict[str, set[Grade]] = {}
+    for finding in findings:
+        for name in finding.question.decides:
+            grades.setdefault(name, set()).add(finding.verdict.grade)
+    return grades
+
+
+def _evidence(findings: Sequence[Finding]) -> str:
+    counts = {grade: sum(one.verdict.grade is grade for one in findings) for grade in Grade}
+    words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
+    missing = _by_parameter(findings)
+    refused = sorted(name for name, grades in missing.items() if Grade.NO in grades)
+    open_ = sorted(
+        name
+        for name, grades in missing.items()
+        if Grade.UNCLEAR in grades and Grade.NO not in grades
+    )
+    if refused:
+        words += "; not honoured: " + ", ".join(refused)
+    if open_:
+        words += "; unclear: " + ", ".join(open_)
+    return words
+
+
+# Maximum cost of the questions, shown before they are asked.
+
+LARGE = 80_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeBudget:
+    """Upper bounds, in requests and tokens (prompt and output together).
+
+    ``if_taken`` comes on top where a prompt that is too long is not refused,
+    ``if_thinking`` where the model cannot be kept from thinking.
+    """
+
+    requests: int
+    tokens: int
+    if_taken: int
+    if_thinking: int
+
+    @property
+    def large(self) -> bool:
+        """Return whether the cost is large enough to ask for confirmation."""
+        return self.tokens + self.if_taken > LARGE
+
+    def __str__(self) -> str:
+        return (
+            f"at most {self.requests} requests, one at a time, and {self.tokens:,} tokens; "
+            f"{self.if_taken:,} more if a prompt that is too long is not refused, "
+            f"{self.if_thinking:,} more if the model cannot be kept from thinking"
+        )
+
+
+def cost(
+    questions: Sequence[ProbeQuestion],
+    subjects: Sequence[Subject],
+    *,
+    dialect_preview: bool = False,
+) -> ProbeBudget:
+    """Return the maximum cost for these subjects; ``dialect_preview`` counts parameters twice."""
+    if dialect_preview:
+        questions = [*questions, *(question for question in questions if question.decides)]
+    completions = sum(question.asks for question in questions if question.tokens)
+    too_long = any(question.id == TOO_LONG for question in questions)
+    lengths = [one.context_length or LONGEST_ASKED for one in subjects] if too_long else []
+    return ProbeBudget(
+        requests=sum(question.asks for question in questions) * len(subjects),
+        tokens=sum(question.asks * question.tokens for question in questions) * len(subjects),
+        if_taken=sum(longest_prompt(length) for length in lengths if length <= LONGEST_ASKED),
+        if_thinking=completions * ROOM * len(subjects),
+    )

@@ -1,14 +1,205 @@
-"""A question: a pure script over requests and replies that ends in a verdict."""
+"""A question of the probe: its request, its replies, what is known so far, and its verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Literal
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.reply import ProbeReply
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import ProbeVerdict, Settled
+import msgspec
+
+from causerie.protocol import bounded_json
+
+# Replies of a provider, unmodified.
+
+Ended = Literal["whole", "left", "late", "broken", "large"]
+
+
+def dig(value: object, *path: str | int) -> object:
+    """Return the value at the path in decoded JSON; ``None`` if there is none."""
+    for step in path:
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """One reply."""
+
+    status: int = 0
+    """0 if none came."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case name."""
+    body: bytes = b""
+    ended: Ended = "whole"
+    """Whole; left by us; ``late`` (over the time limit), ``broken`` (the connection) or ``large``
+    (over the size limit).
+    """
+    trouble: str = ""
+    """Text of the failure."""
+    seconds: float = 0.0
+    """Time that it took."""
+
+    @property
+    def content_type(self) -> str:
+        """Return the media type alone."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def document(self) -> object:
+        """Return the body as JSON; ``None`` if it is none."""
+        try:
+            return bounded_json.decode(self.body, Any, bounded_json.REPLY)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
+
+# One request of the probe, complete but for the address and the key.
+
+Credential = Literal["ours", "none", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """Request to a provider."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    """Follows the base URL, or the root of its host if ``at_root`` is set."""
+    body: bytes = b""
+    credential: Credential = "ours"
+    at_root: bool = False
+    leave_at_data: bool = False
+    """Close the connection at the first data of the reply."""
+    leave_after: float | None = None
+    """Close the connection after so many seconds."""
+    wait_seconds: float = 0.0
+    reuse: bool = False
+    """Equal requests are sent once, and that reply answers all of them."""
+
+    def once(self) -> ProbeRequest:
+        """Return the same; a reply to an equal one will do."""
+        return replace(self, reuse=True)
+
+
+def chat(fields: Mapping[str, object]) -> ProbeRequest:
+    """Return a chat completion request with these fields as its body."""
+    return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))
+
+
+# Yes, no, partly, unclear, and how so.
+
+
+class Grade(StrEnum):
+    """``UNCLEAR``: nothing was seen that would decide it."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeVerdict:
+    """``how`` is for people: what was seen, or what is missing."""
+
+    grade: Grade
+    how: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Return whether a caller can rely on it."""
+        return self.grade in (Grade.YES, Grade.PARTLY)
+
+
+def yes(how: str = "") -> ProbeVerdict:
+    return ProbeVerdict(Grade.YES, how)
+
+
+def partly(how: str) -> ProbeVerdict:
+    return ProbeVerdict(Grade.PARTLY, how)
+
+
+def no(how: str) -> ProbeVerdict:
+    return ProbeVerdict(Grade.NO, how)
+
+
+def unclear(how: str) -> ProbeVerdict:
+    return ProbeVerdict(Grade.UNCLEAR, how)
+
+
+def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
+    """Return yes if nothing is missing, no if all ``of`` things are, otherwise partly."""
+    if not missing:
+        return yes(how)
+    words = "; ".join(missing)
+    return no(words) if len(missing) >= of else partly(words)
+
+
+class Settled(Exception):
+    """Raised inside a question whose verdict is clear already."""
+
+    def __init__(self, verdict: ProbeVerdict) -> None:
+        super().__init__(verdict.how)
+        self.verdict = verdict
+
+
+# Knowledge about the probed model, which grows with each question.
+
+Thinking = Literal["switch", "always", "never"]
+Messages = Sequence[Mapping[str, object]]
+
+
+def user(text: str) -> dict[str, object]:
+    return {"role": "user", "content": text}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One model at one provider."""
+
+    base_url: str
+    model: str
+    keyed: bool = False
+    entry: object = None
+    """Its entry in the list of models."""
+    limit: str = "max_tokens"
+    """Name of the output limit that it takes."""
+    steady: Mapping[str, object] = field(default_factory=lambda: {"temperature": 0})
+    """Fields that make it repeat itself."""
+    quiet: Mapping[str, object] = field(default_factory=dict)
+    """Fields that keep it from thinking."""
+    loud: Mapping[str, object] | None = None
+    """Fields that make it think; ``None``: nothing does."""
+    room: int = 0
+    """Tokens that a reply needs in addition to its text, if it cannot be kept from thinking."""
+    thinking: Thinking | None = None
+    context_length: int | None = None
+    continues: bool | None = None
+
+    def ask(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
+        """Return a completion of at most ``most`` tokens of text, as steady and quiet as can be.
+
+        A field given as ``None`` is left out.
+        """
+        messages = [user(said)] if isinstance(said, str) else said
+        usual = {**self.steady, **self.quiet, self.limit: most + self.room}
+        body: dict[str, object] = {"model": self.model, "messages": messages, **fields}
+        body |= {name: value for name, value in usual.items() if name not in fields}
+        return chat({name: value for name, value in body.items() if value is not None})
+
+    def loudly(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
+        """Return the same with thinking on; ``most`` counts the thinking too."""
+        on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
+        return self.ask(said, most, **{**on, **fields})
+
+
+# A question: a pure script over requests and replies that ends in a verdict.
 
 Script = Generator[ProbeRequest, ProbeReply, "ProbeVerdict | Learned"]
 

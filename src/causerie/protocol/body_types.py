@@ -1,8 +1,8 @@
 """Types of what the parameters of a request hold: messages, tools, response formats.
 
 The OpenAPI document and the list of known fields are made from these types. They are written as
-clients send them, so ``| None`` stands at every field that may be left out. ``Any`` is a value that
-nobody reads; a mapping is passed on with all that it holds. Knows nothing of parameters.
+clients send them, so ``| None`` stands at every field that may be left out. ``Any`` is a value
+that nobody reads; a mapping is passed on with all that it holds. Knows nothing of parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from causerie.protocol.preferences import SortBy
+from causerie.protocol.targets import SortBy
 
 MAX_PAST_CALLS = 1024
 MAX_NAME = 256

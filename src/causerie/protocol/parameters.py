@@ -1,11 +1,12 @@
-"""Every parameter of a request, declared once.
+"""Every parameter of a request, declared once, with the words of reasoning effort and the rules by
+which a door reads them.
 
 A parameter is a field of the struct of its group: its type and range, a description, and the
 :class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
 messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
 engines, the parameters that models support, the probe, the defaults of models, the playground and
-the reference page are derived from here. `docs/internals/design/events-and-shapes.md` says
-how; `docs/internals/change-one-thing.md` shows it by an example.
+the reference page are derived from here. Decision 0050 says how; `add-a-request-parameter.md`
+shows it by an example.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from causerie.protocol import bounded_json
 from causerie.protocol.body_types import (
     MAX_INT32,
     MAX_TOOLS,
@@ -31,7 +33,47 @@ from causerie.protocol.body_types import (
     UsageInclusion,
 )
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
-from causerie.protocol.effort import EFFORTS
+
+# Reasoning effort, in words, and the share of the output limit that each word stands for.
+
+EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
+EFFORT_SHARES: Mapping[str, float] = MappingProxyType(
+    {
+        "max": 0.95,
+        "xhigh": 0.95,
+        "high": 0.8,
+        "medium": 0.5,
+        "low": 0.2,
+        "minimal": 0.1,
+        "none": 0.0,
+    }
+)
+USUAL_EFFORT = "medium"
+"""What ``reasoning: {"enabled": true}`` stands for where no effort is said."""
+ASSUMED_OUTPUT_LIMIT = 16_384
+"""The output limit, in tokens, that shares are of where none is said and none is known."""
+
+
+def effort_within(budget: int, limit: int | None) -> str:
+    """The greatest effort whose share of ``limit`` is no more than ``budget`` (both in tokens).
+
+    ``minimal`` where even that is more: thinking is not turned off by a small budget.
+    """
+    most = limit or ASSUMED_OUTPUT_LIMIT
+    for effort in ("xhigh", "high", "medium", "low"):
+        if EFFORT_SHARES[effort] * most <= budget:
+            return effort
+    return "minimal"
+
+
+# Every parameter of a request, declared once.
+#
+# A parameter is a field of the struct of its group: its type and range, a description, and the
+# :class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
+# messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
+# engines, the parameters that models support, the probe, the defaults of models, the playground and
+# the reference page are derived from here. `docs/internals/design/events-and-shapes.md` says
+# how; `docs/internals/change-one-thing.md` shows it by an example.
 
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
@@ -450,3 +492,30 @@ def refused_by(engine: str) -> frozenset[str]:
     return frozenset(
         name for name, each in PARAMETERS.items() if each.facts.engines.get(engine, name) is None
     )
+
+
+# Rules by which a door reads requests, and the names of all parameters by their treatment.
+
+
+class ParsingRules(Struct, frozen=True):
+    """Rules by which a body is read.
+
+    ``reasoning_object`` says whether the door knows the router's ``reasoning``
+    object, ``router`` whether it knows ``models``, ``provider`` and the like;
+    ``reject_unknown`` refuses fields that are not known to who answers, ``reject_long_output`` an
+    output limit that does not fit beside the prompt; ``work`` bounds the work of decoding a body.
+    """
+
+    reasoning_object: bool = False
+    router: bool = False
+    reject_unknown: bool = False
+    reject_long_output: bool = False
+    max_messages: int = 4096
+    work: bounded_json.Bounds = bounded_json.DEFAULT
+
+
+HINT_NAMES = frozenset(HINTS)
+"""Taken and dropped: nothing in the answer depends on them."""
+
+HONOURED = frozenset(PARAMETERS)
+"""Read, checked, and kept."""

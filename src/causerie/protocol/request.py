@@ -1,23 +1,51 @@
-"""A chat completion request, parsed: what the pipeline and every stage read.
+"""A request for a chat, parsed: what the pipeline and every stage read, its labels, its images,
+and an estimate of its tokens.
 
-``protocol.parsing`` makes it from the body and refuses what is wrong; from
-there on nothing reads the raw dictionary again, except a provider to which it is
-passed on. Objects made for every request are never part of a reference cycle, so
-the garbage collector skips them (``gc=False``).
+A shape makes it from the body and refuses what is wrong; from there on nothing reads the raw
+dictionary again, except a provider to which it is passed on. Objects made for every request are
+never part of a reference cycle, so the garbage collector skips them (``gc=False``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from causerie.protocol.candidate import UNBOUNDED, TokenBounds
+from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import Count, ModelId, SamplingParams, Temperature, TopP
-from causerie.protocol.preferences import INDIFFERENT, Preferences
+from causerie.protocol.targets import NO_PREFERENCES, UNBOUNDED_TOKENS, Preferences, TokenBounds
+
+# A client's labels for its request. Never an identity: anybody may send any label.
+
+
+class Labels(Struct, frozen=True):
+    """A client's labels; empty if it sent none."""
+
+    app: str = ""
+    """Name of the program."""
+    referer: str = ""
+    """Address of the program."""
+    traceparent: str = ""
+    """The request's place in a trace of its own, as sent; so is ``tracestate``."""
+    tracestate: str = ""
+    tag: str = ""
+    """What the request is for; usage is summed by it."""
+
+
+UNLABELLED = Labels()
+
+
+# A chat completion request, parsed: what the pipeline and every stage read.
+#
+# ``protocol.parsing`` makes it from the body and refuses what is wrong; from
+# there on nothing reads the raw dictionary again, except a provider to which it is
+# passed on. Objects made for every request are never part of a reference cycle, so
+# the garbage collector skips them (``gc=False``).
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
 ROLES: Mapping[str, Role] = {
@@ -198,8 +226,8 @@ class ChatRequest(Struct, frozen=True, gc=False):
     cache_scope: str = ""  # requests of other scopes reuse nothing of its prompt; set by doors
     large: bool = False  # work on it takes so long that it is offloaded
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
-    preferences: Preferences = INDIFFERENT
-    bounds: TokenBounds = UNBOUNDED  # of whoever is asked
+    preferences: Preferences = NO_PREFERENCES
+    bounds: TokenBounds = UNBOUNDED_TOKENS  # of whoever is asked
     unlisted: Unlisted | None = None
     function_names: Mapping[str, str] = {}  # client's names of functions, where ours differ
     changes: Sequence[str] = ()  # made while it was parsed: repairs, names, dropped preferences
@@ -221,7 +249,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
     def within(self, bounds: TokenBounds) -> ChatRequest:
         """The request to one with these bounds; higher limits of the output are lowered."""
-        if bounds is UNBOUNDED:
+        if bounds is UNBOUNDED_TOKENS:
             return self
         asked, least, most = self.max_tokens, self.min_tokens, bounds.max_output_tokens
         if most is None or max(asked or 0, least) <= most:
@@ -261,3 +289,141 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
     max_completion_tokens: Count | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
+
+
+# Images among the messages, and who may be given one by its address.
+
+
+def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
+    """Each with the place of its part, as errors name it."""
+    for index, message in enumerate(messages):
+        if isinstance(message.content, tuple):
+            for at, part in enumerate(message.content):
+                if isinstance(part, ImagePart):
+                    yield f"messages[{index}].content[{at}]", part
+
+
+def image_inside_network(param: str, why: str) -> InvalidRequest:
+    """The refusal of an address whose host is not public; ``why`` continues the sentence."""
+    return InvalidRequest(
+        f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as a "
+        "`data:` address.",
+        code="unsupported_parameter",
+        param=f"{param}.image_url.url",
+    )
+
+
+def image_not_fetched(param: str) -> InvalidRequest:
+    """The refusal of an address, by a target for which nobody would fetch it."""
+    return InvalidRequest(
+        "What serves this model fetches no images; send the image itself, as a `data:` address.",
+        code="unsupported_parameter",
+        param=f"{param}.image_url.url",
+    )
+
+
+# The line in which Claude Code tells its billing, with a checksum of the request.
+#
+# It stands at the head of a system message and changes at every turn of a conversation.
+
+_BILLING = "x-anthropic-billing-header:"
+
+
+def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages without the line at the head of one of the first system messages."""
+    for at, message in enumerate(takewhile(lambda one: one.role == "system", messages)):
+        if message.text.startswith(_BILLING):
+            kept = _without_first_line(message)
+            # A request has at least one message.
+            rest = (kept,) if kept.text or len(messages) == 1 else ()
+            return (*messages[:at], *rest, *messages[at + 1 :])
+    return messages
+
+
+def _without_first_line(message: Message) -> Message:
+    if not isinstance(message.content, tuple):
+        return structs.replace(message, content=_behind_line(message.content or ""))
+    first, *others = message.content
+    left = _behind_line(first.text) if isinstance(first, TextPart) else ""
+    parts = [TextPart(left)] if left else []
+    return structs.replace(message, content=(*parts, *others))
+
+
+def _behind_line(text: str) -> str:
+    return text.partition("\n")[2].lstrip("\n")
+
+
+# Estimate of a request's tokens, from its size.
+#
+# No tokenizer is used: the right one is known only once a target is chosen, a limit must be checked
+# before that, and a provider's tokenizer is not known at all. The estimate is the size of a
+# reservation, and the charge of a request whose provider never reported its tokens:
+#
+# - a token for each four characters of ASCII text, for each three bytes of UTF-8
+#   of any other (a Chinese character is three bytes and about one token);
+# - four more a message, for the template's markers;
+# - 1,024 an image (128 to 1,600 are common, by its size);
+# - tools, schemas and documents by the size of their JSON;
+# - the output that was allowed, for each choice; 1,024 if no limit is named.
+
+UNNAMED_OUTPUT = 1024
+_IMAGE_TOKENS = 1024
+_MESSAGE_TOKENS = 4
+
+
+def prompt_estimate(request: ChatRequest) -> int:
+    """Return about how many tokens the prompt has."""
+    tokens = _MESSAGE_TOKENS * len(request.messages)
+    if request.characters is not None:
+        tokens -= -request.characters // 4
+    else:
+        tokens += sum(map(_message_tokens, request.messages))
+    if request.tools or request.documents or request.output is not None:
+        tokens += _tokens_alongside(request)
+    return tokens
+
+
+def output_estimate(request: ChatRequest) -> int:
+    """Return how many tokens all choices together may have, within the bounds of its target."""
+    tokens = request.max_tokens
+    if tokens is None:
+        most = request.bounds.max_output_tokens
+        tokens = UNNAMED_OUTPUT if most is None else min(UNNAMED_OUTPUT, most)
+    return tokens * request.n
+
+
+def _tokens_alongside(request: ChatRequest) -> int:
+    """Estimate the tokens of the prompt in addition to its messages."""
+    tokens = sum(map(_json_tokens, request.documents))
+    for tool in request.tools:
+        tokens += (
+            _text_tokens(tool.name) + _text_tokens(tool.description) + _json_tokens(tool.parameters)
+        )
+    if isinstance(request.output, JsonSchema):
+        tokens += _json_tokens(request.output.schema)
+    return tokens
+
+
+def _message_tokens(message: Message) -> int:
+    content = message.content
+    tokens = 0
+    if isinstance(content, str):
+        tokens = _text_tokens(content)
+    elif content:
+        for part in content:
+            tokens += _IMAGE_TOKENS if isinstance(part, ImagePart) else _text_tokens(part.text)
+    for call in message.tool_calls:
+        tokens += _text_tokens(call.name) + _text_tokens(call.arguments)
+    return tokens + _text_tokens(message.reasoning_content)
+
+
+def _json_tokens(value: object) -> int:
+    return -(-len(msgspec.json.encode(value)) // 4)
+
+
+def _text_tokens(text: str | None) -> int:
+    if not text:
+        return 0
+    if text.isascii():
+        return -(-len(text) // 4)
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 3)

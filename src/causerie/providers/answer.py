@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -18,9 +18,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of
 from causerie.providers.calls import ChoiceCalls, ConversationCallIds
-from causerie.providers.echo import Echo
 from causerie.providers.finish import finish_reason, is_cut, later
-from causerie.providers.separator import Separator, Separators
 from causerie.providers.wire import (
     ProviderAlternative,
     ProviderChoice,
@@ -29,6 +27,85 @@ from causerie.providers.wire import (
     ProviderLogprobs,
     whole_characters,
 )
+
+# Reasoning that a server left inside the content, told apart: the seam to whoever can do that.
+
+
+class Separator(Protocol):
+    """Reads the content of one choice, however it is cut; never loses text."""
+
+    def feed(self, text: str) -> Sequence[ContentEvent]:
+        """Reasoning and text, as far as it is known which is which."""
+
+    def finish(self) -> Sequence[ContentEvent]:
+        """Return the events held back, at the end of the content."""
+
+
+class Separators(Protocol):
+    """Makes a separator for each choice that needs one."""
+
+    def may_begin(self, text: str) -> bool:
+        """Return true if content that begins like this may begin with reasoning."""
+
+    def separator(self) -> Separator:
+        """One for a choice."""
+
+
+# Recognize the repetition of an earlier text, however both are cut into pieces.
+
+
+class Echo:
+    """Compares new pieces with an earlier text; white space does not count.
+
+    ``over``: the comparison has ended. ``repeated``: its result.
+    """
+
+    __slots__ = ("_at", "_held", "_text", "over", "repeated")
+
+    def __init__(self, text: str) -> None:
+        self._text = _squeezed(text)
+        self._at = 0
+        self._held: list[str] = []
+        self.over = not self._text
+        self.repeated = False
+
+    def feed(self, text: str) -> str:
+        """Return the new text: none while undecided, then all that does not repeat the other."""
+        if self.over:
+            return text
+        squeezed, left = _squeezed(text), len(self._text) - self._at
+        if not self._text.startswith(squeezed[:left], self._at):
+            return self.end() + text
+        self._held.append(text)
+        self._at += min(len(squeezed), left)
+        if self._at < len(self._text):
+            return ""
+        self.over = self.repeated = True
+        self._held.clear()
+        return _behind(text, left).lstrip()
+
+    def end(self) -> str:
+        """End the comparison; return the text that was held back."""
+        self.over = True
+        held = "".join(self._held)
+        self._held.clear()
+        return held
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _behind(text: str, count: int) -> str:
+    """Return what follows so many characters that are no white space."""
+    for at, character in enumerate(text):
+        if not count:
+            return text[at:]
+        count -= not character.isspace()
+    return ""
+
+
+# One choice of a reply: its text, reasoning, calls and log-probabilities as they arrive.
 
 _LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI's convention
 _MOST_COMPARED = 16 * 1024 * 1024  # characters of reasoning that repetitions are looked for in

@@ -1,13 +1,13 @@
 """Calls put together from their pieces, whatever servers leave out or repeat.
 
-Seen: no index, no id, the same index for every call (without ids, too), several
-calls in one piece, a whole call in one piece, the name in pieces, or repeated in every piece, with
-a new id each time, arguments as an object, several objects one behind the other, a call that comes
+Seen: no index, no id, the same index for every call (without ids, too), several calls in one
+piece, a whole call in one piece, the name in pieces, or repeated in every piece, with a new id
+each time, arguments as an object, several objects one behind the other, a call that comes
 again, ids that an earlier turn of the conversation has already used, or that are too long.
 
-A call that goes out has the name of a function of the request and one JSON object as arguments, or
-the reply failed. Arguments go out as they arrive; what may be more of a name or the repetition of
-a call is held until that is decided.
+A call that goes out has the name of a function of the request and one JSON object as arguments,
+or the reply failed. Arguments go out as they arrive; what may be more of a name or the
+repetition of a call is held until that is decided.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 import msgspec
 
 from causerie.errors import UnusableOutput
+from causerie.protocol.body import is_object
 from causerie.protocol.body_types import MAX_NAME
-from causerie.protocol.brackets import Brackets
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
-from causerie.protocol.parsing.fields import is_object
 from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
+from causerie.protocol.sse import Brackets
 from causerie.providers.wire import ProviderCall
 
 _encode = msgspec.json.Encoder(order="sorted").encode

@@ -1,8 +1,8 @@
 """Differences of a provider's API, as data.
 
 A :class:`Dialect` lists the parameters that a kind of server knows and their names, and how it
-switches thinking, forces calls, takes response formats and continues a reply. It knows nothing of
-connections, and nothing of one server's models.
+switches thinking, forces calls, takes response formats and continues a reply. It knows nothing
+of connections, and nothing of one server's models.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from msgspec import structs
 
+from causerie.http.addresses import NO_INSIDE_HOSTS, InsideHosts
 from causerie.protocol.events import Usage
-from causerie.protocol.image_hosts import NONE, Inside
-from causerie.protocol.parsing.known import KNOWN, OPEN, PASSED, Known, grown, privilege_in
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.known_fields import KNOWN, OPEN, PASSED, Known, grown, privilege_in
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.protocol.request import Unlisted
 
 Switch = Literal["as_sent", "template", "effort", "typed", "object", "adaptive"]
@@ -207,7 +207,7 @@ class Dialect:
     """Images may be given by ``https`` addresses, which a provider fetches from its own network. A
     server in a network of ours could be made to read there what only this network may.
     """
-    inside: Inside = NONE
+    inside: InsideHosts = NO_INSIDE_HOSTS
     """Hosts of one's own network from which it may fetch nevertheless."""
     cache_salt: str = ""
     """Field that takes a cache scope: prompts of another scope are not reused."""
@@ -240,7 +240,7 @@ class Dialect:
         Privileged ones are those of ``privileged`` alone.
         """
         harmless = {path for path in passes if privilege_in(path) is None}
-        ours = (harmless | set(privileged)) & (HONOURED | HINTS)
+        ours = (harmless | set(privileged)) & (HONOURED | HINT_NAMES)
         return replace(
             self,
             accepts=self.accepts | ours,

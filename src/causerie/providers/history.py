@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from causerie.protocol.image_hosts import why_not
-from causerie.protocol.images import images, inside, not_fetched
-from causerie.protocol.partial import Partial
+from causerie.http.addresses import host_refusal
+from causerie.protocol.events import Partial
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
-from causerie.protocol.request import Message
-from causerie.providers.draft import RequestDraft
+from causerie.protocol.request import Message, image_inside_network, image_not_fetched, images
+from causerie.providers.request_body import RequestDraft
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
@@ -49,9 +48,9 @@ def _check_images(draft: RequestDraft) -> None:
         if image.enclosed:
             continue
         if not draft.dialect.fetches:
-            raise not_fetched(param)
-        if (why := why_not(image.url, draft.dialect.inside)) is not None:
-            raise inside(param, why)
+            raise image_not_fetched(param)
+        if (why := host_refusal(image.url, draft.dialect.inside)) is not None:
+            raise image_inside_network(param, why)
 
 
 def _usual(message: Entry) -> bool:

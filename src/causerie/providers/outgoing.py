@@ -1,10 +1,10 @@
 """Request to a provider: the client's fields, changed only where necessary.
 
-Three answers for what a server does not know, as everywhere: a hint is dropped, a parameter whose
-effect is relied on is refused, a field that neither the dialect nor the operator lists is dropped,
-or refused where the request is strict. Dropped and rewritten fields are listed in ``changes``; the
-model's name, and how the reply travels (``stream``, ``stream_options``), are not, nor what the
-service does itself (``session_id``, hiding the reasoning).
+Three answers for what a server does not know, as everywhere: a hint is dropped, a parameter
+whose effect is relied on is refused, a field that neither the dialect nor the operator lists is
+dropped, or refused where the request is strict. Dropped and rewritten fields are listed in
+``changes``; the model's name, and how the reply travels (``stream``, ``stream_options``), are
+not, nor what the service does itself (``session_id``, hiding the reasoning).
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.protocol import parameters
-from causerie.protocol.parsing.known import refusal, sift
-from causerie.protocol.parsing.rules import HINTS, HONOURED
-from causerie.protocol.partial import Partial
+from causerie.protocol.events import Partial
+from causerie.protocol.known_fields import refusal, sift
+from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.protocol.request import ChatRequest, FastFields, FastStreamOptions, Unlisted
-from causerie.providers import shapes, thinking, tools
+from causerie.providers import request_body, thinking
 from causerie.providers.dialect import Dialect
-from causerie.providers.draft import RequestDraft
 from causerie.providers.history import in_strict_order, write_messages
-from causerie.providers.messages_api.request import messages_fields
+from causerie.providers.messages_api import messages_fields
 from causerie.providers.references import check_references
-from causerie.providers.shapes import write_shape
+from causerie.providers.request_body import RequestDraft, write_shape, write_tools
 from causerie.providers.thinking import write_thinking
-from causerie.providers.tools import write_tools
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _LOWERED = (*_LIMITS, "min_tokens")
 _EITHER_LIMIT = frozenset(_LIMITS)
 WRITTEN = (
-    shapes.PARAMETERS
+    request_body.FORMAT_PARAMETERS
     | thinking.PARAMETERS
-    | tools.PARAMETERS
+    | request_body.TOOL_PARAMETERS
     | {
         "model",
         "messages",
@@ -132,9 +130,9 @@ def drafted(
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
         _write_rest_of_thought(draft, partial)
-    if tools.PARAMETERS & request.params:
+    if request_body.TOOL_PARAMETERS & request.params:
         write_tools(draft)
-    if shapes.PARAMETERS & request.params:
+    if request_body.FORMAT_PARAMETERS & request.params:
         write_shape(draft)
     _note_unheeded(draft)
     _write_demand(draft)
@@ -167,7 +165,7 @@ def _write_plain(draft: RequestDraft) -> None:
             continue
         if name in accepts and _is_usual(name, value):
             fields[name] = value
-        elif name in HINTS or name in HONOURED:
+        elif name in HINT_NAMES or name in HONOURED:
             _write_unusual(draft, name, value)
         else:
             fields[name] = value
@@ -178,7 +176,7 @@ def _write_plain(draft: RequestDraft) -> None:
 
 def _is_usual(name: str, value: object) -> bool:
     """Return whether a hint has the type that servers take; other parameters were checked."""
-    if name not in HINTS:
+    if name not in HINT_NAMES:
         return True
     try:
         msgspec.convert(value, _HINT_TYPES[name])
@@ -195,7 +193,7 @@ def _write_unusual(draft: RequestDraft, name: str, value: object) -> None:
         draft.moved(name, other)
     elif name == "session_id":
         pass  # routing keeps a session together
-    elif name in HINTS or parameters.asks_for_nothing(name, value):
+    elif name in HINT_NAMES or parameters.asks_for_nothing(name, value):
         draft.dropped(name)
     else:
         raise draft.unsupported(name)

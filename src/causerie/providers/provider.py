@@ -1,8 +1,4 @@
-"""One provider that others run: where it is, how it is spoken to, who may use it at once.
-
-Knows HTTP and the list of models; what a chat request looks like there is the
-dialect's, and what becomes of a reply is ``reply``'s.
-"""
+"""One provider that others run: where it is, how it is spoken to, and its request slots."""
 
 from __future__ import annotations
 
@@ -16,22 +12,56 @@ from typing import Any
 import msgspec
 
 from causerie.errors import ErrorClass, Overloaded, ServiceError, UpstreamFailed
+from causerie.http.client import HttpClient, RequestListener
+from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
+from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
 from causerie.providers.dialect import Dialect
-from causerie.providers.phrase import without
-from causerie.providers.refusal import refusal, said
-from causerie.providers.request_slots import RequestSlots
-from causerie.transport.client import Asked, HttpClient
-from causerie.transport.decoding import decoded
-from causerie.transport.errors import Kind, TransportFailed
-from causerie.transport.response import HttpResponse
+from causerie.providers.refusal import refusal, said, without
+
+# Requests under way at a provider, and how many there may be.
+
+
+class RequestSlots:
+    """The slots of one provider, counted in this process; ``most`` of ``None`` bounds nothing."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self._taken = 0
+
+    @property
+    def taken(self) -> int:
+        """Requests under way."""
+        return self._taken
+
+    @property
+    def spares(self) -> bool:
+        """Return true if a quarter of the slots, and at least one, is free."""
+        most = self.most
+        return most is None or (self.taken < most and (most - self.taken) * 4 >= most)
+
+    def take(self) -> bool:
+        """Take a slot; false where none is free."""
+        if self.most is not None and self._taken >= self.most:
+            return False
+        self._taken += 1
+        return True
+
+    def give_back(self) -> None:
+        self._taken -= 1
+
+
+# One provider that others run: where it is, how it is spoken to, who may use it at once.
+#
+# Knows HTTP and the list of models; what a chat request looks like there is the
+# dialect's, and what becomes of a reply is ``reply``'s.
 
 MAX_ERROR_BYTES = 64 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 _MAX_LIST_BYTES = 16 * 1024 * 1024
 _MOST_LISTED = 2000
 _ID = re.compile(r"[\w.:/@+-]{1,200}")
-_WORDS: Mapping[Kind, str] = {
+_WORDS: Mapping[FailureKind, str] = {
     "dns": "cannot be found by its name",
     "refused": "cannot be connected to",
     "private": "has an address that is not public, and in none of `server.private_networks`",
@@ -45,7 +75,7 @@ _WORDS: Mapping[Kind, str] = {
     "too_large": "sent more than is read",
     "compressed": "sent a compressed reply that cannot be read",
 }
-_CLASSES: Mapping[Kind, ErrorClass] = {
+_CLASSES: Mapping[FailureKind, ErrorClass] = {
     "connect_timeout": ErrorClass.TIMEOUT,
     "protocol": ErrorClass.INVALID_REPLY,
     "too_large": ErrorClass.INVALID_REPLY,
@@ -132,7 +162,13 @@ class Provider:
         self._aside = aside
 
     def post(
-        self, model: str, body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
+        self,
+        model: str,
+        body: bytes,
+        due: float,
+        *,
+        anew: bool = False,
+        asked: RequestListener | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
         """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`."""
         head = self._head or self._head_for(model)

@@ -1,8 +1,8 @@
 """References inside the schemas of a request: none that a server would have to fetch.
 
-A library that validates by a schema may ask the host that its ``$ref`` or ``$schema`` names, from
-inside the server's network. So a reference leads to a place of the same schema, or to what has its
-``$id``, and a dialect is one that every library knows.
+A library that validates by a schema may ask the host that its ``$ref`` or ``$schema`` names,
+from inside the server's network. So a reference leads to a place of the same schema, or to what
+has its ``$id``, and a dialect is one that every library knows.
 """
 
 from __future__ import annotations

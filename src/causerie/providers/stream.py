@@ -10,15 +10,13 @@ from time import monotonic
 from typing import Self
 
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.protocol.events import ArrivalSink, Batch, Event
-from causerie.protocol.portions import in_portions
+from causerie.http.client_connection import HttpResponse, TransportFailed
+from causerie.http.decoding import DecodedResponse
+from causerie.http.event_loop import LARGE, offload
+from causerie.protocol.events import ArrivalSink, Batch, Event, in_portions
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers.incoming import MAX_EVENT_BYTES, Incoming
 from causerie.providers.provider import MAX_REPLY_BYTES, failed
-from causerie.runtime.offload import LARGE, offload
-from causerie.transport.decoding import DecodedResponse
-from causerie.transport.errors import TransportFailed
-from causerie.transport.response import HttpResponse
 
 _NEVER = float("inf")
 _AT_ONCE = 16 * 1024  # bytes: what is read of a body before others have their turn

@@ -1,12 +1,352 @@
-"""A model of somebody's provider, as a target of routing."""
+"""A model of a provider as a target of routing, and its running reply."""
 
 from __future__ import annotations
 
-from causerie.protocol.partial import Partial
-from causerie.protocol.request import ChatRequest
-from causerie.providers.provider import Provider
-from causerie.providers.reply import ProviderReply
-from causerie.providers.separator import Separators
+import asyncio
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Annotated, ClassVar, Literal, Self
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.errors import InvalidRequest
+from causerie.http.client_connection import HttpResponse, Stale, TransportFailed
+from causerie.http.decoding import TEXTS, DecodedResponse, decoded
+from causerie.http.event_loop import LARGE, offload
+from causerie.protocol.events import (
+    ArrivalSink,
+    Batch,
+    Finished,
+    Partial,
+    TextDelta,
+    Trail,
+    Usage,
+    in_portions,
+)
+from causerie.protocol.request import ChatRequest, output_estimate, prompt_estimate
+from causerie.providers.answer import Separators
+from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
+from causerie.providers.outgoing import Outgoing, outgoing
+from causerie.providers.provider import Provider, failed
+from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.providers.wire import MOST_TOKENS, Tokens
+
+# Replies as most are: one choice, its text, why it ended, its tokens.
+#
+# Judged in one pass of native code over the bytes. Chunks that are not of this kind are not read
+# here but by ``incoming``, which gives the same events. None of these is ever part of a circle, so
+# nobody looks for one in them (``gc=False``).
+
+Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
+_Nothing = Literal[""] | None
+_Some = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
+_None = tuple[()] | None  # whose elements, where it has some, are not read
+
+
+class FastDelta(Struct, gc=False):
+    """A message that is all text."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    reasoning_content: _Nothing = None
+    reasoning: _Nothing = None
+    refusal: _Nothing = None
+    tool_calls: _None = None
+    reasoning_details: _None = None
+    function_call: None = None
+
+
+class FastChoice(Struct, gc=False):
+    message: FastDelta
+    finish_reason: Literal["stop", "length", "content_filter"]
+    index: Literal[0] = 0
+    delta: None = None
+
+
+class FastPromptDetails(Struct, gc=False):
+    cached_tokens: Tokens
+
+
+class FastCompletionDetails(Struct, gc=False):
+    reasoning_tokens: Tokens
+
+
+class FastUsage(Struct, gc=False):
+    """Tokens, told by their usual names."""
+
+    prompt_tokens: _Some
+    completion_tokens: _Some
+    total_tokens: Tokens | None = None
+    prompt_tokens_details: FastPromptDetails | None = None
+    completion_tokens_details: FastCompletionDetails | None = None
+    prompt_cache_hit_tokens: None = None
+    cached_tokens: None = None
+    reasoning_tokens: None = None
+    input_tokens: None = None
+    output_tokens: None = None
+
+
+class FastChunk(Struct, gc=False):
+    """``choices`` is the only one."""
+
+    choices: Annotated[list[FastChoice], Meta(min_length=1, max_length=1)]
+    usage: FastUsage
+    system_fingerprint: str | None = None
+    error: None = None
+
+
+_decode = msgspec.json.Decoder(FastChunk).decode
+
+
+def read_fast_path(
+    body: bytes, separators: Separators | None, max_tokens: int | None = None
+) -> Read | None:
+    """The events and the server's fingerprint; ``None`` where the reply is of another kind.
+
+    It is, too, where its text may begin with reasoning, by ``separators``, and where its usage may
+    be impossible.
+    """
+    try:
+        reply = _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    choice, told = reply.choices[0], reply.usage
+    text = choice.message.content
+    if separators is not None and separators.may_begin(text):
+        return None
+    made = told.completion_tokens
+    if made > len(text) + UNSHOWN or (max_tokens is not None and made > max_tokens):
+        return None
+    if told.prompt_tokens > BELIEVED_PROMPT:
+        return None
+    asked, thought = told.prompt_tokens_details, told.completion_tokens_details
+    if asked is not None and asked.cached_tokens > told.prompt_tokens:
+        return None
+    if thought is not None and thought.reasoning_tokens and _has_more(told):
+        return None
+    usage = Usage(
+        told.prompt_tokens,
+        made,
+        0 if asked is None else asked.cached_tokens,
+        0 if thought is None else min(thought.reasoning_tokens, made),
+    )
+    return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint
+
+
+def _has_more(told: FastUsage) -> bool:
+    """Return true if the total counts more than prompt and completion."""
+    return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens
+
+
+# Running reply of a provider: requested, started, left.
+#
+# Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
+# the connection is free again or closed at once, which ends the work on the other side. The
+# tokens that it costs are known at any time, also while nothing has come back.
+
+_NEVER = float("inf")
+_NOTHING = Usage(0, 0)
+_MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
+
+
+class ProviderReply(Struct, eq=False):
+    """Use as an async context manager; the rest is there once it is entered.
+
+    ``events`` are iterated once; ``changes`` were made to the request.
+    """
+
+    cache_report: ClassVar[None] = None
+    """Other servers report their cache at the end only."""
+    _asked: ProviderTarget
+    _request: ChatRequest
+    _partial: Partial | None
+    changes: Sequence[str] = ()
+    _sent: Outgoing | None = None  # until it is
+    _streamed: bool = False  # whether it was asked for as a stream
+    _response: HttpResponse | None = None  # once the request is on its way
+    _incoming: Incoming | None = None  # once something is there, unless ``_fast_path``
+    _fast_path: Read | None = None
+    _stream: BodyStream | None = None
+    _batch: Batch = ()  # all of it, where it is no stream
+    _portions: list[Batch] = []  # what follows the batch, last first, where it is large
+
+    @property
+    def events(self) -> AsyncIterator[Batch]:
+        return self._stream or self
+
+    @property
+    def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
+        return None if self._stream is None else self._stream.on_arrival
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the server's name for its engine and weights, else the dialect's name."""
+        named = None
+        if self._fast_path is not None:
+            named = self._fast_path[1]
+        elif self._incoming is not None:
+            named = self._incoming.fingerprint
+        return named or self._asked.provider.fingerprint
+
+    def usage(self) -> Usage:
+        """The tokens so far: none before the server has the request, the whole prompt from then on.
+
+        A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
+        it is as long as it may be.
+        """
+        if self._fast_path is not None:
+            return self._fast_path[0][2]
+        if self._incoming is not None:
+            return self._incoming.usage
+        if self._response is None or self._response.unsent:
+            return _NOTHING
+        made = 0 if self._streamed else output_estimate(self._request)
+        return Usage(prompt_estimate(self._request), made, estimated=True)
+
+    def trail(self) -> Trail | None:
+        """Other servers' tokens are not known."""
+        return None
+
+    async def __aenter__(self) -> Self:
+        asked, request = self._asked, self._request
+        provider = asked.provider
+        if request.large:
+            sent = await offload(self._outgoing)
+        else:
+            sent = self._outgoing()
+        self._sent = sent
+        self.changes, self._streamed = sent.changes, sent.streamed
+        provider.enter()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            if self._stream is not None:
+                await self._stream.leave()
+        finally:
+            self._asked.provider.leave()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[Batch]:
+        """The first batch, which is asked for; of a stream also the next one."""
+        if self._sent is not None:
+            return self._first()
+        return self._rest()
+
+    def _outgoing(self) -> Outgoing:
+        asked = self._asked
+        model = asked.model_for(self._request)
+        return outgoing(self._request, asked.provider.dialect, model, self._partial)
+
+    async def _first(self) -> Batch:
+        """Send the request; returns the whole reply, or what of it comes first."""
+        sent, self._sent = self._sent, None
+        assert sent is not None
+        provider, model = self._asked.provider, self._asked.model_for(self._request)
+        began = monotonic()
+        due = end = began + provider.deadlines.total
+        if self._request.stream:  # else the client sees no content before the end, anyway
+            due = min(began + provider.deadlines.first_token, end)
+        asking = provider.post(model, sent.body, due, asked=self._on_its_way)
+        del sent  # so that its body is not kept until there is an answer
+        try:
+            try:
+                response = await asking
+            except Stale:
+                self._response = None
+                body = (await offload(self._outgoing)).body
+                response = await provider.post(model, body, due, anew=True, asked=self._on_its_way)
+            at_hand = response.at_hand()
+            usual = response.status == 200 and at_hand.startswith(TEXTS)
+            whole = at_hand if usual else await self._arriving(response, end)
+            if whole is not None:
+                if len(whole) <= LARGE:
+                    self._read(whole)
+                else:
+                    await self._read_large(whole)
+        except TransportFailed as failure:
+            raise failed(failure) from failure
+        except InvalidRequest as failure:
+            provider.private(failure)
+            raise
+        return self._batch or await self._rest()
+
+    async def _rest(self) -> Batch:
+        if self._stream is not None:
+            return await self._stream.__anext__()
+        if not self._portions:
+            raise StopAsyncIteration
+        await asyncio.sleep(0)  # others have their turn
+        return self._portions.pop()
+
+    def _on_its_way(self, response: HttpResponse) -> None:
+        self._response = response
+
+    async def _arriving(self, response: HttpResponse, end: float) -> bytes | None:
+        """Return the body once it is there; of a stream, which has started then, ``None``."""
+        try:
+            if not 200 <= response.status < 300:
+                self._response = None  # which costs nothing
+                raise await self._asked.provider.refused(response)
+            body = await decoded(response)
+            is_value = _begins_value(await body.beginning(_is_telling))
+            if is_value and response.media_type != b"text/event-stream":
+                return await body.read(MAX_EVENT_BYTES)
+            self._arrives(body, end)
+            return None
+        except BaseException:
+            response.close()
+            raise
+
+    async def _read_large(self, body: bytes) -> None:
+        await offload(self._read, body)
+        if self._stream is None:
+            self._batch, *others = in_portions(self._batch)
+            self._portions = others[::-1]
+
+    def _read(self, body: bytes) -> None:
+        """A plain reply, or a stream that came as something else."""
+        asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
+        new = self._partial is None and not request.continue_final_message
+        if new and request.top_logprobs is None and len(body) <= LARGE:
+            read = read_fast_path(body, asked.separators, request.max_tokens)
+            if read is not None:
+                (text, end, used), named = read
+                used = asked.provider.dialect.reported(used, request.cache_scope)
+                self._batch = batch = (text, end, used)
+                self._fast_path = batch, named
+                return
+        if _begins_value(body):
+            incoming = self._incoming = self._reader()
+            self._batch = incoming.whole(body)
+        else:
+            self._arrives(BufferedBody(body), _NEVER)
+
+    def _arrives(self, body: HttpResponse | DecodedResponse | BufferedBody, end: float) -> None:
+        incoming, provider = self._reader(), self._asked.provider
+        self._incoming = incoming
+        self._stream = BodyStream(
+            incoming, body, provider.deadlines.between_chunks, end, provider.max_reply_bytes
+        )
+
+    def _reader(self) -> Incoming:
+        asked = self._asked
+        return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
+
+
+def _is_telling(start: bytes) -> bool:
+    """Return true if the first bytes of a body tell whether it is one JSON value or a stream."""
+    return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
+
+
+def _begins_value(start: bytes) -> bool:
+    return start.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")
+
+
+# A model of somebody's provider, as a target of routing.
 
 
 class ProviderTarget:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from causerie.protocol.effort import USUAL, effort_within
-from causerie.protocol.parameters import ThinkingParameters
+from causerie.protocol.parameters import USUAL_EFFORT, ThinkingParameters, effort_within
 from causerie.providers.dialect import Switch
-from causerie.providers.draft import RequestDraft
+from causerie.providers.request_body import RequestDraft
 
 PARAMETERS = frozenset(ThinkingParameters.__struct_fields__)
 _SWITCHES = ("enable_thinking", "thinking")
@@ -83,7 +82,7 @@ def _by_effort(draft: RequestDraft) -> None:
         if thinking.effort is not None:
             _write_word(draft, thinking.effort)
         elif thinking.enabled:
-            _write_word(draft, USUAL)
+            _write_word(draft, USUAL_EFFORT)
 
 
 def _by_type(draft: RequestDraft) -> None:

@@ -12,15 +12,15 @@ from causerie.protocol.events import (
     Batch,
     Event,
     Finished,
+    Partial,
     ReasoningDelta,
     TextDelta,
     ToolCallStarted,
 )
-from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
+from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.target import SILENCE, QueuePlace, TargetReply
 from causerie.routing.target_state import TargetState
-from causerie.runtime.circuit_breaker import THRESHOLD
 
 _WORDS = (TextDelta, ReasoningDelta)
 _CONTENT_EVENTS = (ToolCallStarted, Finished)

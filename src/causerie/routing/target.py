@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from causerie.protocol.cache_report import CacheReporter
-from causerie.protocol.events import ArrivalSink, Batch, Usage
-from causerie.protocol.partial import Partial, Trail
+from causerie.protocol.events import ArrivalSink, Batch, CacheReporter, Partial, Trail, Usage
 from causerie.protocol.request import ChatRequest
 
 NOTHING = Usage(0, 0)

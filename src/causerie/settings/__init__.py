@@ -1,19 +1,16 @@
 """The operator's settings: one frozen tree, read from one file, flags and the environment.
 
-The only room that reads configuration files and environment variables. It knows the shape and the
-limits of the values; the composition root hands them to an engine, a door or a log, which know
-their meaning.
+The only room that reads configuration files and environment variables. It knows the shape and
+the limits of the values; the composition root hands them to an engine, a door or a log, which
+know their meaning.
 """
 
 from __future__ import annotations
 
-from causerie.settings.alias import AliasSettings, AliasTarget
-from causerie.settings.branding import BrandingSettings, ConsoleSettings
+from causerie.settings.catalog import AliasSettings, AliasTarget
+from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
-from causerie.settings.identity import IdentityProvider
-from causerie.settings.limits import LimitSettings
 from causerie.settings.load import Loaded, load
-from causerie.settings.price import PriceSettings
 from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.provider import (
     HealthCheckSettings,
@@ -22,9 +19,7 @@ from causerie.settings.provider import (
     TimeoutSettings,
     TlsSettings,
 )
-from causerie.settings.shared import SharedSettings
-from causerie.settings.store import StoreSettings
-from causerie.settings.tracing import Tracing
+from causerie.settings.store import SharedSettings, StoreSettings
 from causerie.settings.tree import (
     DEFAULT_MODEL,
     DoorSettings,
@@ -34,9 +29,10 @@ from causerie.settings.tree import (
     QueueSettings,
     ServerSettings,
     Settings,
+    Tracing,
     WeightsSettings,
 )
-from causerie.settings.values import Secret
+from causerie.settings.values import LimitSettings, PriceSettings, Secret
 
 __all__ = [
     "DEFAULT_MODEL",

@@ -1,15 +1,73 @@
-"""The router's catalog: models by `author/slug`, and the endpoints of each, with their prices."""
+"""Public names of models: aliases, the router's catalog with its endpoints and prices, and what
+visitors may chat with.
+"""
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.limits import LimitSettings
-from causerie.settings.price import Money, PriceSettings
-from causerie.settings.values import Count, DoorName, Name, Text
+from causerie.settings.problems import Broken
+from causerie.settings.values import (
+    Count,
+    DoorName,
+    LimitSettings,
+    ModelPattern,
+    Money,
+    Name,
+    Natural,
+    PriceSettings,
+    Text,
+)
+
+# Public model names, and who answers for them.
+
+
+class AliasTarget(Struct, frozen=True, kw_only=True):
+    """One that can answer: a model of a provider, or one that this service runs itself."""
+
+    model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
+    provider: Annotated[
+        DoorName | None,
+        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
+    ] = None
+    priority: Annotated[
+        Natural, Meta(description="0 is asked first; higher ones when no lower one answers.")
+    ] = 0
+    weight: Annotated[
+        Annotated[float, Meta(gt=0, le=1_000_000)],
+        Meta(description="Share of the requests among targets of one priority."),
+    ] = 1.0
+
+    @property
+    def name(self) -> str:
+        """Return the name of the target in routing, headers and logs."""
+        return self.model if self.provider is None else f"{self.provider}/{self.model}"
+
+
+class AliasSettings(Struct, frozen=True, kw_only=True):
+    """A public model name, and the targets that answer for it."""
+
+    id: Annotated[
+        ModelPattern,
+        Meta(
+            description="What a request names as `model`; with `*` at its end every name that "
+            "begins so, see [wildcards](../guides/doors.md#every-model-of-a-provider)."
+        ),
+    ]
+    targets: Annotated[tuple[AliasTarget, ...], Meta(description="Who answers, at least one.")]
+    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
+    description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
+    limits: Annotated[
+        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
+    ] = LimitSettings()
+    price: Annotated[PriceSettings, Meta(description="What its use costs.")] = PriceSettings()
+
+
+# The router's catalog: models by `author/slug`, and the endpoints of each, with their prices.
 
 Slug = Annotated[
     str,
@@ -106,3 +164,50 @@ class FreeSettings(Struct, frozen=True, kw_only=True):
         Count, Meta(description="The same for one into which money was put.")
     ] = 1000
     paid_from: Annotated[Money, Meta(description="How much has to be put in for that.")] = "10"
+
+
+# Chat for visitors without an account: which models, and how much of them.
+
+
+class PublicChatSettings(Struct, frozen=True, kw_only=True):
+    """Chat on the catalog's pages for visitors without an account; off without `models`."""
+
+    models: Annotated[
+        tuple[Slug, ...],
+        Meta(
+            description="Ids of the catalog. Each has to be free at all of its endpoints; nothing "
+            "else can be asked."
+        ),
+    ] = ()
+    messages_per_day: Annotated[
+        Count,
+        Meta(description="Messages of an address (IPv6: of a network of 64 bits) per day, in UTC."),
+    ] = 20
+    total_messages_per_day: Annotated[
+        Count, Meta(description="Messages of all visitors together per day.")
+    ] = 1000
+    concurrent: Annotated[
+        Count, Meta(description="Replies at the same time. An address has one at a time.")
+    ] = 4
+    max_characters: Annotated[
+        Count, Meta(description="Longest conversation, in characters of all of its messages.")
+    ] = 8000
+    max_tokens: Annotated[Count, Meta(description="Most tokens of a reply.")] = 512
+
+
+def public_chat_rules(
+    chat: PublicChatSettings, catalog: Sequence[CatalogModelSettings]
+) -> Iterator[Broken]:
+    """Yield the models that cost something. One that is not there may come from the database."""
+    priced = {
+        entry.id for entry in catalog for endpoint in entry.endpoints if _costs(endpoint.price)
+    }
+    for index, name in enumerate(chat.models):
+        if name in priced:
+            advice = f'"{name}" is not free; visitors without an account cannot be charged'
+            yield Broken(("public_chat", "models", index), advice)
+
+
+def _costs(price: PriceSettings) -> bool:
+    one = price.by_token
+    return any((one.prompt, one.completion, one.cached, one.reasoning, one.request))

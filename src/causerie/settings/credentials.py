@@ -1,7 +1,7 @@
 """Secrets that the configuration names, read where they are found: variable, file or command.
 
-Read at the start and at each reload, never written anywhere. Errors are reported without a word of
-the secret.
+Read at the start and at each reload, never written anywhere. Errors are reported without a word
+of the secret.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from causerie.alerts.signature import secret_bytes
+from causerie.http.addresses import Address
+from causerie.observe.alerts import secret_bytes
 from causerie.settings import environment
-from causerie.settings.lines import Path as KeyPath
 from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError, dotted
+from causerie.settings.toml import KeyPath
 from causerie.settings.values import Secret
-from causerie.transport.address import Address
 
 _COMMAND_SECONDS = 20.0
 _MOST_BYTES = 64 * 1024

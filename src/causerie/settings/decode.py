@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from causerie.protocol.nearest import ALIKE, nearest
-from causerie.settings.lines import Path
 from causerie.settings.problems import Problem, dotted
+from causerie.settings.toml import KeyPath
 
 S = TypeVar("S", bound=msgspec.Struct)
 _WRONG: Any = object()  # the value of a setting that cannot be used
@@ -38,12 +38,12 @@ class SettingsDecoder:
     checked; ``faults`` holds the paths of those values.
     """
 
-    def __init__(self, where: Callable[[Path], str]) -> None:
+    def __init__(self, where: Callable[[KeyPath], str]) -> None:
         self._where = where
         self.problems: list[Problem] = []
-        self.faults: list[Path] = []
+        self.faults: list[KeyPath] = []
 
-    def struct(self, kind: type[S], value: object, path: Path = ()) -> S:
+    def struct(self, kind: type[S], value: object, path: KeyPath = ()) -> S:
         """Return the struct; usable as it is only where there are no problems."""
         if not isinstance(value, Mapping):
             self._wrong(path, f"is {shown(value)}; it takes a table")
@@ -76,7 +76,7 @@ class SettingsDecoder:
             return ()
         return f"wrong-{len(self.problems)}" if bare is str else bare()
 
-    def _value(self, kind: Any, value: object, path: Path) -> Any:
+    def _value(self, kind: Any, value: object, path: KeyPath) -> Any:
         only = alone(kind)
         if value is None and only is not kind:  # of no file: a flag hands on whole tables
             return None
@@ -110,18 +110,18 @@ class SettingsDecoder:
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return _WRONG
 
-    def _unknown(self, path: Path, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
+    def _unknown(self, path: KeyPath, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
         near = nearest(key, known, ALIKE)
         advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
         meant = near if near and near not in table else key
         self.faults.append((*path, meant))
         self._tell((*path, key), f"is not a setting; {advice}")
 
-    def _wrong(self, path: Path, advice: str) -> None:
+    def _wrong(self, path: KeyPath, advice: str) -> None:
         self.faults.append(path)
         self._tell(path, advice)
 
-    def _tell(self, path: Path, advice: str) -> None:
+    def _tell(self, path: KeyPath, advice: str) -> None:
         self.problems.append(Problem(self._where(path), dotted(path), advice))
 
 

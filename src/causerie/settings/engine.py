@@ -1,12 +1,16 @@
-"""Options of the engines that run models here."""
+"""Options of the engines that run models here, and the rules for them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.provider import TlsSettings
+from causerie.settings.problems import Broken
+from causerie.settings.provider import TlsSettings, address_rules, secret_rules, tls_rules
+from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     Count,
     KeyPlace,
@@ -17,6 +21,8 @@ from causerie.settings.values import (
     WebAddress,
     byte_count,
 )
+
+# Options of the engines that run models here.
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
@@ -254,3 +260,130 @@ class Vllm(Struct, frozen=True, kw_only=True):
     def encrypted(self) -> bool:
         """Return whether one of those is reached over TLS."""
         return any(url.startswith("https://") for url in self.elsewhere)
+
+
+# Rules for vLLM's options: for one that is started, and for one that others run.
+
+# Options for its address, its callers, and others that this service relies on.
+_VLLM_OURS = frozenset(
+    ("--host", "--port", "--uds", "--api-key", "--served-model-name", "--root-path", "--config",
+     "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",
+     "--ssl-keyfile", "--ssl-certfile", "--headless")
+)  # fmt: skip
+_ELSEWHERE = ("key", "kv_events", "served_name", "tls")
+_EITHER = ("address", "addresses", "context", "parallel")
+
+
+def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
+    yield from _option_rules(at, vllm)
+    if vllm.key is not None:
+        yield from secret_rules((*at, "key"), vllm.key)
+    if vllm.address is not None:
+        yield from _address_rules((*at, "address"), vllm.address)
+        if _of_service(vllm.address):
+            words = "names a service, which may have several servers; put it into `addresses`"
+            yield Broken((*at, "address"), words)
+        if vllm.kv_events is not None:
+            yield Broken((*at, "kv_events"), "is for a pool; put the server into `addresses`")
+    yield from _pool_rules((*at, "addresses"), vllm)
+    if vllm.elsewhere:
+        tls = [one for one in vllm.elsewhere if one.startswith("https://")] or vllm.elsewhere
+        yield from tls_rules((*at, "tls"), vllm.tls, tls[0])
+
+
+def device_rules(at: KeyPath, devices: Sequence[str], replicas: int) -> Iterator[Broken]:
+    """Yield that not every replica has devices, if so."""
+    if devices and len(devices) != replicas:
+        words = f"has {len(devices)} entries; it takes one for each of {replicas} replicas"
+        yield Broken((*at, "devices"), words)
+
+
+def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
+    for arg in vllm.args:
+        if arg.partition("=")[0].replace("_", "-") in _VLLM_OURS:
+            yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
+    yield from device_rules(at, vllm.devices, vllm.replicas)
+    without = Vllm()
+    for name in Vllm.__struct_fields__:
+        if name in _EITHER or getattr(vllm, name) == getattr(without, name):
+            continue
+        if not vllm.elsewhere and name in _ELSEWHERE:
+            yield Broken((*at, name), "is for a vLLM that others run; it needs `address`")
+        if vllm.elsewhere and name not in _ELSEWHERE:
+            words = "means nothing alongside `address`: who runs that server sets it there"
+            yield Broken((*at, name), words)
+
+
+def _address_rules(at: KeyPath, address: str) -> Iterator[Broken]:
+    yield from address_rules(at, address, "name its key by `key`")
+    if address.rstrip("/").endswith("/v1"):
+        yield Broken(at, "ends in /v1; it takes what stands before that")
+
+
+def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
+    if vllm.address is not None and vllm.addresses:
+        yield Broken(at, "stands alongside `address`; name all servers here, or only one there")
+    seen = [address.rstrip("/") for address in vllm.addresses]
+    for index, address in enumerate(seen):
+        yield from _address_rules((*at, index), vllm.addresses[index])
+        if _of_service(address) and urlsplit(address).port:
+            yield Broken((*at, index), "has a port, which its SRV records name; take it out")
+        if address in seen[:index]:
+            yield Broken((*at, index), "stands there twice; each server is named once")
+        elif vllm.kv_events is not None and _host(address) in map(_host, seen[:index]):
+            words = "is on the host of another one, and so are the ports of `kv_events`"
+            yield Broken((*at, index), f"{words}; take them out, or start both by `replicas`")
+
+
+def _of_service(address: str) -> bool:
+    """Return whether the host is the name of a service, whose servers are in SRV records."""
+    return _host(address).startswith("_")
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or ""
+
+
+# Rules for llama.cpp's options, and for the arguments of a native build.
+
+# Arguments for its address, its callers and its model, those that options say, and others that
+# change what it is asked or what this service relies on.
+_LLAMACPP_OURS = frozenset(
+    ("--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix", "--path",
+     "--ssl-key-file", "--ssl-cert-file", "-to", "--timeout", "--threads-http",
+     "-m", "--model", "-mu", "--model-url", "-dr", "--docker-repo", "-hf", "-hfr", "--hf-repo",
+     "-hff", "--hf-file", "--models-dir", "--models-preset", "-md", "--model-draft",
+     "--spec-draft-model", "--spec-type", "--lora", "--lora-init-without-apply",
+     "-np", "--parallel", "-c", "--ctx-size", "-b", "--batch-size", "-ub", "--ubatch-size",
+     "-t", "--threads", "-tb", "--threads-batch", "-ngl", "--gpu-layers", "--n-gpu-layers",
+     "-ctk", "--cache-type-k", "-ctv", "--cache-type-v", "-fa", "--flash-attn",
+     "-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified", "--kv-unified-per-slot",
+     "-cram", "--cache-ram", "--no-cache-prompt", "--cache-reuse", "--slot-save-path",
+     "--slots", "--no-slots", "--context-shift", "--no-context-shift", "--sleep-idle-seconds",
+     "--embedding", "--embeddings", "--rerank", "--reranking", "-h", "--help", "--version",
+     "--ui", "--webui", "--tools", "-ag", "--agent", "--ui-mcp-proxy", "--webui-mcp-proxy",
+     "--mcp-servers-config", "--mcp-servers-json")
+)  # fmt: skip
+
+
+def llamacpp_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
+    """Yield what is wrong with the options of one model."""
+    context, cache_tokens = llamacpp.context, llamacpp.cache_tokens
+    if llamacpp.draft and llamacpp.speculation != "off":
+        yield Broken((*at, "speculation"), "excludes `draft`; set one of them")
+    if isinstance(context, int) and cache_tokens is not None and cache_tokens < context:
+        yield Broken((*at, "cache_tokens"), f"must be at least `context`, which is {context}")
+    if cache_tokens is not None and llamacpp.replicas > 1:
+        words = "is for one process, whose tokens are counted; with `replicas` set `parallel`"
+        yield Broken((*at, "cache_tokens"), words)
+    yield from device_rules(at, llamacpp.devices, llamacpp.replicas)
+    yield from _argument_rules((*at, "args"), llamacpp)
+
+
+def _argument_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
+    if llamacpp.args and llamacpp.command is None:
+        yield Broken(at, "is for a native build of llama.cpp; name its program by `command`")
+    for arg in llamacpp.args:
+        name = arg.replace("_", "-") if arg.startswith("--") else arg
+        if name in _LLAMACPP_OURS:
+            yield Broken(at, f'has "{arg}", which this service sets itself')

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from causerie.settings.lines import Path
+from causerie.settings.toml import KeyPath
 
 if TYPE_CHECKING:
     from causerie.settings.load import Loaded
@@ -41,12 +41,12 @@ class Broken:
     or a name in such a list of tables is, the rule says nothing.
     """
 
-    path: Path
+    path: KeyPath
     advice: str
-    other: Path | None = None
-    relies_on: tuple[Path, ...] = ()
+    other: KeyPath | None = None
+    relies_on: tuple[KeyPath, ...] = ()
 
-    def follows(self, faults: Sequence[Path]) -> bool:
+    def follows(self, faults: Sequence[KeyPath]) -> bool:
         """Return whether the rule may be broken only because these settings are wrong."""
         places = [self.path] if self.other is None else [self.path, self.other]
         return any(
@@ -57,13 +57,13 @@ class Broken:
         )
 
 
-def _names(fault: Path, place: Path) -> bool:
+def _names(fault: KeyPath, place: KeyPath) -> bool:
     """Return whether the wrong setting is the place, a table of it, or what one is called."""
     rest = fault[len(place) :]
     return fault[: len(place)] == place and (len(rest) < 2 or rest[-1] in ("id", "name", "aliases"))
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """The path as people write it: ``models[0].id``."""
     text = ""
     for part in path:

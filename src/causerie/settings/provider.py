@@ -1,12 +1,20 @@
-"""Chat providers that others run: where they are, and how they are spoken to."""
+"""Servers that others run: chat providers, how they are spoken to, and the rules for addresses,
+secrets and certificates.
+"""
 
 from __future__ import annotations
 
 import datetime
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from causerie.http.addresses import Address
+from causerie.settings.problems import Broken
+from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     PLACES,
     Count,
@@ -19,6 +27,31 @@ from causerie.settings.values import (
     Text,
     WebAddress,
 )
+
+# Check of certificate files that settings name.
+
+
+def wrong_certificates(file: str | None) -> str | None:
+    """Return the problem with a file of trusted certificates; ``None`` if it is fine or unset."""
+    if file is None:
+        return None
+    if not Path(file).is_file():
+        return f'there is no file "{file}"'
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError as error:  # ssl.SSLError is one
+        return f"cannot be used: {certificate_fault(error)}"
+    return None
+
+
+def certificate_fault(error: OSError) -> str:
+    """Why a file of certificates or keys cannot be used."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "it is no PEM file").replace("_", " ").lower()
+    return error.strerror or str(error)
+
+
+# Chat providers that others run: where they are, and how they are spoken to.
 
 
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
@@ -209,3 +242,58 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     models: Annotated[
         tuple[ProviderModelSettings, ...], Meta(description="What is known of models there.")
     ] = ()
+
+
+# Rules for servers that others run: their addresses, secrets and certificates.
+
+
+def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
+    """An address that can be used and holds no password; ``instead`` is where one belongs."""
+    try:
+        address = Address.parse(url)
+    except ValueError as error:
+        yield Broken(path, f"cannot be used: {error}")
+        return
+    if address.authorization:
+        yield Broken(path, f"holds a user name or a password; take it out and {instead}")
+
+
+def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
+    """One place of a secret, and no second."""
+    named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
+    if len(named) != 1:
+        words = " and ".join(f"`{one}`" for one in named) or "nothing"
+        yield Broken(path, f"has {words}; it takes {PLACES}", relies_on=(path,))
+
+
+def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
+    """Certificates that can be used, for an address ``url`` that has a use for them."""
+    missing = set()
+    for name in ("ca_file", "client_cert", "client_key"):
+        file = getattr(tls, name)
+        if file is not None and not Path(file).is_file():
+            missing.add(name)
+            yield Broken((*path, name), f'there is no file "{file}"')
+    if tls.client_key is not None and tls.client_cert is None:
+        yield Broken((*path, "client_key"), "needs `client_cert`")
+    for name, context in (("ca_file", _trusting), ("client_cert", _showing)):
+        if name in missing or (name == "client_cert" and "client_key" in missing):
+            continue
+        try:
+            context(tls)
+        except OSError as error:  # ssl.SSLError is one
+            yield Broken((*path, name), f"cannot be used: {certificate_fault(error)}")
+    if tls.ca_file is not None and not tls.verify:
+        yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
+    if tls != TlsSettings() and url.startswith("http://"):
+        yield Broken(path, "means nothing to an address that begins with http://")
+
+
+def _trusting(tls: TlsSettings) -> None:
+    if tls.ca_file is not None:
+        ssl.create_default_context(cafile=tls.ca_file)
+
+
+def _showing(tls: TlsSettings) -> None:
+    if tls.client_cert is not None:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)

@@ -1,27 +1,35 @@
-"""Rules for providers and aliases: addresses, secrets, and targets that exist."""
+"""Rules for providers, aliases and the catalog: addresses, fields, and targets that exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from causerie.protocol.image_hosts import is_host
+from causerie.http.addresses import is_host_rule
+from causerie.protocol.known_fields import PRIVILEGES, lists, privilege_in
 from causerie.protocol.nearest import ALIKE, nearest
-from causerie.protocol.parameters import REFUSED
-from causerie.protocol.parsing.known import lists, privilege_in
-from causerie.protocol.parsing.privileged import PRIVILEGES
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.parameters import HINT_NAMES, HONOURED, REFUSED
 from causerie.providers.dialect import Dialect
-from causerie.providers.dialects import DIALECTS
-from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
-from causerie.settings.alias import AliasSettings, AliasTarget
-from causerie.settings.catalog import CatalogEndpointSettings
-from causerie.settings.lines import Path as KeyPath
+from causerie.settings.catalog import (
+    AliasSettings,
+    AliasTarget,
+    CatalogEndpointSettings,
+    CatalogModelSettings,
+)
 from causerie.settings.problems import Broken
-from causerie.settings.provider import ProviderModelSettings, ProviderSettings
-from causerie.settings.reach_rules import address_rules, secret_rules, tls_rules
+from causerie.settings.provider import (
+    ProviderModelSettings,
+    ProviderSettings,
+    address_rules,
+    secret_rules,
+    tls_rules,
+)
+from causerie.settings.toml import KeyPath
 from causerie.settings.tree import Settings
-from causerie.settings.values import PLACES, Secret
+from causerie.settings.values import PLACES, PriceSettings, Secret
+
+# Rules for providers and aliases: addresses, secrets, and targets that exist.
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
@@ -58,7 +66,7 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
     for host in provider.private_image_hosts:
-        if not is_host(host):
+        if not is_host_rule(host):
             yield Broken(
                 (*at, "private_image_hosts"),
                 f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
@@ -116,13 +124,13 @@ def _no_choice(path: str, dialect: Dialect | None) -> str | None:
     known = dialect.accepts | dialect.renames.keys() if dialect is not None else frozenset()
     if path in WRITTEN or path in known:
         return f'"{path}" is sent as the dialect says; leave it out'
-    if path not in HONOURED | HINTS and dialect is not None and lists(dialect.lists, path):
+    if path not in HONOURED | HINT_NAMES and dialect is not None and lists(dialect.lists, path):
         return f'"{path}" is sent already; leave it out'
     return None
 
 
 def _parameters(at: KeyPath, model: ProviderModelSettings) -> Iterator[Broken]:
-    known = HONOURED | HINTS
+    known = HONOURED | HINT_NAMES
     for name in model.supported_parameters or ():
         if name not in known:
             near = nearest(name, known, ALIKE)
@@ -173,3 +181,38 @@ def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterato
     elif not alias.id.endswith("*") and "*" in target.model:
         words = f'"{target.model}" needs an alias whose id ends in `*`'
         yield Broken((*at, "model"), words)
+
+
+# Rules for the router's catalog: its endpoints exist, and free ones are free.
+
+
+def catalog_rules(settings: Settings) -> Iterator[Broken]:
+    for index, entry in enumerate(settings.catalog):
+        yield from _entry(("catalog", index), entry, settings)
+
+
+def _entry(at: KeyPath, entry: CatalogModelSettings, settings: Settings) -> Iterator[Broken]:
+    if not entry.endpoints:
+        yield Broken((*at, "endpoints"), "is empty; name at least one who answers")
+    seen: set[str] = set()
+    for index, endpoint in enumerate(entry.endpoints):
+        place: KeyPath = (*at, "endpoints", index)
+        if endpoint.name in seen:
+            yield Broken(place, f'"{endpoint.name}" is in the list already')
+        seen.add(endpoint.name)
+        if entry.id.endswith(":free") and endpoint.price != PriceSettings():
+            yield Broken((*place, "price"), f'is set, and "{entry.id}" is free; remove it')
+        yield from _endpoint(place, endpoint, settings)
+
+
+def _endpoint(
+    at: KeyPath, endpoint: CatalogEndpointSettings, settings: Settings
+) -> Iterator[Broken]:
+    yield from target_rules(at, endpoint, settings)
+    parameters = HONOURED | HINT_NAMES
+    for name in endpoint.supported_parameters or ():
+        if name not in parameters:
+            near = nearest(name, parameters, ALIKE)
+            hint = f"; did you mean `{near}`?" if near else ""
+            advice = f'"{name}" is no parameter of a request{hint}'
+            yield Broken((*at, "supported_parameters"), advice)

@@ -1,11 +1,14 @@
-"""Rules between settings: names that clash, addresses that collide, open doors.
+"""Rules between settings: names that clash, what several processes cannot keep, and warnings.
 
-Each rule names the error in a tree whose values are each fine alone.
+Each rule names the error in a tree whose values are each fine alone; a warning is about valid
+settings: who may spend money, and who pays for it.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,26 +16,84 @@ from causerie.chat.formats.registry import FORMATS
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.protocol.model_entries import is_free
 from causerie.protocol.nearest import ALIKE, nearest
-from causerie.settings.addresses import has_accounts
-from causerie.settings.alerts import alert_rules
-from causerie.settings.catalog_rules import catalog_rules
-from causerie.settings.door_rules import door_rules
-from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
-from causerie.settings.identity import identity_rules
-from causerie.settings.lines import Path as KeyPath
-from causerie.settings.llamacpp_rules import llamacpp_rules
-from causerie.settings.logos import logo_rules
-from causerie.settings.mail import mail_rules
+from causerie.settings.alerts import alert_rules, mail_rules
+from causerie.settings.catalog import public_chat_rules
+from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
+from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
+from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.problems import Broken, dotted
-from causerie.settings.provider_rules import provider_rules
-from causerie.settings.public_chat import public_chat_rules
-from causerie.settings.reach_rules import address_rules
-from causerie.settings.shared import shared_rules
-from causerie.settings.store import store_rules
-from causerie.settings.tree import ModelSettings, Settings
-from causerie.settings.vllm_rules import vllm_rules
-from causerie.settings.workers import worker_rules
+from causerie.settings.provider import address_rules
+from causerie.settings.provider_rules import catalog_rules, provider_rules
+from causerie.settings.store import shared_rules, store_rules
+from causerie.settings.toml import KeyPath
+from causerie.settings.tree import ModelSettings, ServerSettings, Settings
+from causerie.settings.values import LimitSettings, PriceSettings
+
+# Rules for a service of several worker processes, each of which is a whole service.
+
+_WORKERS = ("server", "workers")
+
+
+def worker_count(server: ServerSettings) -> int:
+    """Return the number of worker processes; 1 if the service is one process."""
+    if server.workers != "auto":
+        return server.workers
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def worker_rules(settings: Settings) -> Iterator[Broken]:
+    """Yield what several processes cannot keep."""
+    count = worker_count(settings.server)
+    if count == 1:
+        return
+    if sys.platform == "win32":
+        yield Broken(_WORKERS, "is more than 1; several processes need Linux or macOS")
+    yield from _own_models(settings, count)
+    for index, provider in enumerate(settings.providers):
+        if provider.max_concurrent is not None and provider.max_concurrent < count:
+            at = ("providers", index, "max_concurrent")
+            yield Broken(at, f"is less than the {count} workers, among whom it is divided")
+    if settings.shared.url is None:
+        yield from _count_rules(settings, count)
+
+
+def _own_models(settings: Settings, count: int) -> Iterator[Broken]:
+    for index, model in enumerate(settings.models):
+        if model.engine != "vllm" or not model.vllm.elsewhere:
+            yield Broken(
+                ("models", index),
+                f"is run by this machine, and each of {count} workers would load it; serve it by "
+                "a service of its own with one worker, and name that one in `providers` here",
+            )
+
+
+def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
+    if has_accounts(settings):
+        advice = "keys of accounts have limits and budgets, which workers count together in Valkey"
+        yield Broken(
+            _WORKERS, f"is {count}, and {advice}: set `shared.url`, or `server.workers = 1`"
+        )
+    for place, limits in _limits_of_all(settings):
+        if limits != LimitSettings():
+            yield Broken(
+                place,
+                f"count in each of {count} workers for itself; set `shared.url`, in which workers "
+                "count together, or `server.workers = 1`",
+            )
+
+
+def _limits_of_all(settings: Settings) -> Iterator[tuple[KeyPath, LimitSettings]]:
+    for name in ("doors", "models", "aliases", "catalog"):
+        for index, one in enumerate(getattr(settings, name) or ()):
+            yield (name, index, "limits"), one.limits
+
+
+# Rules between settings: names that clash, addresses that collide, open doors.
+#
+# Each rule names the error in a tree whose values are each fine alone.
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
@@ -147,3 +208,83 @@ def _reference(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]:
         return
     if folder and (parsed.kind is Kind.PACKAGE or parsed.wanted is not None):
         yield Broken(at, f'is "{ref}", a GGUF file; vLLM takes `hf:ORG/REPO` or a folder')
+
+
+# Warnings about valid settings: who may spend money, and who pays for it.
+
+_NAMED = 5
+
+
+def notes(settings: Settings) -> Iterator[str]:
+    """Yield warnings about what strangers may do."""
+    found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
+    yield from _unlimited_free_models(settings, found)
+    if _may_sign_up(settings, found):
+        yield _newcomers_budget(settings.console.new_project_budget)
+        yield from _without_price(settings, found)
+
+
+def _may_sign_up(settings: Settings, found: list[DoorAddress]) -> bool:
+    by_identity = any(each.sign_up for each in settings.identity_providers)
+    return bool(found) and settings.console.enabled and (settings.console.sign_up or by_identity)
+
+
+def _newcomers_budget(budget: str) -> str:
+    if budget == UNLIMITED:
+        return (
+            "People may sign up, and their projects may spend without limit at your providers; "
+            "`console.new_project_budget` limits it."
+        )
+    spend = f"spend ${budget} a month" if budget.strip("0.") else "use only what costs nothing"
+    return (
+        f"People may sign up; their projects may {spend} until you change their budgets "
+        "(`console.new_project_budget`)."
+    )
+
+
+def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
+    shown = {id for each in found for id in each.models}
+    names = [
+        one.id
+        for one in settings.aliases
+        if one.id in shown
+        and one.price == PriceSettings()
+        and any(target.provider is not None for target in one.targets)
+    ]
+    names += [
+        one.id
+        for one in settings.catalog
+        if one.id in shown
+        and not is_free(one.id)
+        and any(
+            each.provider is not None and each.price == PriceSettings() for each in one.endpoints
+        )
+    ]
+    if names:
+        yield (
+            f"No price is set for {_listed_models(names)} of providers, so no budget holds there; "
+            "set `price`."
+        )
+
+
+def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
+    """Yield a warning for own models of `:free` variants that another door has, too."""
+    free = {
+        endpoint.model
+        for entry in settings.catalog
+        if is_free(entry.id)
+        for endpoint in entry.endpoints
+        if endpoint.provider is None
+    }
+    for each in found:
+        if each.door.kind != "router" and (both := sorted(free & {*each.models})):
+            yield (
+                f"The door {each.door.name} has {_listed_models(both)} too: the limits of `:free` "
+                "variants do not count there; set the door's `models`."
+            )
+
+
+def _listed_models(names: list[str]) -> str:
+    noun = "model" if len(names) == 1 else "models"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"the {noun} {', '.join(names[:_NAMED])}{more}"

@@ -9,16 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.settings.alerts import Alerts, AlertWebhook
-from causerie.settings.branding import BrandingSettings
+from causerie.settings.alerts import Alerts, AlertWebhook, Mail
+from causerie.settings.console import BrandingSettings, IdentityProvider, is_data
 from causerie.settings.engine import Vllm
 from causerie.settings.environment import expanded
-from causerie.settings.identity import IdentityProvider
-from causerie.settings.logos import is_data
-from causerie.settings.mail import Mail
 from causerie.settings.provider import ProviderSettings, TlsSettings
-from causerie.settings.shared import SharedSettings
-from causerie.settings.store import StoreSettings
+from causerie.settings.store import SharedSettings, StoreSettings
 from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 from causerie.settings.values import Keys, Secret
 

@@ -1,4 +1,4 @@
-"""Storage of people, keys and usage, and people's view of it."""
+"""Where a service keeps what must not be lost, and where replicas count together."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
-from causerie.settings.values import (
-    PLACES,
-    KeyPlace,
-    Seconds,
-    Text,
-)
+from causerie.settings.provider import wrong_certificates
+from causerie.settings.toml import KeyPath
+from causerie.settings.values import PLACES, KeyPlace, Seconds, Text
 
-_Address = Annotated[
+# Storage of people, keys and usage, and people's view of it.
+
+_StoreAddress = Annotated[
     str,
     Meta(
         pattern=r"^(sqlite:///(?!:memory:)|postgres(ql)?://)\S",
@@ -32,7 +30,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """The database; in use as soon as a door takes keys of accounts."""
 
     url: Annotated[
-        _Address | None,
+        _StoreAddress | None,
         Meta(
             description="`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; with a "
             "password better in the variable than in the file. Unset: SQLite in `folder`.",
@@ -87,3 +85,69 @@ def store_rules(store: StoreSettings) -> Iterator[Broken]:
             "is empty; with PostgreSQL name a key, the same for all replicas: "
             "`openssl rand -base64 33` makes one",
         )
+
+
+# Settings of what replicas of the service share in addition to the database.
+
+_SharedAddress = Annotated[
+    str,
+    Meta(
+        pattern=r"^(valkeys?|rediss?|unix)://\S+\Z",
+        extra={"words": "an address like `valkey://HOST:6379/0`", "secret": True},
+    ),
+]
+
+
+class SharedSettings(Struct, frozen=True, kw_only=True):
+    """A Valkey or Redis server in which replicas count limits and budgets together."""
+
+    url: Annotated[
+        _SharedAddress | None,
+        Meta(
+            description="`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with "
+            "a password better in the variable than in the file. Unset: each process counts for "
+            "itself.",
+            extra={"secret": True},
+        ),
+    ] = None
+    ca_file: Annotated[
+        Text | None,
+        Meta(
+            description="Certificates to trust (PEM) where the address begins with `valkeys://` or "
+            "`rediss://`, in addition to those that the system trusts. The certificate must have "
+            "the host "
+            "of the address."
+        ),
+    ] = None
+    away: Annotated[
+        Literal["memory", "refuse"],
+        Meta(
+            description="While the server is away: `memory` counts in each process for itself, "
+            "`refuse` lets nobody in who has limits or budgets (503)."
+        ),
+    ] = "memory"
+    reply_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=10,
+            description="Longest time for an answer of the server. After it the server counts as "
+            "away, and a request that waited for it goes on as `away` says.",
+        ),
+    ] = 0.25
+    prefix: Annotated[
+        Text,
+        Meta(description="What all keys begin with; services that differ in it share nothing."),
+    ] = "causerie"
+
+    def __repr__(self) -> str:
+        return f"Shared(away={self.away!r}, prefix={self.prefix!r})"
+
+
+def shared_rules(shared: SharedSettings) -> Iterator[Broken]:
+    """Yield the errors in the certificates."""
+    at: KeyPath = ("shared", "ca_file")
+    if (wrong := wrong_certificates(shared.ca_file)) is not None:
+        yield Broken(at, wrong)
+    elif shared.ca_file is not None and not (shared.url or "").startswith(("valkeys:", "rediss:")):
+        yield Broken(at, "means nothing unless `shared.url` begins with `valkeys://`")

@@ -12,26 +12,26 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
-from causerie.settings.alerts import Alerts
-from causerie.settings.alias import AliasSettings, AliasTarget
-from causerie.settings.branding import BrandingSettings, ConsoleSettings
-from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
+from causerie.settings.alerts import Alerts, Mail
+from causerie.settings.catalog import (
+    AliasSettings,
+    AliasTarget,
+    CatalogEndpointSettings,
+    CatalogModelSettings,
+    FreeSettings,
+    PublicChatSettings,
+)
+from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
-from causerie.settings.identity import IdentityProvider
-from causerie.settings.limits import LimitSettings
-from causerie.settings.mail import Mail
-from causerie.settings.metrics import Metrics
-from causerie.settings.price import PriceSettings
 from causerie.settings.provider import ProviderSettings
-from causerie.settings.public_chat import PublicChatSettings
-from causerie.settings.shared import SharedSettings
-from causerie.settings.store import StoreSettings
-from causerie.settings.tracing import Tracing
+from causerie.settings.store import SharedSettings, StoreSettings
 from causerie.settings.values import (
     Count,
+    Digest,
     DoorName,
     HostName,
     Keys,
+    LimitSettings,
     ModelPattern,
     Name,
     Natural,
@@ -39,12 +39,83 @@ from causerie.settings.values import (
     Origin,
     Patience,
     Prefix,
+    PriceSettings,
     Seconds,
     Size,
     Text,
     WebAddress,
     byte_count,
 )
+
+# Address and keys of the metrics.
+
+_Listen = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9]([a-zA-Z0-9.-]{0,251}[a-zA-Z0-9])?):[0-9]{1,5}\Z",
+        extra={"words": "an address with a port, like `127.0.0.1:9100`"},
+    ),
+]
+
+
+class Metrics(Struct, frozen=True, kw_only=True):
+    """Address and keys of `/metrics`."""
+
+    listen: Annotated[
+        _Listen | None,
+        Meta(
+            description="Address and port that `/metrics` alone is served at, like "
+            "`127.0.0.1:9100`; it is then not at the address of the service. Unset: there."
+        ),
+    ] = None
+    keys: Annotated[
+        tuple[Digest, ...] | None,
+        Meta(
+            description="Digests of the keys that open it, as `causerie key` prints them; they are "
+            "sent as `Authorization: Bearer KEY`. Unset: no key is needed."
+        ),
+    ] = None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of `listen`."""
+        if self.listen is None:
+            return None
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+# Settings of traces: where spans of requests are sent, and how many.
+
+
+class Tracing(Struct, frozen=True, kw_only=True):
+    """Spans for a collector that speaks OTLP over HTTP; never contents."""
+
+    address: Annotated[
+        WebAddress | None,
+        Meta(
+            description="Base URL of the collector, to which `/v1/traces` is added. A key that "
+            "it wants stands in `OTEL_EXPORTER_OTLP_HEADERS`. Unset: nothing is traced."
+        ),
+    ] = None
+    share: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        Meta(description="Share of the traces that begin here which is sent."),
+    ] = 1.0
+    follow: Annotated[
+        bool,
+        Meta(
+            description="Whether a trace that a client has started (`traceparent`) is gone on "
+            "with, "
+            "and sent if the client says so; `false` where strangers ask."
+        ),
+    ] = True
+
+
+# The settings themselves: their names, defaults, limits and one sentence on each.
+#
+# The sentences are what ``docs/reference/configuration.md`` prints, so they are written for
+# the person who edits the file. Nothing here reads anything.
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):

@@ -1,13 +1,20 @@
-"""Types of single settings: names, sizes, addresses, times, and a description of each.
+"""Types that several settings share: names, sizes, addresses, secrets, limits and prices.
 
 Nothing here knows which setting takes which type.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+from causerie.protocol.numbers import money
+
+# Types of single settings: names, sizes, addresses, times, and a description of each.
+#
+# Nothing here knows which setting takes which type.
 
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
@@ -133,3 +140,88 @@ def byte_count(size: str) -> int:
     unit = size[len(number) :].strip()
     power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
     return int(float(number) * (1024 if "i" in unit else 1000) ** power)
+
+
+# Limits by the minute and at the same time, of a door, a model or an alias.
+
+
+class LimitSettings(Struct, frozen=True, kw_only=True):
+    """Limits on use, over all callers."""
+
+    requests_per_minute: Annotated[Count | None, Meta(description="Unset: no limit.")] = None
+    tokens_per_minute: Annotated[
+        Count | None, Meta(description="Prompt and output together. Unset: no limit.")
+    ] = None
+    input_tokens_per_minute: Annotated[
+        Count | None, Meta(description="Of prompts. Unset: no limit.")
+    ] = None
+    output_tokens_per_minute: Annotated[
+        Count | None, Meta(description="Of replies, reasoning too. Unset: no limit.")
+    ] = None
+    concurrent: Annotated[
+        Count | None, Meta(description="Requests at the same time. Unset: no limit.")
+    ] = None
+
+
+# Price of a model's tokens.
+
+Money = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?\Z", extra={"words": 'an amount as text, like `"0.15"`'}
+    ),
+]
+
+# So the cost of 2^31 tokens of each kind fits the database, which keeps billionths in 64 bits.
+Price = Annotated[
+    str,
+    Meta(
+        pattern=r"^([01]?[0-9]{1,6}(\.[0-9]{1,9})?|2000000(\.0{1,9})?)\Z",
+        extra={"words": 'an amount of at most 2,000,000 as text, like `"0.15"`'},
+    ),
+]
+
+
+class PriceSettings(Struct, frozen=True, kw_only=True):
+    """Money per 1M tokens of each kind, in the one currency of the service."""
+
+    prompt: Annotated[Price, Meta(description="For a million tokens of prompts.")] = "0"
+    completion: Annotated[
+        Price,
+        Meta(description="For a million tokens of replies, reasoning too where it has no price."),
+    ] = "0"
+    cached: Annotated[
+        Price | None,
+        Meta(description="For a million prompt tokens from the cache. Unset: like `prompt`."),
+    ] = None
+    reasoning: Annotated[
+        Price | None,
+        Meta(description="For a million tokens of reasoning. Unset: like `completion`."),
+    ] = None
+    request: Annotated[Price, Meta(description="For one request, whatever its size.")] = "0"
+
+    @property
+    def by_token(self) -> TokenPriceSettings:
+        """The same for one token of each kind."""
+        return TokenPriceSettings(
+            prompt=_one(self.prompt),
+            completion=_one(self.completion),
+            cached=None if self.cached is None else _one(self.cached),
+            reasoning=None if self.reasoning is None else _one(self.reasoning),
+            request=money(self.request),
+        )
+
+
+class TokenPriceSettings(Struct, frozen=True, kw_only=True):
+    """Money for one token of each kind, and for one request; ``None`` as in
+    :class:`PriceSettings`."""
+
+    prompt: Decimal
+    completion: Decimal
+    cached: Decimal | None
+    reasoning: Decimal | None
+    request: Decimal
+
+
+def _one(million: str) -> Decimal:
+    return money(million) / 1_000_000

@@ -1,18 +1,124 @@
-"""Shared parts of the readers and grammars of all segments.
-
-A *reader* consumes the model's text in pieces of any size and reports its
-meaning. A *grammar* is a Lark expression (llguidance dialect) that admits
-exactly the texts that the reader understands. Both are created per call: they
-know the function's schema, and nothing about streams, engines or messages.
-"""
+"""Shared parts of the readers and grammars of all segments; segments that hold no arguments."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+# A list, a set and a text that only grow, and whose copies share their content.
+#
+# Copying takes constant time. The first copy that is added to keeps the shared content; another one
+# copies it when it is added to.
+
+_T = TypeVar("_T")
+
+
+class GrowingList(Generic[_T]):
+    """A list to whose end items are added."""
+
+    __slots__ = ("_items", "size")
+
+    def __init__(self) -> None:
+        self._items: list[_T] = []
+        self.size = 0
+        """Items; those behind them belong to another copy."""
+
+    def __copy__(self) -> GrowingList[_T]:
+        other = GrowingList[_T]()
+        other._items, other.size = self._items, self.size
+        return other
+
+    def append(self, item: _T) -> None:
+        """Add an item."""
+        if len(self._items) > self.size:
+            self._items = self._items[: self.size]
+        self._items.append(item)
+        self.size += 1
+
+    def behind(self, start: int) -> list[_T]:
+        """Return the items from an index on."""
+        return self._items[start : self.size]
+
+
+class GrowingSet(Generic[_T]):
+    """A set to which items are added."""
+
+    __slots__ = ("_items", "_size")
+
+    def __init__(self) -> None:
+        self._items: dict[_T, int] = {}  # with their numbers
+        self._size = 0  # items; those with higher numbers belong to another copy
+
+    def __copy__(self) -> GrowingSet[_T]:
+        other = GrowingSet[_T]()
+        other._items, other._size = self._items, self._size
+        return other
+
+    def has(self, item: _T) -> bool:
+        """Return whether an item is in the set."""
+        return self._items.get(item, self._size) < self._size
+
+    def add(self, item: _T) -> None:
+        """Add an item that is not in the set."""
+        if len(self._items) > self._size:
+            self._items = dict(islice(self._items.items(), self._size))
+        self._items[item] = self._size
+        self._size += 1
+
+
+class GrowingText:
+    """Pieces of one text in their order: adding one copies nothing of what is there."""
+
+    __slots__ = ("_count", "_pieces", "_starts", "size")
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces: list[str] = []
+        self._starts: list[int] = []
+        self._count = 0  # pieces; those behind them belong to another copy
+        self.size = 0
+        """Characters."""
+        self.add(text)
+
+    def __copy__(self) -> GrowingText:
+        other = GrowingText()
+        other._pieces, other._starts = self._pieces, self._starts
+        other._count, other.size = self._count, self.size
+        return other
+
+    def add(self, text: str) -> None:
+        """Add the next piece."""
+        if not text:
+            return
+        if len(self._pieces) > self._count:
+            self._pieces = self._pieces[: self._count]
+            self._starts = self._starts[: self._count]
+        self._pieces.append(text)
+        self._starts.append(self.size)
+        self._count += 1
+        self.size += len(text)
+
+    def between(self, start: int, end: int) -> str:
+        """Return the characters from ``start`` up to ``end``; copies no more than these pieces."""
+        first = max(bisect_right(self._starts, start, 0, self._count) - 1, 0)
+        last = bisect_left(self._starts, end, 0, self._count)
+        offset = self._starts[first] if self._count else 0
+        return "".join(self._pieces[first:last])[start - offset : end - offset]
+
+    def __str__(self) -> str:
+        return "".join(self._pieces[: self._count])
+
+
+# Shared parts of the readers and grammars of all segments.
+#
+# A *reader* consumes the model's text in pieces of any size and reports its
+# meaning. A *grammar* is a Lark expression (llguidance dialect) that admits
+# exactly the texts that the reader understands. Both are created per call: they
+# know the function's schema, and nothing about streams, engines or messages.
 
 Schema = Mapping[str, object]
 
@@ -80,3 +186,94 @@ def text_overlap(text: str, marker: str) -> int:
         if text.endswith(marker[:size]):
             return size
     return 0
+
+
+# Fixed text, names and ids: the segments that hold no arguments.
+
+_NAME = re.compile(r"[a-zA-Z0-9_.\-]*")
+
+
+class LiteralReader:
+    """Fixed text, in one of several spellings of which the longest that fits is taken.
+
+    White space matters on neither side: models write it as they like.
+    """
+
+    def __init__(self, text: str, also: Sequence[str] = ()) -> None:
+        self._expected = ["".join(each.split()) for each in (text, *also)]
+        self._seen = 0
+        self._behind: str | None = None  # what came behind the longest that is complete
+        if "" in self._expected:
+            self._behind = ""
+
+    def feed(self, text: str) -> Read:
+        for position, character in enumerate(text):
+            behind = self._behind or ""
+            more = any(len(each) > self._seen for each in self._expected)
+            if not more or len(behind) > LONGEST_WORD:
+                return Read(rest=behind + text[position:])
+            if self._behind is not None:
+                self._behind += character
+            if character.isspace():
+                continue
+            left = [each for each in self._expected if each[self._seen :].startswith(character)]
+            if not left:
+                if self._behind is None:
+                    raise Unreadable
+                return Read(rest=self._behind + text[position + 1 :])
+            self._expected = left
+            self._seen += 1
+            if any(len(each) == self._seen for each in left):
+                self._behind = ""
+        if any(len(each) > self._seen for each in self._expected):
+            return Read()
+        return Read(rest=self._behind or "")
+
+
+class NameReader:
+    """A function's name: it ends where the first character stands that no name holds."""
+
+    def __init__(self) -> None:
+        self._name = ""
+
+    def feed(self, text: str) -> Read:
+        if not self._name:
+            text = text.lstrip()
+        matched = _NAME.match(text)
+        end = matched.end() if matched else 0
+        self._name += text[:end]
+        if len(self._name) > LONGEST_WORD:
+            raise Unreadable
+        if end == len(text):
+            return Read()
+        if not self._name:
+            raise Unreadable
+        return Read(value=self._name, rest=text[end:])
+
+
+class CallIdReader:
+    """A call's id: everything up to the literal that follows it."""
+
+    def __init__(self, following: str) -> None:
+        self._until = following.strip()
+        self._text = ""
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        end = self._text.find(self._until)
+        if "{" in self._text[: end if end >= 0 else None]:
+            raise Unreadable
+        if end < 0:
+            if len(self._text) > 256:
+                raise Unreadable
+            return Read()
+        return Read(value=self._text[:end].strip(), rest=self._text[end:])
+
+
+def call_id_grammar(pattern: str, names: str) -> str:
+    """Return the terminal of an id: ``{index}`` is a number, ``{name}`` one of ``names`` (a regex).
+
+    Numbers have an end, so that no id is longer than :class:`CallIdReader` waits for.
+    """
+    regex = pattern.replace("{index}", "[0-9]{1,9}").replace("{name}", f"({names})")
+    return "/" + regex.replace("/", "\\/") + "/"

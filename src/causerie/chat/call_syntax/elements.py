@@ -1,7 +1,8 @@
 """Arguments as nested elements, each tag behind a marker (MiniMax M3).
 
-``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys; strings
-stand raw. The schema decides if a text is a string; lists and objects show by what is in them.
+``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys;
+strings stand raw. The schema decides if a text is a string; lists and objects show by what is
+in them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
+    GrowingText,
     Read,
     Schema,
     Unreadable,
@@ -20,14 +22,26 @@ from causerie.chat.call_syntax.base import (
     text_overlap,
     without,
 )
-from causerie.chat.call_syntax.choices import ALL, choices, is_meant, kinds, kinds_of
-from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
-from causerie.chat.call_syntax.items import item_in, items_of
-from causerie.chat.call_syntax.members import members_of, names_in, property_in
-from causerie.chat.call_syntax.rules import ArgumentRules
-from causerie.chat.call_syntax.strings import string_terminal
+from causerie.chat.call_syntax.choices import (
+    ALL,
+    NUMERIC,
+    choices,
+    constants,
+    is_meant,
+    kinds,
+    kinds_of,
+    refused,
+)
+from causerie.chat.call_syntax.members import (
+    ArgumentRules,
+    item_in,
+    items_of,
+    members_of,
+    names_in,
+    property_in,
+    string_terminal,
+)
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.growing_text import GrowingText
 
 _ITEM = "item"
 _NULL = frozenset({"null"})

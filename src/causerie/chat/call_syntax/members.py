@@ -1,20 +1,177 @@
-"""Members that an object may hold, for readers and writers that work key by key.
-
-Declared names come in their order; other names may follow if the schema
-allows them. Knows object schemas; knows no notation.
-"""
+"""Grammars of objects, lists and bounded strings, for notations that work key by key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from causerie.chat.call_syntax.base import Schema, spelled
-from causerie.chat.call_syntax.choices import choices, definitions, part_of
-from causerie.chat.call_syntax.conjunction import refused
-from causerie.chat.call_syntax.strings import string_terminal
-from causerie.chat.schema.overlap import MOST_MATCHED, matches
-from causerie.chat.schema.pattern import searches
+from causerie.chat.call_syntax.choices import choices, definitions, part_of, refused
+from causerie.chat.grammar_text import GrammarText
+from causerie.chat.schema.disjoint import MOST_MATCHED, matches
+from causerie.chat.schema.keywords import FORMATS, SPELLED
+from causerie.chat.schema.pattern import Refused, anywhere, searches
+
+# Bounded strings as terminals: their patterns, formats and lengths.
+
+
+def string_terminal(schema: Schema) -> str | None:
+    """Return the regular expression of a bounded string; ``None`` when any text will do.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``) for a pattern that cannot be followed.
+    """
+    low, high = schema.get("minLength", 0), schema.get("maxLength", "")
+    parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
+    leading_content = schema.get("allOf")
+    for rules in (schema, *(leading_content if isinstance(leading_content, list) else ())):
+        pattern, form = rules.get("pattern"), rules.get("format")
+        if isinstance(pattern, str):
+            try:
+                parts += [f"/{_slashes(each)}/" for each in anywhere(pattern)]
+            except Refused as reason:
+                raise refused(schema, str(reason), "pattern") from None
+        if form in FORMATS or form in SPELLED:
+            parts.append(f"/{_slashes(FORMATS.get(form) or SPELLED[form])}/")
+    return " & ".join(dict.fromkeys(parts)) or None
+
+
+def _slashes(pattern: str) -> str:
+    """Return the pattern to stand between slashes."""
+    return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", pattern)
+
+
+# One rule for each value of a notation, so that values may hold themselves.
+#
+# They are written one after the other and not one within the other, so no schema
+# is too deep. Knows no notation.
+
+Place = TypeVar("Place", bound=Hashable)
+
+_MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with each reference
+
+
+class ArgumentRules(ABC, Generic[Place]):
+    """The rules of one function's arguments; ``ways`` says how a value is written at a place."""
+
+    def __init__(self, scope: GrammarText) -> None:
+        self.scope = scope
+        self._names: dict[tuple[str, Place], str] = {}
+        self._left = _MOST_CHARACTERS
+        self._waiting: list[tuple[str, Schema, Place]] = []
+
+    @abstractmethod
+    def ways(self, schema: Schema, place: Place) -> Iterable[str | None]:
+        """Return the alternatives of a value; none if no value can follow the schema."""
+
+    def value(self, schema: Schema, place: Place) -> str:
+        """Return the name of the rule for a value."""
+        shared = definitions(schema)
+        own = {name: of for name, of in schema.items() if name not in shared}
+        key = (json.dumps(own, sort_keys=True), place)
+        if key not in self._names:
+            self._left -= len(key[0])
+            if self._left < 0:
+                raise refused(schema, "its alternatives are too many to be combined.")
+            self._names[key] = self.scope.reserve()
+            self._waiting.append((self._names[key], schema, place))
+        return self._names[key]
+
+    def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
+        """Return the rule for the ways to write all of it, with the rules for what is in it."""
+        top = self.scope.rule(_either(schema, ways))
+        while self._waiting:
+            name, of, place = self._waiting.pop()
+            self.scope.define(name, _either(of, self.ways(of, place)))
+        return top
+
+
+def _either(schema: Schema, ways: Iterable[str | None]) -> str:
+    possible = dict.fromkeys(way for way in ways if way is not None)
+    if not possible:
+        raise refused(schema, "nothing can follow it.")
+    return " | ".join(possible)
+
+
+# Items that a list may hold, and the grammar of lists. Knows no notation.
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The ``first`` items each by its own schema, all others by ``rest`` (``None``: no others)."""
+
+    first: tuple[Schema, ...]
+    rest: Schema | None
+    least: int
+    most: int | None
+
+    def grammar(self, write: Callable[[Schema], str], separator: str) -> str | None:
+        """Items as ``write`` has them, ``separator`` between; ``None`` where none are enough."""
+        first = self.first if self.most is None else self.first[: self.most]
+        rest = self.rest if self.most is None or self.most > len(first) else None
+        if not first and rest is not None:
+            return self._alike(write(rest), separator)
+        if self.least > len(first) and rest is None:
+            return None
+        out = ""
+        if rest is not None:
+            most = "" if self.most is None else self.most - len(first)
+            fewest = max(self.least - len(first), 0)
+            out = f"({separator} {write(rest)}){{{fewest},{most}}}"
+        for at, schema in reversed(list(enumerate(first))):
+            one = f"{separator if at else ''} {write(schema)} {out}"
+            out = one if at < self.least else f"({one})?"
+        return out.strip() or '""'
+
+    def _alike(self, item: str, separator: str) -> str:
+        most = "" if self.most is None else self.most - 1
+        more = f"({separator} {item}){{{max(self.least - 1, 0)},{most}}}" if most != 0 else ""
+        filled = f"{item} {more}"
+        return filled if self.least else f"({filled})?"
+
+
+def items_of(choice: Schema) -> Items:
+    """Return the items that an array schema admits; the list ends at an item that cannot exist."""
+    items, first = choice.get("items", True), choice.get("prefixItems", [])
+    if isinstance(items, list):
+        first, items = items, choice.get("additionalItems", True)
+    possible: list[Schema] = []
+    for schema in first if isinstance(first, list) else ():
+        of = part_of(choice, schema)
+        if of is None or not choices(of):
+            items = False
+            break
+        possible.append(of)
+    rest = part_of(choice, items)
+    low, high = choice.get("minItems", 0), choice.get("maxItems")
+    return Items(
+        tuple(possible),
+        rest if rest is not None and choices(rest) else None,
+        low if isinstance(low, int) else 0,
+        high if isinstance(high, int) else None,
+    )
+
+
+def item_in(schema: Schema, at: int) -> Schema:
+    """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
+    found = []
+    for choice in choices(schema):
+        items = items_of(choice)
+        of = items.first[at] if at < len(items.first) else items.rest
+        if of is not None and of not in found:
+            found.append(of)
+    if len(found) > 1:
+        return {"anyOf": found, **definitions(schema)}
+    return found[0] if found else {}
+
+
+# Members that an object may hold, for readers and writers that work key by key.
+#
+# Declared names come in their order; other names may follow if the schema
+# allows them. Knows object schemas; knows no notation.
 
 
 @dataclass(frozen=True, slots=True)

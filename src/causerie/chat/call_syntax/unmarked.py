@@ -1,10 +1,10 @@
 """A reply that consists of calls written as plain JSON, without the family's own marker.
 
 Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences;
-others a list in Python's notation.
-Such a reply is a call only if nothing else stands with it, so its text is held back until its
-end. The grammar holds the arguments to the same schemas; text may still follow, and makes all of
-it text. Knows the functions and the fixed texts of a section, and nothing of messages or streams.
+others a list in Python's notation. Such a reply is a call only if nothing else stands with it,
+so its text is held back until its end. The grammar holds the arguments to the same schemas;
+text may still follow, and makes all of it text. Knows the functions and the fixed texts of a
+section, and nothing of messages or streams.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from causerie.chat.call_syntax.base import Reader, Schema, Unreadable, spelled
-from causerie.chat.call_syntax.json import JsonReader
-from causerie.chat.call_syntax.plain import NameReader
-from causerie.chat.call_syntax.pretty import pretty_grammar
+from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Unreadable, spelled
+from causerie.chat.call_syntax.json import JsonReader, pretty_grammar
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText

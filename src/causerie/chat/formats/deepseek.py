@@ -1,10 +1,14 @@
-"""DeepSeek, from R1 to V4.1."""
+"""Sections of calls between tokens of their own: DeepSeek, Kimi, Hunyuan."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from causerie.chat.formats.format import (
+    ALWAYS,
+    OFF_BY_DEFAULT,
+    ON_BY_DEFAULT,
+    CallId,
     CallSection,
     JsonArguments,
     Literal,
@@ -14,7 +18,9 @@ from causerie.chat.formats.format import (
     Reasoning,
     ThinkingSwitch,
 )
-from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT
+from causerie.chat.formats.hermes import JSON_CALL
+
+# DeepSeek, from R1 to V4.1.
 
 _FENCED_CALLS = CallSection(
     begin="<｜tool▁calls▁begin｜>",
@@ -124,7 +130,7 @@ DEEPSEEK_V4_1 = replace(
     calls=marked_up("calls", "｜DSML｜ "),
 )
 
-FORMATS = (
+DEEPSEEK_FORMATS = (
     DEEPSEEK_V4_1,
     DEEPSEEK_V3_2,
     DEEPSEEK_V4,
@@ -133,3 +139,174 @@ FORMATS = (
     DEEPSEEK_V3,
     DEEPSEEK_V3_1,
 )
+
+
+# Kimi K2 and K3.
+
+KIMI_K2 = ModelFormat(
+    "kimi-k2",
+    detect=(("<|tool_calls_section_begin|>",),),
+    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    calls=CallSection(
+        begin="<|tool_calls_section_begin|>",
+        call=(
+            Literal("<|tool_call_begin|>"),
+            CallId(r"functions\.{name}:{index}", continues=True),
+            Literal("<|tool_call_argument_begin|>"),
+            JsonArguments(),
+            Literal("<|tool_call_end|>"),
+        ),
+        end="<|tool_calls_section_end|>",
+    ),
+)
+
+KIMI_K2_THINKING = replace(
+    KIMI_K2,
+    name="kimi-k2-thinking",
+    detect=(("<|tool_calls_section_begin|>", "<think>"),),
+    thinking=ALWAYS,
+)
+
+KIMI_K2_5 = replace(
+    KIMI_K2,
+    name="kimi-k2.5",
+    detect=(("<|tool_calls_section_begin|>", "<think>", "thinking is"),),
+    thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}),
+)
+
+KIMI_K3 = ModelFormat(
+    "kimi-k3",
+    detect=(("<|open|>", "<|end_of_msg|>"),),
+    reasoning=Reasoning(
+        "<|open|>think<|sep|>",
+        "<|close|>think<|sep|>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=ThinkingSwitch(
+        on={"thinking": True},
+        off={"thinking": False},
+        effort="thinking_effort",
+        efforts=("low", "high", "max"),
+    ),
+    calls=CallSection(
+        lead="<|open|>response<|sep|><|close|>response<|sep|>",
+        begin="<|open|>tools<|sep|>",
+        call=(
+            Literal('<|open|>call tool="'),
+            Name(),
+            Literal('" index="'),
+            CallId("{index}", kept=False),
+            Literal('"<|sep|>'),
+            ParameterList(
+                before='<|open|>argument key="',
+                between='" type="string"<|sep|>',
+                between_json='" type="{type}"<|sep|>',
+                after="<|close|>argument<|sep|>",
+            ),
+            Literal("<|close|>call<|sep|>"),
+        ),
+        end="<|close|>tools<|sep|>",
+        triggers=("<|open|>tools<|sep|>",),
+    ),
+    answer_open="<|open|>response<|sep|>",
+    answer_close="<|close|>response<|sep|>",
+    skip=("<|close|>message<|sep|>",),
+)
+
+KIMI_FORMATS = (KIMI_K3, KIMI_K2_5, KIMI_K2_THINKING, KIMI_K2)
+
+
+# Tencent's Hunyuan.
+
+# Every marker of the open release carries its name.
+HUNYUAN_3 = ModelFormat(
+    "hunyuan-3",
+    detect=(("<｜hy_", ":opensource"),),
+    reasoning=Reasoning(
+        "<think:opensource>",
+        "</think:opensource>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=ThinkingSwitch(
+        on={"reasoning_effort": "high"},
+        off={"reasoning_effort": "no_think"},
+        effort="reasoning_effort",
+        efforts=("low", "high"),
+        default="off",
+    ),
+    calls=CallSection(
+        begin="<tool_calls:opensource>\n",
+        call=(
+            Literal("<tool_call:opensource>"),
+            Name(),
+            Literal("<tool_sep:opensource>\n"),
+            ParameterList(
+                before="<arg_key:opensource>",
+                between="</arg_key:opensource>\n<arg_value:opensource>",
+                after="</arg_value:opensource>\n",
+            ),
+            Literal("</tool_call:opensource>\n"),
+        ),
+        end="</tool_calls:opensource>",
+        triggers=("<tool_calls:opensource>",),
+    ),
+)
+
+# The same markers with another suffix, and none behind the name of the function.
+_SUFFIX_4 = ":6124c78e"
+HUNYUAN_4 = ModelFormat(
+    "hunyuan-4",
+    detect=((_SUFFIX_4,),),
+    reasoning=Reasoning(
+        f"<think{_SUFFIX_4}>",
+        f"</think{_SUFFIX_4}>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=ThinkingSwitch(
+        on={"reasoning_effort": "high"},
+        off={"reasoning_effort": "no_think"},
+        effort="reasoning_effort",
+        efforts=("low", "high"),
+    ),
+    calls=CallSection(
+        begin=f"<tool_calls{_SUFFIX_4}>\n",
+        call=(
+            Literal(f"<tool_call{_SUFFIX_4}>"),
+            Name(),
+            Literal("\n"),
+            ParameterList(
+                before=f"<arg_key{_SUFFIX_4}>",
+                between=f"</arg_key{_SUFFIX_4}>\n<arg_value{_SUFFIX_4}>",
+                after=f"</arg_value{_SUFFIX_4}>\n",
+            ),
+            Literal(f"</tool_call{_SUFFIX_4}>\n"),
+        ),
+        end=f"</tool_calls{_SUFFIX_4}>",
+        triggers=(f"<tool_calls{_SUFFIX_4}>",),
+    ),
+)
+
+HUNYUAN_A13B = ModelFormat(
+    "hunyuan-a13b",
+    detect=(("<|extra_0|>", "<answer>"),),
+    reasoning=Reasoning(after_close="\n"),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        begin="<tool_calls>[",
+        call=JSON_CALL,
+        separator=", ",
+        end="]</tool_calls>",
+        triggers=("<tool_calls>",),
+    ),
+    answer_open="<answer>",
+    answer_close="</answer>",
+    answer_space="\n",
+)
+
+HUNYUAN_FORMATS = (HUNYUAN_4, HUNYUAN_3, HUNYUAN_A13B)

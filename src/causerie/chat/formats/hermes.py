@@ -1,18 +1,23 @@
-"""One JSON object a call between ``<tool_call>`` tags, and who writes it."""
+"""One JSON object a call between tags: Hermes, Qwen, ERNIE, Nemotron, and the fallback."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from causerie.chat.formats.format import (
+    ALWAYS,
+    OFF_BY_DEFAULT,
+    ON_BY_DEFAULT,
     CallSection,
     JsonArguments,
     Literal,
     ModelFormat,
     Name,
     Reasoning,
+    ThinkingSwitch,
 )
-from causerie.chat.formats.switches import OFF_BY_DEFAULT, ON_BY_DEFAULT
+
+# One JSON object a call between ``<tool_call>`` tags, and who writes it.
 
 # A call as many families write it, in markers of their own.
 JSON_CALL = (
@@ -69,4 +74,88 @@ SMOLLM_3 = replace(
     native_tools=False,
 )
 
-FORMATS = (SMOLLM_3, BIELIK, REKA, MIMO, HERMES)
+HERMES_FORMATS = (SMOLLM_3, BIELIK, REKA, MIMO, HERMES)
+
+
+# The fallback: any template, tools described in a message, thinking in tags.
+
+GENERIC = ModelFormat("generic", reasoning=Reasoning(), calls=HERMES_CALLS, native_tools=False)
+
+# An unknown template with the switch that everybody knows.
+GENERIC_THINKING = replace(
+    GENERIC,
+    name="generic-thinking",
+    detect=(("enable_thinking", "<think>"),),
+    thinking=ON_BY_DEFAULT,
+)
+
+
+# Qwen 3 and QwQ: calls as in Hermes, thinking in tags.
+
+QWEN_3 = ModelFormat(
+    "qwen-3",
+    detect=(("<tool_call>", "reasoning_content", "enable_thinking"),),
+    reasoning=Reasoning(),
+    thinking=ON_BY_DEFAULT,
+    calls=HERMES_CALLS,
+)
+
+# The 2507 models that only think: their template opens the reasoning.
+QWEN_3_THINKING = replace(
+    QWEN_3,
+    name="qwen-3-thinking",
+    detect=(("<tool_call>", "reasoning_content", "assistant\\n<think>\\n' }}"),),
+    thinking=ALWAYS,
+)
+
+# The 2507 models that never do, with the same template but for that.
+QWEN_3_INSTRUCT = replace(
+    QWEN_3, name="qwen-3-instruct", detect=(("<tool_call>", "reasoning_content"),), thinking=None
+)
+
+QWQ = replace(QWEN_3, name="qwq", detect=(("<tool_call>", "</think>"),), thinking=ALWAYS)
+
+# QwQ behind a template that was given a switch, which is off when nothing is said.
+QWQ_SWITCHED = replace(
+    QWQ,
+    name="qwq-switched",
+    detect=(("<tool_call>", "</think>", "enable_thinking"),),
+    thinking=OFF_BY_DEFAULT,
+)
+
+QWEN_FORMATS = (QWEN_3, QWEN_3_THINKING, QWEN_3_INSTRUCT, QWQ_SWITCHED, QWQ)
+
+
+# Baidu's ERNIE 4.5 that thinks: calls as in Hermes, the answer in tags of its own.
+
+ERNIE_4_5 = ModelFormat(
+    "ernie-4.5",
+    detect=(("<global_setting>", "<response>"),),
+    reasoning=Reasoning(after_close="\n"),
+    thinking=ALWAYS,
+    calls=HERMES_CALLS,
+    answer_open="<response>",
+    answer_close="</response>",
+    answer_space="\n",
+)
+
+ERNIE_FORMATS = (ERNIE_4_5,)
+
+
+# Nemotron Nano 2; its successor writes calls as Qwen's coder does.
+
+NEMOTRON_NANO_2 = ModelFormat(
+    "nemotron-nano-2",
+    detect=(("<TOOLCALL>",),),
+    reasoning=Reasoning(),
+    thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"),
+    calls=CallSection(
+        begin="<TOOLCALL>[",
+        call=JSON_CALL,
+        separator=", ",
+        end="]</TOOLCALL>",
+        triggers=("<TOOLCALL>",),
+    ),
+)
+
+NEMOTRON_FORMATS = (NEMOTRON_NANO_2,)

@@ -1,19 +1,26 @@
-"""Llama 3 and 4, and models built on them that write calls their own way."""
+"""Llama, Mistral, Command, Gemma, Granite, and models built on them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from causerie.chat.formats.format import (
+    ALWAYS,
+    OFF_BY_DEFAULT,
+    CallId,
     CallSection,
     JsonArguments,
     Literal,
+    LooseArguments,
     ModelFormat,
     Name,
     PythonArguments,
     Reasoning,
+    ThinkingSwitch,
 )
-from causerie.chat.formats.hermes import HERMES_CALLS, JSON_CALL
+from causerie.chat.formats.hermes import GENERIC, HERMES_CALLS, JSON_CALL
+
+# Llama 3 and 4, and models built on them that write calls their own way.
 
 # Nothing but a brace marks the call; some say before it what it is.
 _PARAMETERS = (Name(), Literal('", "parameters": '), JsonArguments(), Literal("}"))
@@ -113,7 +120,7 @@ FIREFUNCTION_2 = ModelFormat(
     native_tools=False,
 )
 
-FORMATS = (
+LLAMA_FORMATS = (
     FIREFUNCTION_2,
     FUNCTIONARY_3_2,
     FUNCTIONARY_3_1,
@@ -122,3 +129,230 @@ FORMATS = (
     LLAMA_4_PYTHONIC,
     LLAMA_3,
 )
+
+
+# Mistral's models, oldest form of calls last.
+
+_THINK = Reasoning("[THINK]", "[/THINK]", after_open="", before_close="", after_close="")
+_ARGS_CALLS = CallSection(
+    call=(Literal("[TOOL_CALLS]"), Name(), Literal("[ARGS]"), JsonArguments()),
+)
+
+# Devstral, Ministral 3, Mistral Small 3.3 and later.
+MISTRAL = ModelFormat(
+    "mistral",
+    detect=(("[TOOL_CALLS]", "[ARGS]"),),
+    reasoning=Reasoning(),
+    calls=_ARGS_CALLS,
+)
+
+# Magistral and the reasoning Ministral; their history shows reasoning only within the content.
+MAGISTRAL = replace(
+    MISTRAL,
+    name="magistral",
+    detect=(("[TOOL_CALLS]", "[ARGS]", "[THINK]"),),
+    reasoning=_THINK,
+    thinking=ALWAYS,
+    reasoning_keys=("reasoning_content",),
+)
+
+MISTRAL_SMALL_3_2 = replace(
+    MISTRAL,
+    name="mistral-small-3.2",
+    detect=(("[TOOL_CALLS]", "[CALL_ID]"),),
+    calls=CallSection(
+        call=(
+            Literal("[TOOL_CALLS]"),
+            Name(),
+            Literal("[CALL_ID]"),
+            CallId(),
+            Literal("[ARGS]"),
+            JsonArguments(),
+        ),
+    ),
+)
+
+MISTRAL_NEMO = replace(
+    MISTRAL,
+    name="mistral-nemo",
+    detect=(("[TOOL_CALLS]",),),
+    calls=CallSection(
+        begin="[TOOL_CALLS][",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal(', "id": "'),
+            CallId(),
+            Literal('"}'),
+        ),
+        separator=", ",
+        end="]",
+        triggers=("[TOOL_CALLS]",),
+    ),
+)
+
+MISTRAL_FORMATS = (MISTRAL_SMALL_3_2, MAGISTRAL, MISTRAL, MISTRAL_NEMO)
+
+
+# Cohere's Command models.
+
+COMMAND_R7B = ModelFormat(
+    "command-r7b",
+    detect=(("<|START_ACTION|>",),),
+    reasoning=Reasoning(
+        "<|START_THINKING|>",
+        "<|END_THINKING|>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=OFF_BY_DEFAULT,
+    calls=CallSection(
+        begin="<|START_ACTION|>[\n    ",
+        call=(
+            Literal('{"tool_call_id": "'),
+            CallId("{index}", continues=True, kept=False),
+            Literal('", "tool_name": "'),
+            Name(),
+            Literal('", "parameters": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=",\n    ",
+        end="\n]<|END_ACTION|>",
+        triggers=("<|START_ACTION|>",),
+    ),
+    answer_open="<|START_RESPONSE|>",
+    answer_close="<|END_RESPONSE|>",
+)
+
+# Command A and later: the same calls, the answer between other marks.
+COMMAND_A = replace(
+    COMMAND_R7B,
+    name="command-a",
+    detect=(("<|START_ACTION|>", "<|START_TEXT|>"),),
+    thinking=ThinkingSwitch(on={"reasoning": True}, off={"reasoning": False}),
+    answer_open="<|START_TEXT|>",
+    answer_close="<|END_TEXT|>",
+)
+
+COMMAND_R = ModelFormat(
+    "command-r",
+    detect=(("<|START_OF_TURN_TOKEN|>",),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        lead="\n",
+        begin="Action:\n```json\n[\n",
+        call=(
+            Literal('    {\n        "tool_name": "'),
+            Name(),
+            Literal('",\n        "parameters": '),
+            JsonArguments(),
+            Literal("\n    }"),
+        ),
+        separator=",\n",
+        end="\n]```\n",
+        triggers=("Action:\n```json\n[",),
+    ),
+)
+
+COHERE_FORMATS = (COMMAND_A, COMMAND_R7B, COMMAND_R)
+
+
+# Gemma: 4 with calls and thinking of its own, before it neither, but for FunctionGemma.
+
+# The template's own word that a result follows ends what the model writes.
+GEMMA_4 = ModelFormat(
+    "gemma-4",
+    detect=(("<|channel>", "<|tool_call>"),),
+    reasoning=Reasoning(
+        "<|channel>thought",
+        "<channel|>",
+        after_open="\n",
+        before_close="\n",
+        after_close="",
+    ),
+    thinking=OFF_BY_DEFAULT,
+    calls=CallSection(
+        call=(
+            Literal("<|tool_call>call:"),
+            Name(),
+            LooseArguments('<|"|>'),
+            Literal("<tool_call|>"),
+        ),
+    ),
+    skip=("<|tool_response>",),
+)
+
+FUNCTION_GEMMA = ModelFormat(
+    "function-gemma",
+    detect=(("<start_function_call>",),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        call=(
+            Literal("<start_function_call>call:"),
+            Name(),
+            LooseArguments("<escape>"),
+            Literal("<end_function_call>"),
+        ),
+    ),
+    skip=("<start_function_response>",),
+)
+
+GEMMA_3 = replace(GENERIC, name="gemma-3", detect=(("<start_of_turn>",),))
+
+GEMMA_FORMATS = (GEMMA_4, FUNCTION_GEMMA, GEMMA_3)
+
+
+# IBM's Granite.
+
+GRANITE_4 = ModelFormat(
+    "granite-4",
+    detect=(("<|start_of_role|>", "<tool_call>"),),
+    reasoning=Reasoning(),
+    calls=HERMES_CALLS,
+)
+
+GRANITE_3 = ModelFormat(
+    "granite-3",
+    detect=(("<|start_of_role|>",),),
+    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    calls=CallSection(
+        begin="<|tool_call|>[",
+        call=JSON_CALL,
+        separator=", ",
+        end="]",
+        triggers=("<|tool_call|>",),
+        lead_ins=("<tool_call>[",),
+    ),
+)
+
+GRANITE_3_3 = replace(
+    GRANITE_3,
+    name="granite-3.3",
+    detect=(("<|start_of_role|>", "<response>"),),
+    thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off"),
+    answer_open="<response>",
+    answer_close="</response>",
+)
+
+# Its template asks for a call of `no_function` where no function is needed: tools are told here.
+GRANITE_20B = ModelFormat(
+    "granite-20b",
+    detect=(("<function_call>", "<|function_call_library|>"),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        call=(
+            Literal('<function_call> {"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+    ),
+    native_tools=False,
+)
+
+GRANITE_FORMATS = (GRANITE_20B, GRANITE_4, GRANITE_3_3, GRANITE_3)

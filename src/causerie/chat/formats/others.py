@@ -1,4 +1,4 @@
-"""Families of one or two models each."""
+"""Families of one or two models each; calls in the notation of Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from causerie.chat.formats.deepseek import marked_up
 from causerie.chat.formats.format import (
+    ALWAYS,
+    OFF_BY_DEFAULT,
+    ON_BY_DEFAULT,
     CallId,
     CallSection,
     JsonArguments,
@@ -13,12 +16,83 @@ from causerie.chat.formats.format import (
     ModelFormat,
     Name,
     ParameterList,
+    PythonArguments,
     Reasoning,
     ThinkingSwitch,
 )
-from causerie.chat.formats.generic import GENERIC
-from causerie.chat.formats.hermes import JSON_CALL
-from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT, ON_BY_DEFAULT
+from causerie.chat.formats.hermes import GENERIC, JSON_CALL
+
+# InternLM 2 and 2.5: calls as JSON behind the name of a plugin.
+
+INTERNLM_2 = ModelFormat(
+    "internlm-2",
+    detect=(("<|plugin|>",),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        call=(
+            Literal('<|action_start|><|plugin|>\n{"name": "'),
+            Name(),
+            Literal('", "parameters": '),
+            JsonArguments(),
+            Literal("}<|action_end|>"),
+        ),
+        triggers=("<|action_start|>",),
+    ),
+)
+
+INTERN_FORMATS = (INTERNLM_2,)
+
+
+# Calls in Python's notation: Olmo 3, and models that write a bare list of them.
+
+# One call a line.
+OLMO_3 = ModelFormat(
+    "olmo-3",
+    detect=(("<function_calls>", "<functions>"),),
+    reasoning=Reasoning(after_open="", before_close=""),
+    calls=CallSection(
+        begin="<function_calls>",
+        call=(Name(), Literal("("), PythonArguments(), Literal(")")),
+        separator="\n",
+        end="</function_calls>",
+    ),
+)
+
+OLMO_3_THINK = replace(
+    OLMO_3,
+    name="olmo-3-think",
+    detect=(("<function_calls>", "<functions>", "<think>"),),
+    thinking=ALWAYS,
+)
+
+PYTHONIC_FORMATS = (OLMO_3_THINK, OLMO_3)
+
+
+# Liquid's LFM 2 and 2.5: calls in Python's notation.
+
+# Its template shows neither calls nor reasoning of the past.
+LFM_2 = ModelFormat(
+    "lfm-2",
+    detect=(("List of tools: ", "<|im_start|>"),),
+    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    calls=CallSection(
+        begin="<|tool_call_start|>[",
+        call=(Name(), Literal("("), PythonArguments(), Literal(")")),
+        separator=", ",
+        end="]<|tool_call_end|>",
+        triggers=("<|tool_call_start|>",),
+    ),
+    reasoning_keys=("thinking",),
+)
+
+LFM_2_5 = replace(
+    LFM_2, name="lfm-2.5", detect=(("List of tools: ", "<|im_start|>", "<|tool_call_start|>"),)
+)
+
+LFM_FORMATS = (LFM_2_5, LFM_2)
+
+
+# Families of one or two models each.
 
 SEED_OSS = ModelFormat(
     "seed-oss",
@@ -316,7 +390,7 @@ PLAMO_3 = ModelFormat(
     ),
 )
 
-FORMATS = (
+OTHER_FORMATS = (
     PLAMO_3,
     SEED_OSS,
     APERTUS,

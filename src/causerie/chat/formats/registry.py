@@ -1,68 +1,103 @@
-"""All formats, and which of them a template is of.
-
-Nothing but the text of the template is looked at. The order matters: a format
-stands before those whose signs its templates have as well.
-"""
+"""All formats, and which of them a template is of."""
 
 from __future__ import annotations
 
-from causerie.chat.formats import (
-    beam,
-    coder,
-    cohere,
-    deepseek,
-    ernie,
-    gemma,
-    glm,
-    granite,
-    harmony,
-    hermes,
-    hunyuan,
-    inkling,
-    intern,
-    kimi,
-    lfm,
-    llama,
-    longcat,
-    minimax,
-    mistral,
-    muse,
-    nemotron,
-    others,
-    pythonic,
-    qwen,
-    step,
+from collections.abc import Sequence
+from dataclasses import replace
+
+from causerie.chat.formats import channels, deepseek, hermes, llama, others, parameters
+from causerie.chat.formats.format import (
+    CallSection,
+    Literal,
+    ModelFormat,
+    Name,
+    ParameterList,
+    Segment,
 )
-from causerie.chat.formats.format import ModelFormat
-from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
-from causerie.chat.formats.headless import with_headless
+from causerie.chat.formats.hermes import GENERIC, GENERIC_THINKING
+
+# Sections of calls without their first marker, which models leave out at times.
+#
+# Only what is left tells such a section from text: a marker of the first call, or the name of an
+# offered function with a marker behind it. Calls as JSON have none of these:
+# :mod:`causerie.chat.call_syntax.unmarked` reads them.
+
+
+def with_headless(form: ModelFormat) -> ModelFormat:
+    """Return the format, which also reads its section of calls without the first markers."""
+    calls = form.calls
+    if calls is None or form.header is not None:
+        return form
+    found = [each for each in (_headless(calls), _named(calls)) if each is not None]
+    return replace(form, calls=replace(calls, also=(*calls.also, *found))) if found else form
+
+
+def _headless(calls: CallSection) -> CallSection | None:
+    first = calls.call[0]
+    if not calls.begin.strip() or calls.at_start:
+        return None
+    if not isinstance(first, Literal) or first.text[:1] not in ("<", "]"):
+        return None
+    return _beginning(calls, first.text.rstrip())
+
+
+def _named(calls: CallSection) -> CallSection | None:
+    """Return the section whose first call has lost the marker before its name."""
+    first, name, *others = calls.call
+    if calls.at_start or not isinstance(first, Literal) or not isinstance(name, Name):
+        return None
+    if first.text[0] not in "<[" or first.text[-1] not in ">]" or not _is_marked(others):
+        return None
+    return _beginning(replace(calls, call=calls.call[1:]))
+
+
+def _is_marked(segments: Sequence[Segment]) -> bool:
+    """Return whether a marker follows, or parameters that begin with one."""
+    first, *others = segments
+    if isinstance(first, ParameterList):
+        return True
+    if not isinstance(first, Literal):
+        return False
+    return first.text[0] in "<[" if first.text.strip() else _is_marked(others)
+
+
+def _beginning(calls: CallSection, *triggers: str) -> CallSection:
+    return replace(
+        calls, begin="", optional_end=True, triggers=triggers, lead_ins=(), lead="", also=()
+    )
+
+
+# All formats, and which of them a template is of.
+#
+# Nothing but the text of the template is looked at. The order matters: a format
+# stands before those whose signs its templates have as well.
 
 _DECLARED: tuple[ModelFormat, ...] = (
-    *beam.FORMATS,
-    *harmony.FORMATS,
-    *kimi.FORMATS,
-    *step.FORMATS,
-    *deepseek.FORMATS,
-    *minimax.FORMATS,
-    *gemma.FORMATS,
-    *cohere.FORMATS,
-    *mistral.FORMATS,
-    *hunyuan.FORMATS,
-    *muse.FORMATS,
-    *inkling.FORMATS,
-    *others.FORMATS,
-    *ernie.FORMATS,
-    *granite.FORMATS,
-    *longcat.FORMATS,
-    *intern.FORMATS,
-    *nemotron.FORMATS,
-    *lfm.FORMATS,
-    *pythonic.FORMATS,
-    *glm.FORMATS,
-    *coder.FORMATS,
-    *llama.FORMATS,
-    *hermes.FORMATS[:-1],
-    *qwen.FORMATS,
+    *channels.BEAM_FORMATS,
+    *channels.HARMONY_FORMATS,
+    *deepseek.KIMI_FORMATS,
+    *parameters.STEP_FORMATS,
+    *deepseek.DEEPSEEK_FORMATS,
+    *parameters.MINIMAX_FORMATS,
+    *llama.GEMMA_FORMATS,
+    *llama.COHERE_FORMATS,
+    *llama.MISTRAL_FORMATS,
+    *deepseek.HUNYUAN_FORMATS,
+    *channels.MUSE_FORMATS,
+    *channels.INKLING_FORMATS,
+    *others.OTHER_FORMATS,
+    *hermes.ERNIE_FORMATS,
+    *llama.GRANITE_FORMATS,
+    *parameters.LONGCAT_FORMATS,
+    *others.INTERN_FORMATS,
+    *hermes.NEMOTRON_FORMATS,
+    *others.LFM_FORMATS,
+    *others.PYTHONIC_FORMATS,
+    *parameters.GLM_FORMATS,
+    *parameters.CODER_FORMATS,
+    *llama.LLAMA_FORMATS,
+    *hermes.HERMES_FORMATS[:-1],
+    *hermes.QWEN_FORMATS,
     hermes.HERMES,
     GENERIC_THINKING,
     GENERIC,

@@ -1,12 +1,14 @@
-"""Subschemas of a rewritten schema that surely apply to a value, and what only a check decides.
-
-Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
-"""
+"""Which subschemas apply to a value, which items must differ, and which properties are known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+# Subschemas of a rewritten schema that surely apply to a value, and what only a check decides.
+#
+# Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
 
 CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
@@ -114,3 +116,148 @@ def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
             waiting += parts if isinstance(parts, list) else []
             waiting += rules.target(schema)
     return Certain(tuple(known.values()), rules)
+
+
+# Places in a document where a rewritten schema demands that the items of an array differ.
+#
+# Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
+
+_ALTERNATIVES = ("allOf", "anyOf", "oneOf")
+_BRANCHES = ("then", "else")
+
+
+@dataclass(frozen=True, slots=True)
+class Applicable:
+    """All subschemas that may apply to one value of a document.
+
+    Of alternatives all are among them, and of patterns too: rather an array is held to
+    differing items without need than one that has to keep to it is not.
+    """
+
+    schemas: tuple[Mapping[str, object], ...]
+    definitions: Mapping[str, object]
+
+    @property
+    def distinct(self) -> bool:
+        """Return true if the items of an array have to differ."""
+        return any(schema.get("uniqueItems") is True for schema in self.schemas)
+
+    def item(self, index: int) -> Applicable:
+        """Return what applies to an item."""
+        found: list[object] = []
+        for schema in self.schemas:
+            first = schema.get("prefixItems")
+            if isinstance(first, list) and index < len(first):
+                found.append(first[index])
+            else:
+                found += [schema.get("items"), schema.get("unevaluatedItems")]
+        return _applicable(found, self.definitions)
+
+    def property(self, name: str) -> Applicable:
+        """Return what applies to the value of a property."""
+        found: list[object] = []
+        for schema in self.schemas:
+            named, patterns = schema.get("properties"), schema.get("patternProperties")
+            if isinstance(patterns, Mapping):
+                found += patterns.values()
+            if isinstance(named, Mapping) and name in named:
+                found.append(named[name])
+            else:
+                found += [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+        return _applicable(found, self.definitions)
+
+
+def applicable(rules: Mapping[str, object]) -> Applicable:
+    """Return what applies to a whole document."""
+    definitions = rules.get("$defs")
+    return _applicable([rules], definitions if isinstance(definitions, Mapping) else {})
+
+
+def _applicable(found: Iterable[object], definitions: Mapping[str, object]) -> Applicable:
+    """Return the schemas among ``found``, with all that they apply in the same place."""
+    known: dict[int, Mapping[str, object]] = {}
+    waiting = list(found)
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, Mapping) and id(schema) not in known:
+            known[id(schema)] = schema
+            waiting += _in_place(schema, definitions)
+    return Applicable(tuple(known.values()), definitions)
+
+
+def _in_place(schema: Mapping[str, object], definitions: Mapping[str, object]) -> Iterator[object]:
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield definitions.get(reference.removeprefix("#/$defs/"))
+    for keyword in _ALTERNATIVES:
+        options = schema.get(keyword)
+        yield from options if isinstance(options, list) else ()
+    yield from (schema.get(keyword) for keyword in _BRANCHES)
+    dependent = schema.get("dependentSchemas")
+    yield from dependent.values() if isinstance(dependent, Mapping) else ()
+
+
+# Properties and items of a valid document that the keywords of a schema speak of.
+#
+# ``unevaluatedProperties`` and ``unevaluatedItems`` hold for all others. Reads rewritten schemas
+# (:mod:`causerie.chat.schema.normal`).
+
+_NAMES_A_STEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """``definition`` finds what a reference names, ``holds`` checks a value by a schema at a
+    place, ``matches`` a name by a pattern, and ``spend`` takes steps of work."""
+
+    definition: Callable[[str], object]
+    holds: Callable[[object, object, str], bool]
+    matches: Callable[[str, str], bool]
+    spend: Callable[[int], None]
+
+    def properties(self, value: Mapping[str, object], schema: Schema) -> set[str]:
+        """Return the names that are spoken of alongside ``unevaluatedProperties``."""
+        self.spend(1 + len(value) // _NAMES_A_STEP)
+        known: set[str] = set()
+        named, patterns = schema.get("properties"), schema.get("patternProperties")
+        if isinstance(named, Mapping):
+            known.update(named.keys() & value.keys())
+        for pattern in patterns if isinstance(patterns, Mapping) else ():
+            known.update(name for name in value if self.matches(name, pattern))
+        if "additionalProperties" in schema:
+            known.update(value)
+        for part in self._parts(value, schema):
+            inner = "unevaluatedProperties" in part
+            known.update(value if inner else self.properties(value, part))
+        return known
+
+    def items(self, value: Sequence[object], schema: Schema) -> set[int]:
+        """Return the positions that are spoken of alongside ``unevaluatedItems``."""
+        self.spend(1 + len(value) // _NAMES_A_STEP)
+        known = set(range(min(len(_list(schema.get("prefixItems"))), len(value))))
+        if "items" in schema:
+            known.update(range(len(value)))
+        if "contains" in schema:
+            found = schema["contains"]
+            known.update(at for at, item in enumerate(value) if self.holds(item, found, "#"))
+        for part in self._parts(value, schema):
+            inner = "unevaluatedItems" in part
+            known.update(range(len(value)) if inner else self.items(value, part))
+        return known
+
+    def _parts(self, value: object, schema: Schema) -> Iterator[Schema]:
+        """Yield the schemas that hold for the same value."""
+        parts = _list(schema.get("allOf"))
+        if "$ref" in schema:
+            parts = [*parts, self.definition(str(schema["$ref"]))]
+        options = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+        parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
+        if "if" in schema:
+            holds = self.holds(value, schema["if"], "#")
+            branch = schema.get("then" if holds else "else")
+            parts = [*parts, *([schema["if"]] if holds else []), branch]
+        yield from (part for part in parts if isinstance(part, Mapping))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,10 +1,74 @@
-"""Keywords of JSON Schema by meaning, and those that cannot be enforced."""
+"""Keywords of JSON Schema by meaning; refusals of those that cannot be enforced, with places."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
+from causerie.errors import InvalidRequest
 from causerie.protocol.nearest import NameIndex, nearest
+
+# Why a schema, a pattern or a grammar cannot be enforced, and where.
+#
+# Knows nothing about schemas; it only puts the place and the reason into words.
+
+
+def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidRequest:
+    """Return the 400 for something that would not be enforced as written.
+
+    ``reason`` is a sentence without its subject's place; ``pointer`` is a JSON
+    Pointer into the schema, as a fragment (``#/properties/a``).
+    """
+    if pointer is None:
+        return InvalidRequest(reason, code="unsupported_schema", param=param)
+    return InvalidRequest(
+        f"The schema at {pointer} cannot be enforced: {reason}",
+        code="unsupported_schema",
+        param=param,
+        metadata={"pointer": pointer},
+    )
+
+
+def of_function(name: str, refused: InvalidRequest) -> InvalidRequest:
+    """Return the same error, with the name of the function whose parameters it is about."""
+    return InvalidRequest(
+        f"Parameters of `{name}`: {refused.message}",
+        code=refused.code,
+        param=refused.param,
+        metadata=refused.metadata,
+    )
+
+
+def step(pointer: str, *keys: str | int) -> str:
+    """``pointer`` with ``keys`` appended, escaped as JSON Pointers in fragments demand."""
+    escaped = (str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in keys)
+    return "/".join((pointer, *escaped))
+
+
+# Place of a schema in its document.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A schema and where it stands; ``alone`` if no other schema speaks of the same value."""
+
+    schema: Mapping[str, object]
+    pointer: str
+    depth: int
+    alone: bool
+
+    def others(self, key: str) -> list[str]:
+        """Return the keywords alongside ``key``."""
+        return [name for name in self.schema if name != key]
+
+    @property
+    def by_itself(self) -> bool:
+        """Return whether no other schema, not even a part of this one, applies to the value."""
+        return self.alone and not any(name in IN_PLACE for name in self.schema)
+
+
+# Keywords of JSON Schema by meaning, and those that cannot be enforced.
 
 _LONGEST_NAME = 60  # of what a header names
 

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from causerie.chat.schema.disjoint import SchemaDisjointness
-from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE
-from causerie.chat.schema.names import declared_types
-from causerie.chat.schema.negation import Schema, SchemaNegation
-from causerie.chat.schema.overlap import MOST_MATCHED, matches
+from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
+from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, step
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
-from causerie.chat.schema.refusal import step
+from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
 
 _MOST_WAYS = 24  # of the alternatives that one keyword becomes
 _MOST_PAIRS = 32  # of options that may overlap

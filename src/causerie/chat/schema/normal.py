@@ -15,16 +15,13 @@ from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
-from causerie.chat.schema.counts import Contradictions
-from causerie.chat.schema.finite import Endless, circle, without_endless
-from causerie.chat.schema.names import plain, satisfiable
+from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
+from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
+from causerie.chat.schema.keywords import Place, step, unsupported
 from causerie.chat.schema.narrowing import SchemaNarrowing
-from causerie.chat.schema.overlap import PatternIndex, PatternOverlap
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
-from causerie.chat.schema.place import Place
-from causerie.chat.schema.placing import placed
-from causerie.chat.schema.refusal import step, unsupported
-from causerie.chat.schema.siblings import without_siblings
+from causerie.chat.schema.references import placed, without_siblings
+from causerie.chat.schema.rewriting import plain, satisfiable
 from causerie.chat.schema.values import (
     LEAKY_RANGE,
     MAX_DEPTH,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeGuard
 
-from causerie.chat.schema.refusal import step
+from causerie.chat.schema.keywords import step
 from causerie.errors import InvalidRequest
 
 MAX_DEPTH = 64

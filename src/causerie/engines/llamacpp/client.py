@@ -1,12 +1,25 @@
 """The child's HTTP, as values of the seam: completions as streams of tokens, and tokenisation.
 
-Always streams: a completion that is not streamed goes on when its client
-leaves. Reads bytes and splits on line feeds only; decodes just the fields it
-needs.
+Always streams: a completion that is not streamed goes on when its client leaves. Reads bytes
+and splits on line feeds only; decodes just the fields it needs.
+
+*Chunked prefill.* In each of its steps the engine computes a token of every stream, and fills its
+batch with tokens of a prompt. The size of the batch is fixed when it loads, so that during a long
+prompt every step would take as long as a whole batch. Long prompts are therefore given in
+*chunks*, of which each extends what the slot holds. A chunk that is smaller than the batch makes a
+short step. While nobody streams, a chunk is many batches, so that its round trip does not count.
+
+A prompt that is not long mixes in one batch with those of others. Beside a stream it is read in
+chunks where a whole batch takes too long, but in none that cost more than they are worth.
+
+*Withheld tokens.* While its text ends in the middle of a character the engine sends nothing, and
+then only the last token with the whole character. Their bytes show which tokens came before: they
+spell the part of the text that is not the last token's.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -26,16 +39,141 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
-from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
-from causerie.engines.llamacpp.prompt_store import LEAST_TOKENS
-from causerie.engines.llamacpp.slots import Slot, Slots
-from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.llamacpp.slots import LEAST_TOKENS, Slot, Slots
+from causerie.engines.prefill import LEAST_OBSERVED, STREAMING_SECONDS, PrefillSpeed
+from causerie.engines.process import EngineTransport, Pulse, child_address, whole_answer
 from causerie.engines.sampling import engine_fields, neutral_values
-from causerie.engines.transport import EngineTransport, near, whole
-from causerie.engines.watchdog import Pulse
+from causerie.engines.weights.vocabulary import TokenTable
+from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
-from causerie.transport.errors import TransportFailed
-from causerie.transport.response import HttpResponse
+
+# Tokens that the engine's stream leaves out, found again.
+#
+# While its text ends in the middle of a character the engine sends nothing, and then only the last
+# token with the whole character. Their bytes show which tokens came before: they spell the part of
+# the text that is not the last token's. Knows the vocabulary and nothing of the wire.
+
+
+class PartialTokens:
+    """The tokens of a vocabulary that hold parts of characters."""
+
+    def __init__(self, vocabulary: TokenTable) -> None:
+        self._tokens = vocabulary.tokens
+        self._ids: Mapping[bytes, int] = {
+            token: id for id, token in enumerate(vocabulary.tokens) if _is_partial(token)
+        }
+
+    def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
+        """Return the ids of the tokens left out before ``last``, which completed ``text``.
+
+        ``count`` is how many there were. If so many cannot be found it is as few as spell the
+        missing bytes; where none do (the model wrote invalid UTF-8), nothing.
+        """
+        if text.isascii() or not 0 <= last < len(self._tokens):
+            return ()
+        end = self._tokens[last]
+        written = text.encode()
+        if len(end) >= len(written) or not written.endswith(end):
+            return ()
+        head = written[: -len(end)] if end else written
+        for number in (count, *range(1, len(head) + 1)):
+            found = self._spelled(head, number)
+            if found:
+                return found
+        return ()
+
+    def _spelled(self, head: bytes, count: int) -> tuple[int, ...]:
+        """``count`` tokens, longest first, whose bytes are ``head``; empty where there are none."""
+        if count == 1:
+            return (self._ids[head],) if head in self._ids else ()
+        for cut in range(len(head) - count + 1, 0, -1):
+            first = self._ids.get(head[:cut])
+            rest = self._spelled(head[cut:], count - 1) if first is not None else ()
+            if first is not None and rest:
+                return (first, *rest)
+        return ()
+
+
+def _is_partial(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+# Chunked prefill: how many tokens of a prompt the engine is given at once, by its speed.
+#
+# In each of its steps the engine computes a token of every stream, and fills its batch with tokens
+# of a prompt. The size of the batch is fixed when it loads, so that during a long prompt every step
+# would take as long as a whole batch. Long prompts are therefore given in *chunks*, of which each
+# extends what the slot holds. A chunk that is smaller than the batch makes a short step. While
+# nobody streams, a chunk is many batches, so that its round trip does not count.
+#
+# A prompt that is not long mixes in one batch with those of others. Beside a stream it is read in
+# chunks where a whole batch takes too long, but in none that cost more than they are worth.
+
+FULL_SPEED = 64
+"""Tokens of a chunk that costs a CPU at most 5 % more for a token than whole batches do."""
+
+_LONG_SECONDS = 3.0
+_ALONE_SECONDS = 4.0  # on a busy machine a round trip takes a tenth of a second
+_WAITING_SECONDS = 2 * STREAMING_SECONDS  # what a stream may wait
+_ROWS = LEAST_OBSERVED  # of a matrix that kernels take together
+
+
+class ChunkedPrefill:
+    """The speed of one engine, and whose turn it is to have a chunk read.
+
+    ``batch`` and ``context`` are the engine's, in tokens; chunks of ``full_speed`` tokens cost
+    hardly more than whole batches do. ``token_seconds`` is the speed expected of it, and counts
+    until a step was seen. Without ``enabled`` every prompt is read whole.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        context: int,
+        token_seconds: float,
+        full_speed: int = FULL_SPEED,
+        *,
+        enabled: bool = True,
+    ) -> None:
+        self.turn = asyncio.Lock()
+        """Held while a chunk is read: two of them would make one step longer."""
+        self.speed = PrefillSpeed(token_seconds)
+        self._batch = batch
+        self._context = context
+        self._full_speed = full_speed
+        self._enabled = enabled
+
+    def least_chunk(self, read: int, total: int, *, streaming: bool) -> int | None:
+        """Return the least tokens of a chunk, for a prompt of which so much was read.
+
+        ``None`` where it is read whole. One that does not fit is left to the engine, which refuses
+        it before it reads.
+        """
+        if not self._enabled or total >= self._context:
+            return None
+        rest, seconds = total - read, self.speed.token_seconds
+        if rest * seconds > _LONG_SECONDS:
+            return _ROWS
+        waits = streaming and min(rest, self._batch) * seconds > _WAITING_SECONDS
+        return self._full_speed if waits and self._full_speed < self._batch else None
+
+    def chunk(self, least: int, *, streaming: bool) -> int:
+        """Return the tokens of the next chunk: whole batches, or fewer where streams would wait."""
+        batch, fitting = self._batch, self.speed.fitting(STREAMING_SECONDS)
+        if streaming and fitting < batch:
+            return min(max(fitting // _ROWS * _ROWS, least), batch)
+        return max(self.speed.fitting(_ALONE_SECONDS) // batch, 1) * batch
+
+
+# The child's HTTP, as values of the seam: completions as streams of tokens, and tokenisation.
+#
+# Always streams: a completion that is not streamed goes on when its client
+# leaves. Reads bytes and splits on line feeds only; decodes just the fields it
+# needs.
 
 _ENGINE = "llamacpp"
 # In the order of other engines: the temperature is applied before the candidates are cut.
@@ -124,7 +262,7 @@ class LlamaCppClient:
         self._slots = slots
         self._prefill = prefill
         # A new connection each time: an idle one would occupy a thread of the engine's server.
-        self._wire = EngineTransport(*near(place), key, idle_seconds=0)
+        self._wire = EngineTransport(*child_address(place), key, idle_seconds=0)
 
     async def close(self) -> None:
         """End all connections."""
@@ -133,7 +271,7 @@ class LlamaCppClient:
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         response = await self._wire.send(method, path, body)
-        content = await whole(response)
+        content = await whole_answer(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
         return msgspec.json.decode(content)
@@ -224,7 +362,7 @@ class LlamaCppClient:
         response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
-                raise _refusal(response.status, await whole(response))
+                raise _refusal(response.status, await whole_answer(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
             stream = _Stream(response, pulse, slot, self._prefill, made)
             async with aclosing(_outputs(stream, partial, request.logprobs)) as outputs:

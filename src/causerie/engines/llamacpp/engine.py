@@ -18,24 +18,22 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.embedded import EmbeddedEngine, gguf_model
-from causerie.engines.grammar_matcher import Admitted
-from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient
-from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
-from causerie.engines.llamacpp.native import examine
-from causerie.engines.llamacpp.native_process import spawn_native
+from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient, PartialTokens
 from causerie.engines.llamacpp.options import (
     Launch,
     LlamaCppOptions,
+    Need,
     available_memory,
     for_machine,
+    free_now,
+    has_gpu,
 )
-from causerie.engines.llamacpp.process import LlamaCppChild, spawn
-from causerie.engines.llamacpp.prompt_store import PromptStore
-from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.vocabulary import IndexedVocabulary, characters
+from causerie.engines.llamacpp.process import LlamaCppChild, examine_program, spawn, spawn_native
+from causerie.engines.llamacpp.slots import PromptStore
+from causerie.engines.machine import kv_bytes_per_token
+from causerie.engines.supervised import EmbeddedEngine, gguf_model
+from causerie.engines.token_engine import Admitted, IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.footprint import kv_bytes_per_token
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 log = structlog.get_logger(__name__)
@@ -114,7 +112,9 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         common = (self._load_seconds, self._pulse, self._prompts)
         if self._launch.command is None:
             return await spawn(self._launch, *common)
-        build = await examine(self._launch.command, self._launch.devices, self._launch.environment)
+        build = await examine_program(
+            self._launch.command, self._launch.devices, self._launch.environment
+        )
         log.info(
             "native build of llama.cpp",
             model=self._model,

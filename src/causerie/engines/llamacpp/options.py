@@ -1,19 +1,119 @@
-"""Options of a llama.cpp process: configured values, and defaults chosen from the machine."""
+"""Options of a llama.cpp process: configured values, and defaults chosen from the machine.
+
+Also says whether a model fits into the memory of this machine, before it is loaded.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from causerie.engines.control_group import number, own_groups
-from causerie.engines.llamacpp.fit import fitting_tokens, has_gpu, room_for_context
-from causerie.engines.llamacpp.prompt_store import is_possible
-from causerie.engines.machine_part import WHOLE, MachinePart, cores
-from causerie.engines.weights.footprint import memory_bytes
-from causerie.engines.weights.gguf import Header
+from causerie.engines.llamacpp.slots import can_store_prompts, free_memory
+from causerie.engines.machine import (
+    WHOLE,
+    MachinePart,
+    cores,
+    group_number,
+    kv_bytes_per_token,
+    model_memory_bytes,
+    own_groups,
+)
+from causerie.engines.weights.gguf import (
+    Header,
+    quantization_of_name,
+    quantization_of_type,
+    smaller_that_fits,
+)
+
+# Does a model fit into the memory of this machine? Answered before it is loaded.
+#
+# All numbers are estimates from the header of the file, in bytes. With a GPU an unknown part of a
+# model is elsewhere: then nothing is refused.
+
+_CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
+_LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
+_LEFT_FREE = 10  # percent of the free memory
+_GPUS = tuple(map(Path, ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128")))
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Memory that a model needs with a cache of ``cache_tokens``."""
+
+    header: Header
+    cache_tokens: int
+    kv_type: str
+    memory: int
+
+    def __str__(self) -> str:
+        cache = f"a cache of {self.cache_tokens:,} tokens"
+        return f"needs about {_size(self.memory)} for its weights and {cache}"
+
+    def refusal(self, room: int) -> str:
+        """Return that it cannot fit into ``room`` bytes of this machine, and what would."""
+        return f"{self}, and this machine has {_size(room)}; {self.advice(room)}"
+
+    def advice(self, room: int) -> str:
+        """Return what would fit into ``room`` bytes, for the end of a sentence."""
+        context = largest_context(self.header, self.kv_type, room)
+        if context >= _LEAST_TOLD_CONTEXT:
+            return f"a context of {context:,} tokens would fit"
+        name = quantization_of_type(self.header.file_type) or quantization_of_name(
+            self.header.path.stem
+        )
+        left = room - (self.memory - self.header.file_size)
+        found = smaller_that_fits(name, self.header.file_size, left)
+        if found is None:
+            return "take a smaller model"
+        return f"its quantization {found[0]} would fit, with about {_size(found[1])} of weights"
+
+
+def room_for_context(prompt_cache: int, total: int) -> int:
+    """Return the bytes that a model may take now, next to ``prompt_cache`` bytes for prompts."""
+    return max(free_now(total) * (100 - _LEFT_FREE) // 100 - prompt_cache, 0)
+
+
+def free_now(total: int) -> int:
+    """Return the free bytes of this machine, or ``total`` where the system does not say."""
+    try:
+        return free_memory()
+    except OSError:
+        return total
+
+
+def largest_context(header: Header, kv_type: str, room: int) -> int:
+    """Return the most tokens that one request may have where a model gets ``room`` bytes.
+
+    At most the length that the model was trained for; 0 where not even the weights fit.
+    """
+    most = fitting_tokens(header, kv_type, room)
+    return min(most, header.context_length or most)
+
+
+def fitting_tokens(header: Header, kv_type: str, room: int) -> int:
+    """Return how many tokens a cache can hold next to the weights in ``room`` bytes.
+
+    A multiple of what the engine rounds to; 0 where not even the weights fit.
+    """
+    left = max(room - model_memory_bytes(header, 0, kv_type), 0)
+    each = max(kv_bytes_per_token(header, kv_type), 1)  # some models keep nothing of a token
+    return left // each // _CONTEXT_STEP * _CONTEXT_STEP
+
+
+def has_gpu() -> bool:
+    """Return whether this machine seems to have a GPU that the engine could use."""
+    return sys.platform == "darwin" or any(device.exists() for device in _GPUS)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+# Options of a llama.cpp process: configured values, and defaults chosen from the machine.
 
 _DEFAULT_CONTEXT = 8192
 _LEAST_CONTEXT = 256
@@ -147,7 +247,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         draft=options.draft,
         drafted=drafted,
         prompt_cache=_prompt_cache(options),
-        memory=memory_bytes(header, cache_tokens, kv_type)
+        memory=model_memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
         cpus=options.part.cpus(),
         devices=options.part.devices,
@@ -172,7 +272,7 @@ def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int,
         context, least = trained, _LEAST_CONTEXT
     else:
         context = least = options.context or min(trained, _DEFAULT_CONTEXT)
-        weights = memory_bytes(header, 0, kv_type)
+        weights = model_memory_bytes(header, 0, kv_type)
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
         room = min(room, weights + (total // parts - prompts - weights) // share)
@@ -185,7 +285,7 @@ def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int,
 
 
 def _prompt_cache(options: LlamaCppOptions) -> int:
-    if options.draft or not is_possible():
+    if options.draft or not can_store_prompts():
         return 0
     if options.prompt_cache is not None:
         return options.prompt_cache
@@ -209,7 +309,7 @@ def available_memory(groups: Sequence[Path] | None = None) -> int:
     """Return the bytes this process may use: the machine's or its control groups', if less."""
     folders = own_groups() if groups is None else groups
     files = [*(group / "memory.max" for group in folders), _OLD_MEMORY_LIMIT]
-    limits = [limit for file in files if (limit := number(file)) is not None]
+    limits = [limit for file in files if (limit := group_number(file)) is not None]
     return min([_machine_memory(), *limits])
 
 

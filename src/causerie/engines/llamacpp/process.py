@@ -1,27 +1,54 @@
-"""Starting a child that runs llama.cpp, and what its log says when it fails."""
+"""Starting a child that runs llama.cpp, and what its log says when it fails.
+
+The child is a process of ours, :mod:`.child`, or a native build of llama.cpp: its program
+``llama-server``, which the configuration names.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import secrets
+import shutil
 import sys
-from collections.abc import Collection, Iterable
-from dataclasses import asdict
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import structlog
 
-from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp.chunked_prefill import FULL_SPEED, ChunkedPrefill
-from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.base import EngineFailed, LoadFailed, Started, TextRequest, Token
+from causerie.engines.child_environment import engine_environment
+from causerie.engines.llamacpp.client import (
+    FULL_SPEED,
+    ChunkedPrefill,
+    LlamaCppClient,
+    PartialTokens,
+)
 from causerie.engines.llamacpp.options import Launch
-from causerie.engines.llamacpp.prompt_store import PromptStore
-from causerie.engines.llamacpp.slots import Slots
-from causerie.engines.process import EngineChild, EngineProcess
-from causerie.engines.watchdog import Pulse
-from causerie.runtime.child_environment import engine_environment
+from causerie.engines.llamacpp.slots import (
+    PromptStore,
+    Slots,
+    can_store_prompts,
+    prompt_files_folder,
+)
+from causerie.engines.process import (
+    EngineChild,
+    EngineProcess,
+    Program,
+    Pulse,
+    free_port,
+    program_served,
+    run_program,
+    start_program_child,
+)
+
+# Starting a child that runs llama.cpp, and what its log says when it fails.
 
 log = structlog.get_logger(__name__)
 
@@ -138,3 +165,280 @@ def _dying_words(tail: Iterable[str]) -> str:
 
 def _gave_up(tail: Iterable[str]) -> list[str]:
     return [line for line in tail if any(word in line for word in _GIVING_UP)]
+
+
+# A native build of llama.cpp: its program ``llama-server``, which the configuration names.
+#
+# It takes the place of the package that this service brings, behind the same HTTP. What that
+# package's process does in Python beyond HTTP is done here, or is absent: see
+# `docs/reference/engines.md`.
+
+_ANSWER_SECONDS = 60.0  # a GPU's libraries take seconds to load
+_VERSION = re.compile(r"version: (\S+) \((?:build (\d+), commit )?\w+\)")
+_DEVICE = re.compile(r"^ +([^\s:]+): .+ MiB", re.MULTILINE)
+_NO_GPU = ("BLAS", "ZenDNN")  # devices that compute on the CPU
+_UNKNOWN = re.compile(r"error: invalid argument: (\S+)")
+_ERROR = re.compile(r"\berror\b.+", re.IGNORECASE)
+# Sizes of batches that the program has by itself.
+_GPU_BATCH, _PHYSICAL_BATCH = 2048, 512
+_TRIED = "causerie was tried with llama.cpp 0.5.0 of October 2026; take a build as new"
+
+
+@dataclass(frozen=True, slots=True)
+class NativeBuild:
+    """Facts that a program reports about itself."""
+
+    program: str
+    """Path."""
+    version: str
+    gpu: bool
+    """Whether it has a GPU to compute on."""
+
+    @property
+    def folder(self) -> str:
+        """Return its own folder.
+
+        A build whose backends are libraries looks for them there and in the working directory. So
+        nothing in the service's working directory is taken for one.
+        """
+        return str(_folder(Path(self.program)))
+
+    def computes_on_gpu(self, launch: Launch) -> bool:
+        """Return whether the model is on a GPU."""
+        return self.gpu and launch.gpu_layers != 0
+
+    def batches(self, launch: Launch) -> tuple[int, int]:
+        """Return the most tokens of a step, and of one computation in it."""
+        own = _GPU_BATCH if self.computes_on_gpu(launch) else launch.cpu_batch
+        batch = launch.batch or own
+        return batch, min(batch, _PHYSICAL_BATCH)
+
+
+def missing_program(command: str) -> str | None:
+    """Return why there is no such program, and what would be right; ``None`` if there is one."""
+    if shutil.which(command) is not None:
+        return None
+    advice = "name the program `llama-server` of a build of llama.cpp"
+    if "/" not in command:
+        return f'"{command}" is not on the search path (PATH); {advice}, or its path'
+    path = Path(command)
+    if path.is_dir():
+        return f'"{command}" is a folder; {advice}'
+    if path.exists():
+        return f'"{command}" is not executable; {advice}, or allow it: chmod +x {command}'
+    return f'"{command}" does not exist; {advice}'
+
+
+async def examine_program(
+    command: str, devices: str | None, passed: Collection[str] = ()
+) -> NativeBuild:
+    """Return what the program says of itself; raise :class:`LoadFailed` where it is none.
+
+    It sees only ``devices``, if those are not ``None``, and gets the variables ``passed``.
+    """
+    program = await asyncio.to_thread(_program_path, command)
+    environ = environment(devices, passed)
+    said = await _program_output(program, "--version", environ)
+    version = _VERSION.search(said)
+    if version is None:
+        raise LoadFailed(
+            f"the program {command} does not say its version ({_last_line(said) or 'it says nothing'}); "
+            "name the program `llama-server` of a build of llama.cpp"
+        )
+    devices_found = _DEVICE.findall(await _program_output(program, "--list-devices", environ))
+    number, build = version.groups()
+    return NativeBuild(
+        program=str(program),
+        version=f"{number}-b{build}" if build else number,
+        gpu=any(not name.startswith(_NO_GPU) for name in devices_found),
+    )
+
+
+def native_arguments(
+    build: NativeBuild, launch: Launch, place: int | str, states: str
+) -> Sequence[str]:
+    """Return the command that serves the weights at a loopback port, or at a socket.
+
+    ``states`` is the folder of states of prompts. The program's own chat template is fixed: it
+    would give up at one that it cannot read, and is never asked for a chat.
+    """
+    batch, physical = build.batches(launch)
+    host, port = (place, 1) if isinstance(place, str) else ("127.0.0.1", place)
+    chosen: Mapping[str, object] = {
+        "--model": launch.weights,
+        "--host": host,
+        "--port": port,
+        "--parallel": launch.parallel,
+        "--ctx-size": launch.cache_tokens,
+        "--threads": launch.threads,
+        "--threads-batch": launch.threads,
+        "--batch-size": batch,
+        "--ubatch-size": physical,
+        "--cache-type-k": launch.kv_type,
+        "--cache-type-v": launch.kv_type,
+        "--cache-ram": 0,  # slots are chosen here, and the prompts that leave them kept
+        "--slot-save-path": states,
+        "--threads-http": 2 * launch.parallel + 32,  # one for each open connection
+        "--chat-template": "chatml",
+        "--fit": "on" if build.computes_on_gpu(launch) else "off",
+        **_optional(launch),
+    }
+    switches = ["--slots", "--no-webui", "--no-context-shift"]
+    if launch.cache_tokens < launch.context * launch.parallel:
+        switches.append("--kv-unified")
+    given = [str(part) for pair in chosen.items() for part in pair]
+    return [build.program, *given, *switches, *launch.args]
+
+
+def _optional(launch: Launch) -> dict[str, object]:
+    """Return the arguments of options that are set."""
+    flash = {True: "on", False: "off", None: None}[launch.flash_attention]
+    optional: dict[str, object | None] = {
+        "--gpu-layers": launch.gpu_layers,
+        "--flash-attn": flash,
+        "--lora": ",".join(map(_listed, launch.lora)) or None,
+    }
+    if launch.draft:
+        optional |= {
+            "--model-draft": launch.draft,
+            "--spec-draft-n-max": launch.drafted,
+            "--spec-type": "draft-simple",
+        }
+    elif launch.drafted:
+        optional |= {"--spec-ngram-simple-size-m": launch.drafted, "--spec-type": "ngram-simple"}
+    return {name: value for name, value in optional.items() if value is not None}
+
+
+def _listed(path: str) -> str:
+    """Return a path as an item of a list with commas."""
+    return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
+
+
+async def check_native(client: LlamaCppClient, partial: PartialTokens, build: NativeBuild) -> None:
+    """Have it generate a token; raise :class:`LoadFailed` where its answer lacks something."""
+    request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
+    async with client.complete(request, partial) as outputs:
+        said = [type(output) async for output in outputs]
+    for kind, field in ((Started, "prompt_progress"), (Token, "tokens")):
+        if kind not in said:
+            raise LoadFailed(
+                f"{build.program} ({build.version}) sends no `{field}`: it is too old; {_TRIED}"
+            )
+
+
+def unknown_argument(tail: Iterable[str]) -> str:
+    """Return that it does not know an argument, if its log says so; else nothing."""
+    named = [found[1] for line in tail if (found := _UNKNOWN.search(line))]
+    return f"it does not know the argument {named[0]}; {_TRIED}" if named else ""
+
+
+def any_error(tail: Iterable[str]) -> str:
+    """Return the first line of the log that speaks of an error, or nothing."""
+    said = [found[0] for line in tail if (found := _ERROR.search(line))]
+    return said[0].strip()[:300] if said else ""
+
+
+def _program_path(command: str) -> Path:
+    """Return the program's path; raise :class:`LoadFailed`."""
+    found = shutil.which(command)
+    if found is None:
+        raise LoadFailed(f"the program {missing_program(command)}")
+    return Path(found).absolute()
+
+
+def _folder(program: Path) -> Path:
+    return program.resolve().parent
+
+
+async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
+    """Return what the program writes; raise :class:`LoadFailed` where it cannot be run."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            question,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environ,
+            cwd=await asyncio.to_thread(_folder, program),
+        )
+    except OSError as error:
+        raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        raise LoadFailed(f"{program} {question} did not end within {_ANSWER_SECONDS:g} s") from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+    said = output.decode("utf-8", "replace")
+    if process.returncode != 0:
+        how = f"exit status {process.returncode}"
+        raise LoadFailed(f"{program} {question} failed ({how}): {_last_line(said)}")
+    return said
+
+
+def _last_line(said: str) -> str:
+    """Return the last line of what a program wrote."""
+    lines = said.strip().splitlines()
+    return lines[-1].strip()[:300] if lines else ""
+
+
+# Starting a native build of llama.cpp, and what its log says when it fails.
+
+
+async def spawn_native(
+    build: NativeBuild,
+    launch: Launch,
+    partial: PartialTokens,
+    load_seconds: float,
+    pulse: Pulse,
+    prompts: PromptStore,
+) -> LlamaCppChild:
+    """Start the program and wait until it has loaded and has generated a token.
+
+    Otherwise as :func:`~causerie.engines.llamacpp.process.spawn`.
+    """
+    process = await start_program_child(environment(launch.devices, launch.environment))
+    key = secrets.token_urlsafe(32)
+    place = process.ipc_socket.path or free_port()
+    batch, physical = build.batches(launch)
+    batches = (batch, physical if build.computes_on_gpu(launch) else None)
+    client = client_of(launch, place, key, batches, prompts)
+    command = native_arguments(build, launch, place, _native_states_folder(place))
+    # By its environment: arguments can be read by every user of the machine.
+    program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
+    try:
+        async with asyncio.timeout(load_seconds):
+            await run_program(process, program)
+            how = await program_served(process, lambda: client.ask("GET", "/health"))
+            if how is not None:
+                raise EngineFailed(_native_failure(build, launch, process, how))
+            await check_native(client, partial, build)
+    except BaseException as failure:
+        await _end_native(process, client)
+        if isinstance(failure, TimeoutError):
+            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
+        raise
+    return child_of(process, client, pulse)
+
+
+def _native_states_folder(place: int | str) -> str:
+    """Return the folder of states of prompts: where it is not used, one that is there."""
+    if can_store_prompts():
+        return prompt_files_folder(os.getpid())
+    return str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
+
+
+def _native_failure(build: NativeBuild, launch: Launch, process: EngineProcess, how: str) -> str:
+    tail = list(process.tail)
+    reason = unknown_argument(tail) or load_failure(tail) or any_error(tail) or how
+    return f"{build.program} ({build.version}) could not load {launch.files}: {reason}"
+
+
+async def _end_native(process: EngineProcess, client: LlamaCppClient) -> None:
+    try:
+        await client.close()
+    finally:
+        await process.end()

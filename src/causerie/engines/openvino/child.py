@@ -1,7 +1,7 @@
 """The child process: runs OpenVINO GenAI's continuous batching for its parent until told to go.
 
 Reads lines of JSON from standard input and answers with lines of JSON on standard output. The
-first line is the :class:`~causerie.engines.openvino.options.OpenVinoLaunch`, answered by
+first line is the :class:`~causerie.engines.openvino.process.OpenVinoLaunch`, answered by
 ``{"ready": true, ...}`` once the model is loaded. Each further line is an order with an ``id``:
 
 - ``generate``: token ids; answered by lines with ``ids``, of which the last has an ``end``, or by
@@ -32,7 +32,7 @@ import numpy
 import openvino
 import openvino_genai
 
-from causerie.engines.machine_part import stay_on
+from causerie.engines.machine import stay_on
 from causerie.engines.openvino.prefill import BATCH, Part, Prefill
 
 _PR_SET_PDEATHSIG = 1

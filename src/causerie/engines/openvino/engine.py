@@ -1,10 +1,13 @@
-"""OpenVINO GenAI as a text engine of ours."""
+"""OpenVINO GenAI as a text engine of ours.
+
+A set of tokens is told as a grammar in the EBNF of xgrammar, the only one that it takes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -17,24 +20,64 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.embedded import EmbeddedEngine, LocalModel, gguf_model
-from causerie.engines.files import Files
-from causerie.engines.grammar_matcher import Admitted, Spelling
-from causerie.engines.openvino.client import OpenVinoClient
-from causerie.engines.openvino.ebnf import one_of, sayable
-from causerie.engines.openvino.options import (
+from causerie.engines.openvino.process import (
     ARCHITECTURES,
+    OpenVinoChild,
+    OpenVinoClient,
     OpenVinoLaunch,
     OpenVinoOptions,
     for_machine,
+    spawn,
 )
-from causerie.engines.openvino.process import OpenVinoChild, spawn
-from causerie.engines.recommended_sampling import of_folder
-from causerie.engines.vocabulary import IndexedVocabulary, characters
+from causerie.engines.sampling import sampling_of_folder
+from causerie.engines.supervised import EmbeddedEngine, Files, LocalModel, gguf_model
+from causerie.engines.token_engine import Admitted, IndexedVocabulary, Spelling, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, ModelFolder, read_openvino_folder
 from causerie.engines.weights.gguf import Header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
+
+# A set of tokens as a grammar in the EBNF of xgrammar, the only one that OpenVINO GenAI takes.
+#
+# It is a grammar for one token. Only whole characters can be said in it: neither control
+# tokens nor a part of a character.
+
+_MOST_EBNF_TEXTS = 100
+_PLAIN_IN_EBNF = frozenset(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ".decode()
+)
+
+
+def ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
+    """Return the grammar of the texts, and of the end with ``ends``."""
+    options = ['""'] if ends else []
+    options += [f'"{_quoted_in_ebnf(text)}"' for text in texts]
+    return "root ::= " + " | ".join(options)
+
+
+def sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
+    """Return the first of the ids that the grammar can say, by their texts.
+
+    Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
+    where there are some hundred of them, and takes seconds for all.
+    """
+    control = frozenset(vocabulary.control.values())
+    texts: dict[str, int] = {}
+    for id in ids:
+        if len(texts) == _MOST_EBNF_TEXTS:
+            break
+        raw = vocabulary.tokens[id]
+        if raw and id not in control:
+            with suppress(UnicodeDecodeError):
+                texts[raw.decode()] = id
+    return texts
+
+
+def _quoted_in_ebnf(text: str) -> str:
+    return "".join(char if char in _PLAIN_IN_EBNF else f"\\U{ord(char):08x}" for char in text)
+
+
+# OpenVINO GenAI as a text engine of ours.
 
 
 class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
@@ -124,13 +167,13 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
         vocabulary = words.vocabulary
         ids = list(admitted.ids())
         spelling = self._spelled(words, request)
-        texts = sayable(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
+        texts = sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
             return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
         while True:
-            ebnf = one_of(texts, ends=admitted.ends)
+            ebnf = ebnf_of_texts(texts, ends=admitted.ends)
             drawn = await _first(client.complete(request, spelling, ebnf))
             meant = _meant(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
             if meant is not None:
@@ -167,7 +210,9 @@ def _folder(weights: Path, ref: str) -> tuple[ModelFolder, LocalModel]:
         architecture=folder.architecture,
         chat_template=folder.chat_template,
         vocabulary=folder.path / TOKENIZER,
-        sampling=of_folder(folder.generation, (ref, folder.path.name, folder.architecture)),
+        sampling=sampling_of_folder(
+            folder.generation, (ref, folder.path.name, folder.architecture)
+        ),
     )
 
 

@@ -1,10 +1,10 @@
 """The plan of a step: the tokens that it reads, and of which prompts.
 
 The pipeline fills every step with as many tokens of prompts as its batch holds, oldest prompt
-first. A stream waits for each step, and a short prompt for all that came before it. So prompts are
-given to it in *parts*, as many tokens as the next step is to read. What a part has read stays in
-the prefix cache, where the next one finds it; the last part is the request itself. Parts end where
-a block of the cache ends, for whole blocks are found.
+first. A stream waits for each step, and a short prompt for all that came before it. So prompts
+are given to it in *parts*, as many tokens as the next step is to read. What a part has read
+stays in the prefix cache, where the next one finds it; the last part is the request itself.
+Parts end where a block of the cache ends, for whole blocks are found.
 
 What the cache holds is not told, so :class:`KnownBlocks` keeps count. Where that is mistaken, a
 step is longer or shorter than planned, and nothing else.
@@ -16,8 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from causerie.engines.packed_tokens import TOKEN_BYTES, packed
-from causerie.engines.prefill_speed import STREAMING_SECONDS, PrefillSpeed
+from causerie.engines.prefill import STREAMING_SECONDS, TOKEN_BYTES, PrefillSpeed, packed
 
 BLOCK = 32
 """Tokens of a block of the cache on a CPU."""

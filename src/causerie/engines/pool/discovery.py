@@ -1,7 +1,7 @@
 """The servers behind the names of a pool, which may come and go.
 
-A host name stands for as many servers as it has IP addresses: those of IPv4, or without any those
-of IPv6, since a server often has one of each. The name of a service (RFC 2782, such as
+A host name stands for as many servers as it has IP addresses: those of IPv4, or without any
+those of IPv6, since a server often has one of each. The name of a service (RFC 2782, such as
 ``_http._tcp.example.org``) stands for its targets. A lookup that fails, or finds nothing, keeps
 the servers that were known.
 """
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from causerie.transport.address import Address
+from causerie.http.addresses import Address
 
 log = structlog.get_logger(__name__)
 

@@ -1,18 +1,42 @@
-"""Events of vLLM about its prefix cache, decoded: blocks that were stored or removed.
+"""What the prefix cache of a member holds, as it publishes it over ZeroMQ.
 
-vLLM encodes batches and events as arrays of msgpack up to some version, and as maps since. Each is
-recognised by its first byte, by itself. Fields were only ever added at the end; those that say
-nothing about a prompt of text are left out.
+Events of vLLM are decoded, blocks that were stored or removed; a view keeps what they say; a
+subscriber reads them, and asks again for what it missed.
+
+Hashes of vLLM are only names here: an event names the tokens of each block, from which the
+block of the prefix index follows, and a removal names the hash. Batches are numbered. One that
+is missing leaves nothing certain, so the view begins anew with nothing; what was stored before
+and is still there is unknown then, and the view is not ``complete``.
+
+Batches come to a SUB socket: topic, number, payload. A ROUTER at the server's replay port
+answers a number with all batches from there that it still keeps, and then with the number -1.
+Before number and payload an answer has an empty frame, and since some version the topic too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import structlog
 from msgspec import Raw, Struct
+
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended, root
+
+if TYPE_CHECKING:
+    from zmq.asyncio import Context, Socket
+
+
+# Events of vLLM about its prefix cache, decoded: blocks that were stored or removed.
+#
+# vLLM encodes batches and events as arrays of msgpack up to some version, and as maps since. Each
+# is recognised by its first byte, by itself. Fields were only ever added at the end; those that say
+# nothing about a prompt of text are left out.
 
 BlockHash = int | bytes
 _GPU = "GPU"
@@ -118,7 +142,7 @@ class EventBatch:
     events: Sequence[Event]
 
 
-def decoded(payload: bytes) -> EventBatch:
+def decoded_events(payload: bytes) -> EventBatch:
     """Return a batch of events; raise :class:`UnreadableEvents`."""
     decoder = _array_batch if payload[:1] in _ARRAYS else _map_batch
     try:
@@ -131,3 +155,311 @@ def decoded(payload: bytes) -> EventBatch:
 def _event(raw: bytes) -> Event:
     event: Event = (_array_event if raw[:1] in _ARRAYS else _map_event).decode(raw)
     return event
+
+
+# View of what one cache of a member holds, as far as its events say.
+#
+# Hashes of vLLM are only names here: an event names the tokens of each block, from which the block
+# of the prefix index follows, and a removal names the hash. Batches are numbered. One that is
+# missing leaves nothing certain, so the view begins anew with nothing; what was stored before and
+# is still there is unknown then, and the view is not ``complete``.
+
+
+class KvView:
+    """Of the cache that is called ``name`` in the index, and is one of ``member``.
+
+    What was sent to the member is in the index by its name; blocks that are gone are taken from
+    there too.
+    """
+
+    def __init__(self, index: PrefixIndex, name: str, member: str) -> None:
+        self.name = name
+        self._member = member
+        self.complete = False
+        """Return whether every block that is there is known."""
+        self.block_size = 0
+        """Of the cache, in tokens; 0 while nothing was stored."""
+        self.salted = False
+        """Events name the salts of prompts, which are their scopes."""
+        self._index = index
+        self._next: int | None = None  # number of the next batch
+        self._ts = 0.0  # the latest of its batches
+        self._blocks: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
+        self._copies: dict[int, int] = {}  # beyond the first one of a block
+        self._group: int | None = None
+
+    def __len__(self) -> int:
+        """Return the number of blocks of the prefix index."""
+        return len(self._blocks) * max(self.block_size // BLOCK, 1)
+
+    def begin(self) -> None:
+        """Take the cache as empty, unless something is known of it: nothing was published yet."""
+        if self._next is None:
+            self._next, self.complete = 0, True
+
+    def forget(self) -> None:
+        """Begin anew: nothing is known."""
+        self._next = None
+        self._reset(complete=False)
+
+    def missing(self, number: int, batch: EventBatch) -> int | None:
+        """Return the first batch that is missing before this one, or ``None``."""
+        if self._next is None or self._other_publisher(number, batch):
+            return 0 if number else None
+        return self._next if number > self._next else None
+
+    def receive(self, number: int, batch: EventBatch) -> None:
+        """Apply a batch, unless it was before; raise :class:`UnreadableEvents`."""
+        if self._next is None or self._other_publisher(number, batch):
+            self._reset(complete=number == 0)
+        elif number < self._next:
+            return
+        elif number > self._next:
+            self._reset(complete=False)
+        self._next, self._ts = number + 1, max(self._ts, batch.ts)
+        for event in batch.events:
+            if isinstance(event, Cleared):
+                self._reset(complete=True)
+                self._ts = batch.ts
+                self._index.forget(self._member)
+            elif isinstance(event, Stored):
+                self._store(event)
+            else:
+                self._remove(event)
+
+    def _other_publisher(self, number: int, batch: EventBatch) -> bool:
+        """Return whether the numbers start at 0 again: the server was started again."""
+        return self._next is not None and number < self._next and batch.ts > self._ts
+
+    def _reset(self, *, complete: bool) -> None:
+        self.complete = complete
+        self._ts = 0.0
+        self._group = None
+        self._blocks.clear()
+        self._copies.clear()
+        self._index.forget(self.name)
+
+    def _store(self, event: Stored) -> None:
+        size, hashes = event.block_size, event.block_hashes
+        if not event.of_text or not self._of_main_group(event):
+            return
+        if size < 1 or size % BLOCK or len(event.token_ids) != size * len(hashes):
+            raise UnreadableEvents(f"blocks of {size} tokens cannot be compared with those here")
+        self.block_size = size
+        self.salted = self.salted or bool(event.salt)
+        parent = event.parent_block_hash
+        before = root(event.salt) if parent is None else self._end_of(parent)
+        if before is None:
+            return  # behind a block that was stored before this view began
+        try:
+            blocks = extended(before, event.token_ids)
+        except (OverflowError, TypeError) as error:
+            raise UnreadableEvents(f"a token id is none: {error}") from error
+        self._index.add(self.name, blocks)
+        each = size // BLOCK
+        for at, name in enumerate(hashes):
+            key = hash(name)
+            if key in self._blocks:
+                self._copies[key] = self._copies.get(key, 0) + 1
+            else:
+                self._blocks[key] = tuple(blocks[at * each : (at + 1) * each])
+
+    def _end_of(self, parent: int | bytes) -> int | None:
+        """Return the last block of the parent, ``None`` if unknown."""
+        blocks: Sequence[int] | None = self._blocks.get(hash(parent))
+        return None if blocks is None else blocks[-1]
+
+    def _of_main_group(self, event: Stored) -> bool:
+        """Return whether it is of the first group of caches that prompts are read from."""
+        if self._group is None:
+            self._group = event.group_idx
+        return event.group_idx == self._group
+
+    def _remove(self, event: Removed) -> None:
+        if not event.of_text or event.group_idx != self._group:
+            return
+        for name in event.block_hashes:
+            key = hash(name)
+            if copies := self._copies.pop(key, 0):
+                if copies > 1:
+                    self._copies[key] = copies - 1
+            elif (blocks := self._blocks.pop(key, None)) is not None:
+                self._index.remove(self.name, blocks)
+                self._index.remove(self._member, blocks)
+
+
+# Reads what a cache of a member publishes, over ZeroMQ, and asks again for what it missed.
+#
+# Batches come to a SUB socket: topic, number, payload. A ROUTER at the server's replay port answers
+# a number with all batches from there that it still keeps, and then with the number -1. Before
+# number and payload an answer has an empty frame, and since some version the topic too.
+
+log = structlog.get_logger(__name__)
+
+_REPLAY_SECONDS = 5.0  # for each batch that is sent again
+_PAUSE_SECONDS = 5.0  # after events that cannot be read
+_FRAMES = (3, 4)  # of a message: what stands before number and payload says nothing
+_MOST_BYTES = 1024 * 1024  # of a batch, decoded in one piece; a step of 64,000 tokens is half of it
+_HEARTBEAT_MS = 5_000
+_MISSING = "pyzmq is not installed; in a clone of Causerie: pip install '.[pool]'"
+
+
+@dataclass(frozen=True, slots=True)
+class KvEndpoint:
+    """Place where a cache publishes: addresses of ZeroMQ, such as ``tcp://10.0.0.7:5557``."""
+
+    events: str
+    replay: str | None = None
+
+
+class KvSubscriber:
+    """Keeps a view up to date. Raises nothing: without events there are other ways to choose.
+
+    ``changed`` is called when the view has changed, or can be used no more.
+    """
+
+    def __init__(self, endpoint: KvEndpoint, view: KvView, changed: Callable[[], None]) -> None:
+        self.view = view
+        self._changed = changed
+        self.failure = "no KV events yet"
+        """The reason the view says nothing; empty where it says something."""
+        self.heard = 0.0
+        """The time of the last batch, on the monotonic clock."""
+        self._endpoint = endpoint
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Subscribe in a task that ``stop`` ends."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Have no more to do with it."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def fail(self, why: str) -> None:
+        """Forget what is known, until events come again."""
+        log.warning("KV events of a member cannot be used", cache=self.view.name, why=why)
+        self.failure = why
+        self.view.forget()
+        self._changed()
+
+    async def _run(self) -> None:
+        try:
+            from zmq import ZMQError  # noqa: PLC0415 - few pools have events
+            from zmq.asyncio import Context  # noqa: PLC0415 - see above
+        except ImportError:
+            self.fail(_MISSING)
+            return
+        while True:
+            try:
+                await self._follow(Context.instance())
+            except UnreadableEvents as error:
+                self.fail(str(error))
+            except ZMQError as error:
+                self.fail(f"{self._endpoint.events}: {error}")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self, context: Context) -> None:
+        from zmq import SUB  # noqa: PLC0415 - see above
+
+        with _socket(context, SUB, self._endpoint.events) as socket:
+            watch = asyncio.get_running_loop().create_task(self._watch(socket))
+            try:
+                socket.subscribe(b"")
+                await self._replay(context, 0)  # what is published meanwhile waits at the socket
+                while True:
+                    await self._receive(context, await _frames(socket))
+            finally:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+
+    async def _watch(self, socket: Socket) -> None:
+        """Notice the end of a connection: whoever publishes next may be another server.
+
+        Numbers that go on do not say that it is the same one.
+        """
+        from zmq import EVENT_DISCONNECTED  # noqa: PLC0415 - few pools have events
+
+        monitor: Any = socket.get_monitor_socket(EVENT_DISCONNECTED)
+        try:
+            while True:
+                await monitor.recv_multipart()
+                self.fail("the connection to its KV events has ended")
+        finally:
+            socket.disable_monitor()
+            monitor.close(0)
+
+    async def _receive(self, context: Context, frames: Sequence[bytes]) -> None:
+        number, payload = frames
+        batch = decoded_events(payload)
+        at = int.from_bytes(number, "big")
+        first = self.view.missing(at, batch)
+        if first is not None:
+            await self._replay(context, first)
+        self.view.receive(at, batch)
+        self._noticed()
+
+    async def _replay(self, context: Context, first: int) -> None:
+        """Receive what was published from batch ``first`` on, as far as the server keeps it."""
+        if self._endpoint.replay is None:
+            return
+        with suppress(TimeoutError):
+            async with aclosing(_replayed(context, self._endpoint.replay, first)) as batches:
+                async for at, payload in batches:
+                    self.view.receive(at, decoded_events(payload))
+                    self._noticed()
+            if first == 0:
+                self.view.begin()
+                self.failure = ""
+                self._changed()
+
+    def _noticed(self) -> None:
+        self.failure, self.heard = "", monotonic()
+        self._changed()
+
+
+async def _replayed(
+    context: Context, address: str, first: int
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Yield batches with their numbers; raise :class:`TimeoutError`."""
+    from zmq import DEALER  # noqa: PLC0415 - few pools have events
+
+    with _socket(context, DEALER, address) as socket:
+        await socket.send_multipart([b"", first.to_bytes(8, "big")])
+        while True:
+            async with asyncio.timeout(_REPLAY_SECONDS):
+                number, payload = await _frames(socket)
+            at = int.from_bytes(number, "big", signed=True)
+            if at < 0:
+                return
+            yield at, payload
+
+
+def _socket(context: Context, kind: int, address: str) -> Any:
+    """Return a socket that connects, and again whenever the connection breaks."""
+    from zmq import HEARTBEAT_IVL, IPV6, LINGER, MAXMSGSIZE, RCVHWM  # noqa: PLC0415 - see above
+
+    socket: Socket = context.socket(kind)
+    for option, value in (
+        (IPV6, 1),
+        (LINGER, 0),
+        (RCVHWM, 100_000),  # as many as vLLM itself keeps for a slow reader
+        (MAXMSGSIZE, _MOST_BYTES),
+        (HEARTBEAT_IVL, _HEARTBEAT_MS),
+    ):
+        socket.setsockopt(option, value)
+    socket.connect(address)
+    return socket
+
+
+async def _frames(socket: Socket) -> Sequence[bytes]:
+    """Return number and payload of the next batch."""
+    await asyncio.sleep(0)  # what waits at a socket is received without a turn for anybody else
+    frames: list[bytes] = await socket.recv_multipart()
+    if len(frames) not in _FRAMES:
+        raise UnreadableEvents(f"a message of {len(frames)} frames is none of KV events")
+    return frames[-2:]

@@ -1,21 +1,362 @@
-"""The members of a pool: who there is, who leaves, and who gets a request."""
+"""The members of a pool: who there is, what each carries and holds, and who gets a request.
+
+The choice: who can begin to answer soonest, at what cost to others. The cost of a member is
+counted in tokens:
+
+- what it has to read of this prompt, twice: the request waits for it, and later requests pay for
+  it once more, because they wait for it too and it evicts what they would have found;
+- what it has to read for others first, once: it is read in any case;
+- 64 for each request that runs there, since they share every step.
+
+So a beginning is read by a second member when waiting for the first one takes longer than twice
+the reading. What a member holds counts up to its share of requests, and up to two shares where
+it holds more of the prompt than every other member: a beginning that everybody sends spreads,
+and a conversation stays where it is.
+
+What a member holds of a prompt is known by the best source that there is. KV events say what
+each cache of the member holds. Where they do not come, what was sent to the member counts
+instead; where they do not go back to an empty cache, both.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import math
+import random
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from itertools import count
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
-from causerie.engines.base import EngineFailed
-from causerie.engines.pool.choice import least_cost
+import structlog
+
+from causerie.engines.base import EngineFailed, EngineState, EngineStatus, Output, TextRequest
 from causerie.engines.pool.discovery import MemberAddress
-from causerie.engines.pool.kv_subscriber import KvEndpoint
-from causerie.engines.pool.member import Member
-from causerie.engines.pool.member_cache import MemberCache
-from causerie.engines.pool.member_turn import MemberTurn
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, root
+from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
 from causerie.engines.supervised import SupervisedEngine
+from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
+
+# The choice among the members of a pool: who can begin to answer soonest, at what cost to others.
+#
+# The cost of a member is counted in tokens:
+#
+# - what it has to read of this prompt, twice: the request waits for it, and later requests pay for
+#   it once more, because they wait for it too and it evicts what they would have found;
+# - what it has to read for others first, once: it is read in any case;
+# - 64 for each request that runs there, since they share every step.
+#
+# So a beginning is read by a second member when waiting for the first one takes longer than twice
+# the reading. What a member holds counts up to its share of requests, and up to two shares where it
+# holds more of the prompt than every other member: a beginning that everybody sends spreads, and a
+# conversation stays where it is.
+
+_READING = 2  # how often a token that this prompt has to read counts
+_RUNNING = 64  # tokens that a running request counts for
+_SHARE = 1.25  # of the mean of running requests
+_MOST_SHARES = 2
+_FREE_SHARE = 8  # requests that nobody needs to share
+
+
+class MemberLoad:
+    """Work of a member: requests under way, and tokens that it has to read for them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.running = 0
+        self.unread = 0
+        self.chosen = 0  # when it was chosen last: a number that grows
+
+
+M = TypeVar("M", bound=MemberLoad)
+
+
+def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:
+    """Return the member for a prompt of so many tokens; ``runs`` are the blocks that each holds."""
+    able = list(members)
+    total = sum([member.running for member in able]) + 1
+    share = max(_FREE_SHARE, math.ceil(_SHARE * total / len(able)))
+    most = _MOST_SHARES * share
+    held_twice = sorted(runs.values())[-2] if len(runs) > 1 else 0
+
+    def cost(member: M) -> tuple[int, int]:
+        running = member.running
+        held = runs.get(member.name, 0)
+        if running >= share:
+            held = held if held > held_twice and running < most else 0
+        unread = tokens - held * BLOCK if held * BLOCK < tokens else 0
+        return _READING * unread + member.unread + _RUNNING * running, member.chosen
+
+    return min(able, key=cost)
+
+
+# Record of what a member holds of a prompt, by the best source that there is.
+#
+# KV events say what each cache of the member holds. Where they do not come, what was sent to the
+# member counts instead; where they do not go back to an empty cache, both.
+
+SENT = "sent"
+KV_EVENTS = "kv_events"
+BOTH = "kv_events+sent"
+_SILENCE_SECONDS = 5.0  # until events count as lost that must have come
+_UNREAD = 2048  # tokens that fill a block of any cache
+
+
+class MemberCache:
+    """Of the member ``name``, which publishes at ``endpoints``, one for each data-parallel rank."""
+
+    def __init__(self, index: PrefixIndex, name: str, endpoints: Sequence[KvEndpoint]) -> None:
+        self._index = index
+        self._name = name
+        self._running = f"{name} running"
+        self._caches = [
+            KvSubscriber(endpoint, KvView(index, f"{name} rank {rank}", name), self._changed)
+            for rank, endpoint in enumerate(endpoints)
+        ]
+        self._source = SENT
+        self._expected: tuple[float, float] | None = None  # since when, and noted when
+
+    def __len__(self) -> int:
+        """Return the number of blocks that events say are there."""
+        return sum(len(cache.view) for cache in self._caches)
+
+    @property
+    def source(self) -> str:
+        """Return what is used: ``kv_events``, ``sent`` or both."""
+        if self._expected is not None:
+            self._notice_silence(*self._expected)
+        return self._source
+
+    @property
+    def failure(self) -> str:
+        """Return why events are not used, if so."""
+        return next((cache.failure for cache in self._caches if cache.failure), "")
+
+    def start(self) -> None:
+        """Listen to what the member publishes."""
+        for cache in self._caches:
+            cache.start()
+
+    async def stop(self) -> None:
+        """Listen no more, and hold nothing."""
+        for cache in self._caches:
+            await cache.stop()
+        self.forget()
+        self._index.forget(self._running)
+
+    def forget(self) -> None:
+        """Take the member as one that holds nothing: it has started again."""
+        self._index.forget(self._name)
+        for cache in self._caches:
+            cache.view.forget()
+        self._changed()
+
+    def run(self, runs: Mapping[str, int], scope: str = "") -> int:
+        """Return how many of the first blocks of a prompt in a scope the member holds.
+
+        With several ranks it is their mean, since vLLM chooses the rank. What was sent counts for a
+        scope too, as long as no event has named one: older servers keep theirs to themselves.
+        """
+        sent = runs.get(self._name, 0)
+        source = self.source
+        if source == SENT:
+            return sent
+        each = [runs.get(cache.view.name, 0) for cache in self._caches]
+        known = max(sum(each) // len(each), runs.get(self._running, 0))
+        told = not scope or any(cache.view.salted for cache in self._caches)
+        return known if source == KV_EVENTS and told else max(known, sent)
+
+    def enter(self, blocks: Sequence[int]) -> None:
+        """Record a prompt that is sent to the member; no event tells of it yet."""
+        self._index.add(self._name, blocks)
+        if self._caches:
+            self._index.add(self._running, blocks)
+
+    def holds(self, blocks: Sequence[int]) -> None:
+        """Record what the member has made, where no event tells of it."""
+        self._index.add(self._name, blocks)
+
+    def leave(self, blocks: Sequence[int]) -> None:
+        """Record that such a prompt is not being answered any more: from here on events tell."""
+        if self._caches:
+            self._index.remove(self._running, blocks)
+
+    def expect(self, unread: int, since: float) -> None:
+        """Note that so many tokens were read, so that events must have come since then."""
+        sizes = [cache.view.block_size for cache in self._caches]
+        if self._caches and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
+            self._expected = self._expected or (since, monotonic())
+
+    def _changed(self) -> None:
+        if not self._caches or any(cache.failure for cache in self._caches):
+            self._source = SENT
+        else:
+            complete = all(cache.view.complete for cache in self._caches)
+            self._source = KV_EVENTS if complete else BOTH
+
+    def _notice_silence(self, since: float, noted: float) -> None:
+        if any(cache.heard >= since for cache in self._caches):
+            self._expected = None
+        elif monotonic() - noted > _SILENCE_SECONDS:
+            self._expected = None
+            for cache in self._caches:
+                cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
+
+
+# One server of a pool: its engine, what it carries, and whether it is to be asked now.
+
+log = structlog.get_logger(__name__)
+
+_LONGEST_WAIT_SECONDS = 30.0
+
+
+class Member(MemberLoad):
+    """The server at the address that is its name.
+
+    After a failure it gets no requests for a while, as its circuit breaker says, until it begins
+    to answer again. ``cache`` knows what it holds.
+    """
+
+    def __init__(self, name: str, engine: SupervisedEngine[Any], cache: MemberCache) -> None:
+        super().__init__(name)
+        self.engine = engine
+        self.cache = cache
+        self.failure = ""  # the last one, while nothing else has come since
+        self.restarts = 0  # of its engine, as of the blocks that it is taken to hold
+        self._breaker = CircuitBreaker(monotonic, random.Random().random, _LONGEST_WAIT_SECONDS)
+        self._start: asyncio.Task[None] | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Return whether it has failed lately and is left alone for a while."""
+        return not self._breaker.admits()
+
+    def failed(self, why: str) -> None:
+        """Leave it alone for a while."""
+        self._breaker.failed(why, proven=False)
+        self.failure = why
+
+    def answered(self) -> None:
+        """Hold nothing against it: it has started to answer."""
+        self._breaker.succeeded()
+        self.failure = ""
+
+    def begin(self, news: asyncio.Event) -> None:
+        """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
+        self.cache.start()
+        if self._start is None:
+            self._start = asyncio.get_running_loop().create_task(self._started(news))
+
+    async def stop(self) -> None:
+        """Have no more to do with it."""
+        if self._start is not None:
+            self._start.cancel()
+            await asyncio.gather(self._start, return_exceptions=True)
+            self._start = None
+        await self.cache.stop()
+        await self.engine.stop()
+
+    def status(self) -> EngineStatus:
+        """Return the status of its engine, by the member's name."""
+        status = self.engine.status()
+        source = self.cache.source
+        state, detail = status.state, self.failure or status.detail or self.cache.failure
+        if self._start is not None and not self._start.done() and state is EngineState.ABSENT:
+            state = EngineState.FAILED if self.failure else EngineState.LOADING
+        return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
+
+    async def _started(self, news: asyncio.Event) -> None:
+        """Try until it is loaded; it is supervised from then on."""
+        delay = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                await self.engine.start()
+                await self.engine.facts()
+                self.failure = ""
+                return
+            except EngineFailed as failure:
+                self.failure = str(failure)
+                log.warning("member of a pool not loaded", member=self.name, why=self.failure)
+            except Exception as failure:  # whatever it was: nobody else tries again
+                self.failure = f"the start failed: {type(failure).__name__}"
+                log.exception("member of a pool not loaded", member=self.name)
+            finally:
+                news.set()
+            await self.engine.stop()  # it may have got half way
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
+
+
+# A generation at a member of a pool, and what the pool learns of it.
+
+
+class MemberTurn:
+    """Of a prompt with these ``blocks``, of which the member has ``unread`` tokens to read.
+
+    ``before`` is the root of its chain of blocks; ``left`` is called at the end.
+    """
+
+    def __init__(
+        self,
+        at: Member,
+        prompt: Sequence[int],
+        before: int,
+        blocks: Sequence[int],
+        unread: int,
+        left: Callable[[Member], None],
+    ) -> None:
+        self._at = at
+        self._before = before
+        self._blocks = blocks
+        self._rest = prompt[len(blocks) * BLOCK :]  # the tokens that fill no block
+        self._read = self._unread = unread
+        self._left = left
+        self._since = monotonic()
+        at.running += 1
+        at.unread += unread
+        at.cache.enter(blocks)
+
+    @property
+    def member(self) -> str:
+        """Return the name of the member."""
+        return self._at.name
+
+    @property
+    def engine(self) -> SupervisedEngine[Any]:
+        """Return the engine of the member."""
+        return self._at.engine
+
+    def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
+        """Return the generation by the member."""
+        return self._at.engine.generate(request)
+
+    def answered(self) -> None:
+        """The first token has come, so the prompt has been read."""
+        self._at.unread -= self._unread
+        self._unread = 0
+        self._at.answered()
+
+    def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
+        """Free the member; keep that it has ``made`` these tokens, or let it rest."""
+        at = self._at
+        at.running -= 1
+        at.unread -= self._unread
+        at.cache.leave(self._blocks)
+        self._unread = 0
+        if made is not None:
+            at.answered()
+            at.cache.expect(self._read, self._since)
+            # The reply is in its cache too, for the next turn of the conversation.
+            before = self._blocks[-1] if self._blocks else self._before
+            at.cache.holds(extended(before, [*self._rest, *made]))
+        elif failure:
+            at.failed(failure)
+        self._left(at)
+
+
+# The members of a pool: who there is, who leaves, and who gets a request.
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 

@@ -1,24 +1,200 @@
-"""vLLM as a text engine of ours."""
+"""vLLM as a text engine of ours.
+
+The vocabulary of its model is read here. Of an external server it is checked that it has the
+capabilities that the service needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from causerie.engines.base import ModelFacts, TextRequest, Token
-from causerie.engines.grammar_matcher import Admitted
-from causerie.engines.recommended_sampling import of_folder
+import msgspec
+
+from causerie.engines.base import EngineFailed, ModelFacts, Output, Stopped, TextRequest, Token
+from causerie.engines.process import Pulse
+from causerie.engines.sampling import sampling_of_folder
 from causerie.engines.supervised import Served, SupervisedEngine
-from causerie.engines.vllm.capability_check import SAMPLE, ensure_able, served
-from causerie.engines.vllm.client import VllmClient
-from causerie.engines.vllm.completion import Completion, completion, of_admitted, sampled
-from causerie.engines.vllm.folder import ServedFolder
-from causerie.engines.vllm.options import SERVED_NAME, Elsewhere, VllmOptions
-from causerie.engines.vllm.process import spawn
-from causerie.engines.vllm.server import reached
-from causerie.engines.vllm.tokenizer import FolderTokenizer
-from causerie.engines.vocabulary import IndexedVocabulary
+from causerie.engines.token_engine import Admitted, IndexedVocabulary, Run, Spelling
+from causerie.engines.vllm.client import (
+    MOST_ALTERNATIVES,
+    SERVED_NAME,
+    Elsewhere,
+    VllmClient,
+    VllmOptions,
+    VllmRefused,
+)
+from causerie.engines.vllm.server import reached, spawn
+from causerie.engines.vllm.tokenizer import FolderTokenizer, ServedFolder
+from causerie.protocol.parameters import SamplingParams
+
+# Check that an external vLLM server has the capabilities that the service needs.
+#
+# Our own server is always started with them. An error names what is missing
+# and the option that the server must be started with.
+
+VOCABULARY_SAMPLE = (
+    "Größe 40, déjà vu: 12345 ½ Ω 日本"  # vocabularies that differ read it differently
+)
+
+_CHECK_SECONDS = 120.0  # a server that is busy answers in its turn
+_UNKNOWN_PATH = frozenset((404, 405))
+_NO_ENTRY = frozenset((401, 403))
+# One character, which nothing suggests. Other backends than guidance, also those that vLLM
+# chooses itself (`auto`), take it for 40 of another one or for nothing.
+_GRAMMAR, _OBEYED = r"start: /\x{40}/", "@"
+_GUIDANCE = """start it with --structured-outputs-config '{"backend": "guidance"}'"""
+_LOGPROBS = f"start it with --max-logprobs {MOST_ALTERNATIVES}"
+
+
+class _Card(msgspec.Struct):
+    """A model in the server's list; adapters have a ``parent``, names of one model one ``root``."""
+
+    id: str
+    root: str | None = None
+    parent: str | None = None
+    max_model_len: int | None = None
+
+
+class _Cards(msgspec.Struct):
+    data: tuple[_Card, ...]
+
+
+async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int]:
+    """Name of the ``wanted`` model, or of the only one, and the most tokens of a request.
+
+    Raises :class:`EngineFailed`.
+    """
+    try:
+        async with _in_time():
+            cards = msgspec.convert(await client.ask("GET", "/v1/models"), _Cards).data
+    except msgspec.ValidationError as error:
+        raise EngineFailed(f"the server's list of models cannot be read: {error}") from error
+    except VllmRefused as refusal:
+        if refusal.status in _NO_ENTRY:
+            why = "`key` must lead to the key that it was started with (--api-key, VLLM_API_KEY)"
+            raise EngineFailed(f"the server refuses the key ({refusal.status}); {why}") from refusal
+        raise
+    card = _chosen(cards, wanted)
+    longest = card.max_model_len or max(each.max_model_len or 0 for each in cards)
+    if not longest:
+        raise EngineFailed("the server does not say how long a text may be; it is no vLLM")
+    return card.id, longest
+
+
+def _chosen(cards: Sequence[_Card], wanted: str | None) -> _Card:
+    if wanted is not None:
+        fitting = [card for card in cards if card.id == wanted]
+    else:
+        fitting = [card for card in cards if card.parent is None]
+    if len({card.root or card.id for card in fitting}) == 1:
+        return fitting[0]
+    listed = ", ".join(card.id for card in cards) or "none"
+    lack = f"has no model {wanted!r}" if wanted else "has several models, or none"
+    raise EngineFailed(f"the server {lack}; set `served_name` to one that it lists: {listed}")
+
+
+async def ensure_able(client: VllmClient, ids: Sequence[int], run: Run) -> None:
+    """Raise :class:`EngineFailed` if the server lacks something.
+
+    ``ids`` is how we read :data:`SAMPLE`; ``run`` is a generation there.
+    """
+    one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
+    async with _in_time():
+        await _ensure_same_words(client, ids)
+        await _ensure_grammars(one_token, run)
+        await _ensure_logprobs(one_token, run)
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            yield
+    except TimeoutError:
+        raise EngineFailed(f"the server has not answered within {_CHECK_SECONDS:g} s") from None
+
+
+async def _ensure_same_words(client: VllmClient, ids: Sequence[int]) -> None:
+    body = {"model": client.model, "prompt": VOCABULARY_SAMPLE, "add_special_tokens": False}
+    try:
+        read = await client.ask("POST", "/tokenize", body)
+    except VllmRefused as refusal:
+        if refusal.status in _UNKNOWN_PATH:  # whoever stands before it may let through /v1 only
+            return
+        raise
+    if not isinstance(read, dict) or read.get("tokens") != list(ids):
+        raise EngineFailed(
+            "the server's vocabulary is not the one of the model's folder; "
+            "`ref` must name the model that it serves"
+        )
+
+
+async def _ensure_grammars(request: TextRequest, run: Run) -> None:
+    tokens = await _drawn(
+        replace(request, grammar=_GRAMMAR), run, f"takes no grammars of llguidance; {_GUIDANCE}"
+    )
+    if not tokens:
+        raise EngineFailed(
+            "the server gives no token ids (`return_token_ids`); it takes vLLM 0.10.2 or newer"
+        )
+    if tokens[0].text != _OBEYED:
+        raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
+
+
+async def _ensure_logprobs(request: TextRequest, run: Run) -> None:
+    lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
+    tokens = await _drawn(replace(request, logprobs=MOST_ALTERNATIVES), run, lack)
+    if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
+        raise EngineFailed(f"the server {lack}")
+
+
+async def _drawn(request: TextRequest, run: Run, lack: str) -> Sequence[Token]:
+    """Return the tokens that come; a refusal is told as what the server lacks."""
+    try:
+        async with run(request) as outputs:
+            return [output async for output in outputs if isinstance(output, Token)]
+    except VllmRefused as refusal:
+        if refusal.loading:
+            raise
+        raise EngineFailed(f"the server {lack} ({refusal})") from refusal
+
+
+# Completions by a vLLM of a model whose vocabulary is read here.
+
+Completion = AbstractAsyncContextManager[AsyncGenerator[Output, None]]
+
+
+def completion(
+    client: VllmClient, words: IndexedVocabulary, request: TextRequest, pulse: Pulse
+) -> Completion:
+    """Return one completion; what comes triggers ``pulse``."""
+    ends = words.vocabulary.end
+    spelling = Spelling(words.vocabulary, frozenset(ends), request.visible, request.prompt)
+    return client.complete(request, ends, spelling, pulse)
+
+
+async def sampled_token(completed: Completion) -> Token:
+    """Return the first token of a completion; raise :class:`EngineFailed` if there is none."""
+    async with completed as outputs, aclosing(outputs):
+        async for output in outputs:
+            if isinstance(output, Token):
+                return output
+            if isinstance(output, Stopped):
+                break
+    raise EngineFailed("the engine drew no token")
+
+
+def request_of_admitted(request: TextRequest, admitted: Admitted) -> TextRequest:
+    """Return the request for one of the tokens that a grammar admits."""
+    return replace(request, grammar=admitted.grammar())
+
+
+# vLLM as a text engine of ours.
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -101,11 +277,11 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     async def _found(self, client: VllmClient) -> int:
         """Return the maximum tokens of a request; raise :class:`EngineFailed` if unusable."""
         if isinstance(self._options, VllmOptions):
-            _, longest = await served(client, SERVED_NAME)
+            _, longest = await served_model(client, SERVED_NAME)
             return longest
-        client.model, longest = await served(client, self._options.name)
+        client.model, longest = await served_model(client, self._options.name)
         run = partial(self._run, client, await self._words())
-        await ensure_able(client, self._tokenizer.ids([SAMPLE], special=False), run)
+        await ensure_able(client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), run)
         return longest
 
     def _read(self) -> IndexedVocabulary:
@@ -124,7 +300,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        return await sampled(self._run(client, words, of_admitted(request, admitted)))
+        return await sampled_token(self._run(client, words, request_of_admitted(request, admitted)))
 
     def _said(self, words: IndexedVocabulary, version: str) -> ModelFacts:
         folder, vocabulary = self._folder, words.vocabulary
@@ -140,7 +316,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             vocabulary=str(self.served_folder.tokenizer_file),
             words=words.digest,
             size=len(vocabulary.tokens),
-            sampling=of_folder(
+            sampling=sampling_of_folder(
                 folder.generation, (self._ref, folder.path.name, folder.architecture)
             ),
         )

@@ -1,28 +1,155 @@
-"""A vLLM that others run: waiting until it answers, and noticing that it does no more.
+"""A vLLM started here, or one that others run: until it serves, and until it does no more.
 
-Nothing is started or ended here.
+Of one that others run nothing is started or ended here. One that is started here publishes its
+KV events at sockets of this user's own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
 from time import monotonic
 
 import structlog
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.vllm.client import VllmClient, VllmRefused
-from causerie.engines.vllm.options import Elsewhere
-from causerie.engines.watchdog import Pulse, silence
-from causerie.transport.errors import TransportFailed
+from causerie.engines.child_environment import engine_environment
+from causerie.engines.pool.kv_events import KvEndpoint
+from causerie.engines.process import (
+    EngineChild,
+    EngineProcess,
+    IpcSocket,
+    Program,
+    Pulse,
+    child_address,
+    free_port,
+    program_served,
+    run_program,
+    silence,
+    start_program_child,
+)
+from causerie.engines.vllm.client import (
+    Elsewhere,
+    VllmClient,
+    VllmOptions,
+    VllmRefused,
+    vllm_arguments,
+)
+from causerie.http.client_connection import TransportFailed
+
+# Place at which a vLLM started here publishes its KV events: sockets of this user's own.
+
+EVENTS_OPTION = "--kv-events-config"
+
+
+class KvSockets:
+    """Of one replica, through all of its restarts; ``close`` takes them away.
+
+    They are Unix sockets because events contain the tokens of prompts, and a port is open to every
+    user of the machine.
+    """
+
+    def __init__(self) -> None:
+        self._events, self._replay = IpcSocket(), IpcSocket()
+
+    @property
+    def endpoint(self) -> KvEndpoint | None:
+        """Return where events come; ``None`` where there are no such sockets."""
+        events, replay = self._events.path, self._replay.path
+        if events is None or replay is None:
+            return None
+        return KvEndpoint(f"ipc://{events}", f"ipc://{replay}")
+
+    def close(self) -> None:
+        """Remove them. May be called again."""
+        self._events.close()
+        self._replay.close()
+
+
+def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
+    """Return what has a vLLM publish there."""
+    told = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": endpoint.events,
+        "replay_endpoint": endpoint.replay,
+    }
+    return EVENTS_OPTION, json.dumps(told)
+
+
+# Starting vLLM, waiting until it serves, and what its log says when it fails.
+
+_FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
+_CHILD_QUESTIONS = (
+    ("/health", 10.0),
+)  # answered alongside what is computed, and not when that has died
+# Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
+# how it is used. What is set in the environment stays.
+_QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+_ERROR = re.compile(r"\b\w*(?:Error|Exception): .+")
+_HARMLESS = re.compile(r"\b(?:DEBUG|INFO|WARNING) \d\d-\d\d ")  # an error there is only an example
+# These say that something else has failed.
+_PASSED_ON = ("See root cause above", "Engine core initialization failed", "RemoteError")
+
+VllmChild = EngineChild[VllmClient]
+
+
+async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
+    """Start vLLM and wait until it serves; raise :class:`EngineFailed` with the reason."""
+    process = await start_program_child({**_QUIET, **engine_environment(options.environment)})
+    key = secrets.token_urlsafe(32)
+    place = process.ipc_socket.path or free_port()
+    client = VllmClient(*child_address(place), key)
+    environment = {"VLLM_API_KEY": key}
+    if options.devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = options.devices
+    program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
+    try:
+        async with asyncio.timeout(load_seconds):
+            await run_program(process, program)
+            how = await program_served(process, client.healthy)
+    except BaseException as failure:
+        await _end_child(process, client)
+        if isinstance(failure, TimeoutError):
+            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
+        raise
+    if how is not None:
+        await _end_child(process, client)
+        why = last_words(process.tail) or how
+        raise EngineFailed(f"vLLM could not load {model}: {why}")
+    return EngineChild(process, client, pulse, _CHILD_QUESTIONS, last_words)
+
+
+async def _end_child(process: EngineProcess, client: VllmClient) -> None:
+    try:
+        await client.close()
+    finally:
+        await process.end()
+
+
+def last_words(tail: Iterable[str]) -> str:
+    """Return the first error of the log that is no consequence of another; empty without one."""
+    logged = [line for line in tail if not _HARMLESS.search(line)]
+    said = [found.group() for line in logged if (found := _ERROR.search(line))]
+    causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
+    return next(iter(causes or said), "").strip()[:300]
+
+
+# A vLLM that others run: waiting until it answers, and noticing that it does no more.
+#
+# Nothing is started or ended here.
 
 log = structlog.get_logger(__name__)
 
 _FIRST_DELAY = 0.25
 _LAST_DELAY = 5.0  # whoever waits for it wants to know soon, and the question costs nothing
 _ANSWER_SECONDS = 10.0
-_QUESTIONS = (("/health", 5.0),)
+_SERVER_QUESTIONS = (("/health", 5.0),)
 
 
 class VllmServer:
@@ -36,7 +163,7 @@ class VllmServer:
 
     async def ended(self) -> str:
         """Wait until it no longer answers."""
-        await silence(lambda *_: self.client.healthy(), self._pulse, _QUESTIONS)
+        await silence(lambda *_: self.client.healthy(), self._pulse, _SERVER_QUESTIONS)
         return "the server answers no more"
 
     async def stop(self) -> None:

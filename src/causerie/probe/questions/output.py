@@ -1,5 +1,6 @@
 """Replies in a shape (interface R1, R2; contract 1): the shape must hold although nothing
-in the conversation asks for it."""
+in the conversation asks for it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +10,19 @@ from collections.abc import Callable, Generator
 import msgspec
 from jsonschema import Draft202012Validator
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.question import ProbeQuestion, Script
+from causerie.probe.question import (
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    Script,
+    Subject,
+    no,
+    partly,
+    unclear,
+    yes,
+)
 from causerie.probe.reading import ProbeAnswer, answered, refusal
-from causerie.probe.reply import ProbeReply
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, yes
 from causerie.protocol import bounded_json
 
 _SAID = "Say hello in plain words, not in JSON."  # the word must be there for some servers

@@ -6,12 +6,23 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
-from causerie.probe.ask import Credential, ProbeRequest
-from causerie.probe.question import ProbeQuestion, Script
+from causerie.probe.question import (
+    Credential,
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    Script,
+    Subject,
+    dig,
+    no,
+    partly,
+    unclear,
+    user,
+    weighed,
+    yes,
+)
 from causerie.probe.reading import message_of
-from causerie.probe.reply import ProbeReply, dig
-from causerie.probe.subject import Subject, user
-from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, weighed, yes
 
 _PATH = "/chat/completions"
 

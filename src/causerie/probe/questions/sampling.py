@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.question import ProbeQuestion, Script
+from causerie.probe.question import (
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    Script,
+    Subject,
+    dig,
+    no,
+    unclear,
+    weighed,
+    yes,
+)
 from causerie.probe.reading import ProbeAnswer, answered, refusal
-from causerie.probe.reply import ProbeReply, dig
-from causerie.probe.subject import Subject
-from causerie.probe.verdict import no, unclear, weighed, yes
 from causerie.protocol.declaration import Effect
 from causerie.protocol.parameters import SAMPLING
 

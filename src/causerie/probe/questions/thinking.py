@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.question import Learned, ProbeQuestion, Script
+from causerie.probe.question import (
+    Learned,
+    Messages,
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    Script,
+    Subject,
+    dig,
+    no,
+    partly,
+    unclear,
+    user,
+    yes,
+)
 from causerie.probe.reading import ProbeAnswer, ProbeStream, answered, refusal, streamed
-from causerie.probe.reply import ProbeReply, dig
-from causerie.probe.subject import Messages, Subject, user
-from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, yes
 
 SUM = "What is 17 + 25? Answer with the number."
 _LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about each in turn."

@@ -1,14 +1,100 @@
-"""Tools that may be called (interface 2.2, 2.3, T; contract 1)."""
+"""Questions on tools: functions that may be called, and functions that must be called."""
 
 from __future__ import annotations
 
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.question import ProbeQuestion, Script
-from causerie.probe.questions.toolbox import TOOLS, WEATHER, call_faults
-from causerie.probe.reading import answered, joined, refusal, streamed
-from causerie.probe.reply import dig
-from causerie.probe.subject import Messages, Subject, user
-from causerie.probe.verdict import no, partly, unclear, weighed, yes
+from collections.abc import Callable, Generator
+from dataclasses import replace
+
+import msgspec
+from jsonschema import Draft202012Validator
+
+from causerie.probe.question import (
+    Messages,
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    Script,
+    Subject,
+    dig,
+    no,
+    partly,
+    unclear,
+    user,
+    weighed,
+    yes,
+)
+from causerie.probe.reading import ProbeAnswer, ProbeCall, answered, joined, refusal, streamed
+from causerie.protocol import bounded_json
+
+# Two functions to offer, and how a call of one of them must look (interface 2.3, 2.4).
+
+WEATHER_PARAMETERS: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 24},
+        "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
+    },
+    "required": ["city", "unit"],
+    "additionalProperties": False,
+}
+NOW_PARAMETERS: dict[str, object] = {
+    "type": "object",
+    "properties": {"zone": {"type": "string", "enum": ["utc", "local"]}},
+    "required": ["zone"],
+    "additionalProperties": False,
+}
+WEATHER: dict[str, object] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city",
+        "parameters": WEATHER_PARAMETERS,
+    },
+}
+NOW: dict[str, object] = {
+    "type": "function",
+    "function": {"name": "now", "description": "The time", "parameters": NOW_PARAMETERS},
+}
+TOOLS = [WEATHER, NOW]
+_PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
+
+
+def call_faults(answer: ProbeAnswer) -> list[str]:
+    """Return the faults of an answer's calls, and of how it ended.
+
+    If several calls arrived and the output limit cut the last one, the others are judged.
+    """
+    if answer.finish == "length" and len(answer.calls) > 1:
+        answer = replace(answer, calls=answer.calls[:-1], finish="tool_calls")
+    missing = []
+    ids = [call.id for call in answer.calls]
+    if any(not isinstance(id, str) or not id for id in ids) or len(set(map(str, ids))) < len(ids):
+        missing.append("a call without an `id` of its own")
+    if any(call.type != "function" for call in answer.calls):
+        missing.append("`type` is not function")
+    for call in answer.calls:
+        missing += _argument_faults(call)
+    if answer.finish != "tool_calls":
+        missing.append(f"finish reason {answer.finish!r} instead of tool_calls")
+    return missing
+
+
+def _argument_faults(call: ProbeCall) -> list[str]:
+    if not isinstance(call.name, str) or call.name not in _PARAMETERS:
+        return [f"the function {call.name!r:.40} was not offered"]
+    if not isinstance(call.arguments, str):
+        return ["`arguments` is no string"]
+    try:
+        value: object = bounded_json.decode(call.arguments.encode())
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return [f"`arguments` is not JSON: {call.arguments!r:.60}"]
+    if not Draft202012Validator(_PARAMETERS[call.name]).is_valid(value):
+        return [f"the arguments break the schema: {call.arguments!r:.80}"]
+    return []
+
+
+# Tools that may be called (interface 2.2, 2.3, T; contract 1).
 
 WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
@@ -159,5 +245,83 @@ QUESTIONS = (
         decides=("parallel_tool_calls",),
         asks=2,
         tokens=420,
+    ),
+)
+
+
+# Tools that must be called (interface 4.2, contract 1): required, named, among a few.
+
+_SMALL_TALK = "Say hello."
+_NAMED = {"type": "function", "function": {"name": "now"}}
+_ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {
+        "mode": "required",
+        "tools": [{"type": "function", "function": {"name": "now"}}],
+    },
+}
+
+
+def _judged(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
+    """Judge whether a call has come; of ``name``, if one was given."""
+    if not answer.calls:
+        return no(f"accepted, no call came: {answer.text!r:.80}")
+    names = {str(call.name) for call in answer.calls}
+    if name is not None and names != {name}:
+        return no(f"asked for {name}, called {', '.join(sorted(names))}")
+    faults = call_faults(answer)
+    return weighed(faults, of=len(faults) + 1)
+
+
+def _forced(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+        reply = yield subject.ask(said, 128, tools=TOOLS, tool_choice=choice)
+        return _judged(answered(reply), name)
+
+    return script
+
+
+def _forced_loud(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+        reply = yield subject.loudly(said, 320, tools=TOOLS, tool_choice=choice)
+        answer = answered(reply)
+        verdict = _judged(answer, name)
+        if verdict == yes() and not answer.reasoning:
+            return partly("called, but without thinking")
+        return verdict
+
+    return script
+
+
+def _question(
+    id: str, words: str, script: Callable[[Subject], Script], decides: tuple[str, ...] = ()
+) -> ProbeQuestion:
+    loud = id.endswith(".thinking")
+    most = 600 if loud else 400
+    return ProbeQuestion(id, "4.2, contract 1", words, script, decides, tokens=most, loud=loud)
+
+
+FORCED_TOOL_QUESTIONS = (
+    _question(
+        "tool_choice.required",
+        "Does `tool_choice: required` make it call?",
+        _forced(_SMALL_TALK, "required", None),
+        ("tool_choice",),
+    ),
+    _question(
+        "tool_choice.required.thinking",
+        "And with thinking on?",
+        _forced_loud(_SMALL_TALK, "required", None),
+    ),
+    _question(
+        "tool_choice.named", "Does a named function get called?", _forced(WANTED, _NAMED, "now")
+    ),
+    _question(
+        "tool_choice.named.thinking", "And with thinking on?", _forced_loud(WANTED, _NAMED, "now")
+    ),
+    _question(
+        "tool_choice.allowed",
+        "Does `allowed_tools` leave only those?",
+        _forced(WANTED, _ALLOWED, "now"),
     ),
 )

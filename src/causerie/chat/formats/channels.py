@@ -1,0 +1,270 @@
+"""Messages on channels: gpt-oss, Beam, Muse, Inkling, and their relatives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causerie.chat.formats.format import (
+    ON_BY_DEFAULT,
+    CallSection,
+    JsonArguments,
+    Literal,
+    MessageHeader,
+    ModelFormat,
+    Name,
+    ParameterList,
+    Reasoning,
+    ThinkingSwitch,
+)
+
+# Messages on channels, as gpt-oss and its relatives write them.
+#
+# A call names its recipient before the channel (as the templates write the history) or behind it
+# (as the models mostly do). Headers are read however they are spelled; the declared calls say how
+# one is asked for, and which spellings the constraint admits. The end of a message ends the text,
+# so it is no part of a call.
+
+# Models write the type of the content, or leave it out, with and without marker and spaces.
+_TYPES = (
+    " <|constrain|>json",
+    "<|constrain|>json",
+    " <|constrain|> json",
+    " json",
+    " code",
+    "",
+    " ",
+)
+
+
+def _behind_channel(channel: str, *types: str) -> CallSection:
+    return CallSection(
+        call=(
+            Literal(f"<|channel|>{channel} to=functions."),
+            Name(),
+            _typed("", types),
+            JsonArguments(),
+        ),
+        triggers=(f"<|channel|>{channel} to=functions.",),
+        parallel=False,
+    )
+
+
+def _before_channel(*types: str) -> CallSection:
+    return CallSection(
+        lead=" ",
+        call=(
+            Literal("to=functions."),
+            Name(),
+            _typed("<|channel|>commentary", types, "<|channel|>analysis"),
+            JsonArguments(),
+        ),
+        triggers=("to=functions.",),
+        parallel=False,
+    )
+
+
+def _typed(channel: str, types: tuple[str, ...], *others: str) -> Literal:
+    """Return the rest of a header; the first of ``types`` is the one that templates write."""
+    every = tuple(dict.fromkeys((*types, *_TYPES)))
+    first, *more = (f"{each}{kind}<|message|>" for each in (channel, *others) for kind in every)
+    return Literal(first, tuple(more))
+
+
+def _calls(*types: str) -> CallSection:
+    behind = tuple(_behind_channel(channel) for channel in ("commentary", "analysis"))
+    return replace(_before_channel(*types), also=behind)
+
+
+GPT_OSS = ModelFormat(
+    "gpt-oss",
+    detect=(("<|channel|>analysis", "<|start|>assistant"),),
+    reasoning=Reasoning(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        after_open="",
+        before_close="",
+        after_close="<|start|>assistant",
+    ),
+    thinking=ThinkingSwitch(
+        effort="reasoning_effort", efforts=("low", "medium", "high"), mandatory=True
+    ),
+    calls=_calls(" json"),
+    answer_open="<|channel|>final<|message|>",
+    said_open="<|channel|>commentary<|message|>",
+    said_close="<|end|><|start|>assistant",
+    header=MessageHeader(
+        opens=("<|start|>", "<|channel|>"),
+        close="<|message|>",
+        ends=("<|end|>", "<|return|>", "<|call|>"),
+        channel="<|channel|>",
+        within=("<|constrain|>",),
+        functions="functions.",
+        reasoning=("analysis",),
+    ),
+    skip=(
+        "<|start|>assistant",
+        "<|channel|>commentary<|message|>",
+        "<|channel|>final <|constrain|>json<|message|>",  # an answer that was asked for as JSON
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+    ),
+    reasoning_keys=("thinking",),
+)
+
+LLM_JP = replace(
+    GPT_OSS,
+    name="llm-jp",
+    detect=(("chat_format=llm-jp-harmony",),),
+    calls=replace(
+        _calls(" <|constrain|> json"),
+        separator="<|end|><|start|>assistant ",
+        parallel=True,
+    ),
+)
+
+HARMONY_FORMATS = (LLM_JP, GPT_OSS)
+
+
+# Beam: messages on channels as gpt-oss has them, with one parameter after the other in a call.
+#
+# Only the header of a message names the function, and only the end of the message ends the call.
+
+_NEXT = "<|start|>assistant"
+_PARAMETERS = ParameterList(
+    '<rfl:parameter name="', '">\n', "\n</rfl:parameter>", apart="\n", open_ended=True
+)
+
+BEAM = ModelFormat(
+    "beam",
+    detect=(("<|channel|>", "<rfl:parameter"),),
+    reasoning=Reasoning(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        after_open="",
+        before_close="",
+        after_close=_NEXT,
+    ),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        lead=" ",
+        call=(
+            Literal("to="),
+            Name(),
+            Literal("<|channel|>analysis <|constrain|>xml<|message|>"),
+            _PARAMETERS,
+        ),
+        separator=f"<|end|>{_NEXT} ",
+        end="<|call|>",
+        optional_end=True,
+        triggers=("to=",),
+        addressed=True,
+    ),
+    answer_open="<|channel|>final<|message|>",
+    said_open="<|channel|>final<|message|>",
+    said_close=f"<|end|>{_NEXT}",
+    header=MessageHeader(
+        opens=("<|start|>", "<|channel|>"),
+        close="<|message|>",
+        ends=("<|end|>", "<|return|>", "<|call|>"),
+        channel="<|channel|>",
+        within=("<|constrain|>",),
+        reasoning=("analysis",),
+        call=CallSection(
+            (_PARAMETERS, Literal("<|end|>", ("<|return|>", "<|call|>"))), parallel=False
+        ),
+    ),
+    skip=(_NEXT, "<|end|>", "<|return|>", "<|call|>"),
+    reasoning_keys=("reasoning_content", "thinking"),
+)
+
+BEAM_FORMATS = (BEAM,)
+
+
+# Muse: every message names its recipient, and a call its function twice.
+
+_MUSE_CALL = (
+    Literal('<atem:function_calls>\n<atem:invoke name="'),
+    Name(),
+    Literal('">\n'),
+    ParameterList('<atem:parameter name="', '">', "</atem:parameter>\n"),
+    Literal("</atem:invoke>\n</atem:function_calls>"),
+)
+
+MUSE = ModelFormat(
+    "muse",
+    detect=(("<atem:function_calls>",),),
+    reasoning=Reasoning(
+        "to=self<|message|>",
+        "<|eom|>",
+        after_open="",
+        before_close="",
+        after_close=_NEXT,
+    ),
+    thinking=ThinkingSwitch(
+        effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
+    ),
+    calls=CallSection(
+        lead=" ",
+        call=(Literal("to="), Name(), Literal("<|message|>" + _MUSE_CALL[0].text), *_MUSE_CALL[1:]),
+        separator=f"<|eom|>{_NEXT} ",
+        holds_at="<|message|><atem:function_calls>",
+    ),
+    answer_open="to=user<|message|>",
+    said_open=" to=user<|message|>",
+    said_close=f"<|eom|>{_NEXT}",
+    header=MessageHeader(
+        opens=("<|start|>",),
+        close="<|message|>",
+        ends=("<|eom|>", "<|eot|>"),
+        reasoning=("self",),
+        readers=("user", "commentary", "assistant"),
+        call=CallSection(_MUSE_CALL, parallel=False),
+    ),
+    skip=(_NEXT, "<|eom|>"),
+)
+
+MUSE_FORMATS = (MUSE,)
+
+
+# Inkling: a reply is a row of messages, and a marker says of each what kind it is.
+#
+# The prompt ends with the marker that begins the first message. The header of a call is the name
+# of its function, which the call's JSON repeats.
+
+_BEGIN, _END = "<|message_model|>", "<|end_message|>"
+_TEXT, _THOUGHT = "<|content_text|>", "<|content_thinking|>"
+_CALL = "<|content_invoke_tool_json|>"
+_NAMED = '{"name":"'
+_JSON = (Name(), Literal('","args":'), JsonArguments())
+
+INKLING = ModelFormat(
+    "inkling",
+    detect=((_CALL,),),
+    reasoning=Reasoning(_THOUGHT, _END, after_open="", before_close="", after_close=_BEGIN),
+    thinking=ThinkingSwitch(
+        off={"reasoning_effort": "none"},
+        effort="reasoning_effort",
+        efforts=("minimal", "low", "medium", "high", "max"),
+    ),
+    calls=CallSection(
+        call=(Name(), Literal(_CALL + _NAMED), *_JSON, Literal("}" + _END)),
+        separator=_BEGIN,
+        triggers=(_CALL,),
+    ),
+    answer_open=_TEXT,
+    answer_close=_END,
+    said_open=_TEXT,
+    said_close=_END + _BEGIN,
+    header=MessageHeader(
+        opens=(_BEGIN, _TEXT, _THOUGHT, _CALL),
+        close=_TEXT,
+        reasoning_close=_THOUGHT,
+        call_close=_CALL,
+        ends=(_END, "<|content_model_end_sampling|>"),
+        call=CallSection((Literal(_NAMED), *_JSON, Literal("}")), parallel=False),
+    ),
+    skip=(_BEGIN,),
+)
+
+INKLING_FORMATS = (INKLING,)

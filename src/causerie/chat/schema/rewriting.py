@@ -1,0 +1,368 @@
+"""Roundabout schemas rewritten into plain ones, and the opposite of a schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, is_annotation, step
+from causerie.chat.schema.pattern import Refused, searches
+from causerie.chat.schema.values import is_number
+
+# Rewrite common roundabout schemas of libraries into plain ones.
+#
+# A map whose keys are an enumeration or have a pattern (``propertyNames``) becomes
+# the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``;
+# ``nullable`` next to a type becomes one of its types.
+
+_SIZES = frozenset({
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+    "minContains", "maxContains",
+})  # fmt: skip
+_MOST_STEPS = 16  # from reference to reference
+
+
+def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
+    """Return a schema that says the same to a check: ``False`` if it admits nothing."""
+    if is_never(schema):
+        return False
+    if any(isinstance(schema.get(key), float) for key in _SIZES):
+        schema = {key: _size(of) if key in _SIZES else of for key, of in schema.items()}
+    return _without_nullable(schema) if "nullable" in schema else schema
+
+
+def _size(value: object) -> object:
+    """Return a count as a whole number, where it is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def plain(
+    schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
+) -> Mapping[str, object] | bool:
+    """Return a schema that says the same, plainly.
+
+    ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
+    """
+    said = satisfiable(schema)
+    if isinstance(said, bool) or "propertyNames" not in said:
+        return said
+    schema = said
+    named = _target(schema.get("propertyNames"), resolve)
+    names, pattern = _names(named), _pattern(named)
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    if "patternProperties" in schema or not isinstance(known, Mapping):
+        return schema
+    if isinstance(others, Mapping):
+        others = {"$ref": step(pointer, "additionalProperties")}
+    rest = {key: value for key, value in schema.items() if key != "propertyNames"}
+    if names is not None:
+        properties = {name: known.get(name, others) for name in names}
+        return {**rest, "properties": properties, "additionalProperties": False}
+    if pattern is not None and not known:
+        return {**rest, "patternProperties": {pattern: others}, "additionalProperties": False}
+    return schema
+
+
+def declared_types(schema: Mapping[str, object]) -> object:
+    """Return the ``type`` of a schema, with ``null`` if it is ``nullable`` (OpenAPI 3.0.3).
+
+    Without a type alongside, ``nullable`` says nothing.
+    """
+    types = schema.get("type")
+    if schema.get("nullable") is not True or types is None:
+        return types
+    named = types if isinstance(types, list) else [types]
+    return named if "null" in named else [*named, "null"]
+
+
+def _without_nullable(schema: Mapping[str, object]) -> Mapping[str, object]:
+    rest = {key: value for key, value in schema.items() if key != "nullable"}
+    return {**rest, "type": declared_types(schema)} if "type" in rest else rest
+
+
+def is_never(schema: object) -> bool:
+    """Return whether the schema admits nothing."""
+    if not isinstance(schema, Mapping):
+        return schema is False
+    never = schema.get("not", False)
+    return never is True or (isinstance(never, Mapping) and not _said(never))
+
+
+def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
+    """Return the keywords of a schema for names, after following its references."""
+    said = _said(schema)
+    for _ in range(_MOST_STEPS):
+        reference = said.get("$ref")
+        if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
+            break
+        said = _said(resolve(reference))
+    return said
+
+
+def _names(said: Mapping[str, object]) -> Sequence[str] | None:
+    """Return the names that a schema for names lists; ``None`` if it says anything else."""
+    options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
+    if not isinstance(options, list) or said.get("type", "string") != "string":
+        return _constants(said)
+    each = [_constants(_said(option)) for option in options]
+    return [name for names in each for name in names or ()] if None not in each else None
+
+
+def _pattern(said: Mapping[str, object]) -> str | None:
+    """Return the pattern or lengths of a schema for names, as a pattern, if it has nothing else."""
+    rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
+    if rules.get("format") in SAID_BY_PATTERN and "pattern" in rules:
+        del rules["format"]
+    pattern = rules.get("pattern")
+    lengths = rules.keys() <= {"minLength", "maxLength"}
+    if rules and lengths and all(type(size) is int and size >= 0 for size in rules.values()):
+        low, high = rules.get("minLength", 0), rules.get("maxLength", "")
+        pattern = f"^[\\s\\S]{{{low},{high}}}$"
+    elif rules.keys() != {"pattern"}:
+        return None
+    try:
+        return pattern if isinstance(pattern, str) and len(searches(pattern)) == 1 else None
+    except Refused:
+        return None
+
+
+def _said(schema: object) -> Mapping[str, object]:
+    if not isinstance(schema, Mapping):
+        return {}
+    return {key: value for key, value in schema.items() if not is_annotation(key)}
+
+
+def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
+    if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
+        return None
+    options = [said["const"]] if "const" in said else said.get("enum")
+    return (
+        [name for name in options if isinstance(name, str)] if isinstance(options, list) else None
+    )
+
+
+# The opposite of a schema, said with keywords that a grammar has.
+#
+# Every document that an opposite admits is invalid by the schema. Not every invalid
+# document can be said: no grammar excludes a pattern, for example. Knows the keywords of
+# JSON Schema; knows nothing of grammars.
+
+Schema = Mapping[str, object]
+
+_MOST = 24  # alternatives
+_DEEPEST = 8
+_MOST_CHARACTERS_IN_ALL = 20_000
+_A_WAY = 20  # characters as which one alternative counts
+_KINDS = tuple(kind for kind in TYPES if kind != "integer")
+_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')  # in JSON; engines read classes without them loosely
+_MOST_CHARACTERS = 400  # of the strings that a pattern excludes
+
+
+@dataclass(frozen=True, slots=True)
+class Opposite:
+    """Alternatives of which each document that breaks a schema follows one."""
+
+    ways: tuple[Schema, ...]
+    complete: bool
+    """Whether no other document breaks the schema."""
+
+
+_NOTHING_SAID = Opposite((), False)
+
+
+@dataclass(slots=True)
+class SchemaNegation:
+    """Negates schemas of one document; ``resolve`` finds what a ``$ref`` names.
+
+    After some work it says nothing more.
+    """
+
+    resolve: Callable[[str], object]
+    _left: int = _MOST_CHARACTERS_IN_ALL
+
+    def of(self, schema: object, depth: int = 0) -> Opposite:
+        """Return the opposite of a schema; it has no ways where none can be said."""
+        if not isinstance(schema, Mapping):
+            return Opposite(({},) if schema is False else (), True)
+        if depth > _DEEPEST or self._left < 0:
+            return _NOTHING_SAID
+        each = [
+            self._keyword(key, value, schema, depth)
+            for key, value in schema.items()
+            if not is_annotation(key)
+        ]
+        found = _union(each)
+        self._left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
+        return found
+
+    def _keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:
+        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
+            return self.of(self.resolve(value), depth + 1)
+        if key in ("const", "enum"):
+            return _none_of([value] if key == "const" else _list(value))
+        if key == "type":
+            return _of_other_type(declared_types(schema))
+        if key == "not":
+            return Opposite((value,) if isinstance(value, Mapping) else (), True)
+        if key == "required":
+            lacking = [{"type": "object", "properties": {name: False}} for name in _list(value)]
+            return Opposite(tuple(lacking), True)
+        if key == "properties" and isinstance(value, Mapping):
+            return self._properties(value, depth)
+        if key == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
+            first = self.of(value, depth + 1).ways
+            return Opposite(tuple(_with_first_item(way) for way in first), False)
+        if key == "allOf":
+            return _union(self.of(part, depth + 1) for part in _list(value))
+        if key in ("anyOf", "oneOf"):
+            none = self._none(_list(value), depth)
+            return none if key == "anyOf" else Opposite(none.ways, False)
+        bound = _BOUNDS.get(key)
+        way = bound(value) if bound is not None and is_number(value) else None
+        return Opposite((way,), True) if way is not None else _NOTHING_SAID
+
+    def _properties(self, named: Schema, depth: int) -> Opposite:
+        ways, complete = [], True
+        for name, schema in named.items():
+            opposite = self.of(schema, depth + 1)
+            complete = complete and opposite.complete
+            ways += [
+                {"type": "object", "required": [name], "properties": {name: way}}
+                for way in opposite.ways
+            ]
+        return Opposite(tuple(ways[:_MOST]), complete and len(ways) <= _MOST)
+
+    def _none(self, options: Sequence[object], depth: int) -> Opposite:
+        """Return what breaks all of some options."""
+        each = [self.of(option, depth + 1) for option in options]
+        count = 1
+        for one in each:
+            count *= len(one.ways)
+        if count > _MOST:
+            return _NOTHING_SAID
+        ways = tuple(
+            {"allOf": list(ways)} if len(ways) > 1 else ways[0]
+            for ways in product(*(one.ways for one in each))
+            if ways
+        )
+        return Opposite(ways, all(one.complete for one in each))
+
+
+def _with_first_item(item: Schema) -> Schema:
+    return {"type": "array", "minItems": 1, "prefixItems": [item]}
+
+
+def _union(opposites: Iterable[Opposite]) -> Opposite:
+    each = list(opposites)
+    ways = [way for one in each for way in one.ways]
+    return Opposite(tuple(ways[:_MOST]), len(ways) <= _MOST and all(o.complete for o in each))
+
+
+def _of_other_type(declared: object) -> Opposite:
+    names = {str(name) for name in (declared if isinstance(declared, list) else [declared])}
+    excluded = names | ({"number"} if "integer" in names else set())
+    others = [kind for kind in _KINDS if kind not in excluded]
+    complete = "integer" not in names or "number" in names
+    return Opposite(({"type": others},) if others else (), complete)
+
+
+def _none_of(values: Sequence[object]) -> Opposite:
+    """Return what no constant is; other lists and objects than those named are not said."""
+    kinds = {_kind(value) for value in values}
+    ways: list[Schema] = []
+    others = [kind for kind in _KINDS if kind not in kinds]
+    if others:
+        ways.append({"type": others})
+    texts = [value for value in values if isinstance(value, str)]
+    said = sum(map(len, texts)) <= _MOST_CHARACTERS and not _ESCAPED.search("".join(texts))
+    if texts and said:
+        ways.append({"type": "string", "pattern": pattern_without(texts)})
+    if "boolean" in kinds:
+        ways += [{"const": flag} for flag in (True, False) if not _has(values, flag)]
+    numbers = sorted({value for value in values if is_number(value)})
+    ways += _other_numbers(numbers)
+    apart = all(high - low > 1 for low, high in pairwise(numbers))
+    return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
+
+
+def _has(values: Sequence[object], flag: bool) -> bool:
+    return any(value is flag for value in values)
+
+
+def _other_numbers(numbers: Sequence[int | float]) -> list[Schema]:
+    """Return the ranges around some numbers, in order; none between close ones."""
+    if not numbers:
+        return []
+    gaps: list[Schema] = [
+        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high}
+        for low, high in pairwise(numbers)
+        if high - low > 1
+    ]
+    below, above = {"exclusiveMaximum": numbers[0]}, {"exclusiveMinimum": numbers[-1]}
+    return [{"type": "number", **below}, {"type": "number", **above}, *gaps]
+
+
+def pattern_without(texts: Iterable[str]) -> str:
+    """Return a pattern for all texts but some, which look-ahead would say where it is known."""
+    trie: dict[str, Any] = {}
+    for text in texts:
+        node = trie
+        for character in text:
+            node = node.setdefault(character, {})
+        node[""] = {}
+    return f"^{_leaving(trie)}$"
+
+
+def _leaving(node: Mapping[str, Any]) -> str:
+    """Return a pattern for what goes on from a node of the trie and is none of its texts."""
+    known = [character for character in node if character]
+    others = "".join(map(_in_class, known))
+    ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
+    ways += [f"{re.escape(character)}{_leaving(node[character])}" for character in known]
+    if "" not in node:
+        ways.append("")
+    return f"(?:{'|'.join(ways)})"
+
+
+def _in_class(character: str) -> str:
+    return "\\" + character if character in "\\]^-[" else character
+
+
+def _kind(value: object) -> str:
+    for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
+        if isinstance(value, types):
+            return kind
+    return "null" if value is None else "number"
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _below(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
+    return lambda low: {"type": kind, keyword: int(low) - 1} if low > 0 else None
+
+
+def _above(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
+    return lambda high: {"type": kind, keyword: int(high) + 1}
+
+
+def _beyond(keyword: str) -> Callable[[Any], Schema | None]:
+    return lambda bound: {"type": "number", keyword: bound}
+
+
+_BOUNDS: Mapping[str, Callable[[Any], Schema | None]] = {
+    "minLength": _below("maxLength", "string"),
+    "maxLength": _above("minLength", "string"),
+    "minItems": _below("maxItems", "array"),
+    "maxItems": _above("minItems", "array"),
+    "minProperties": _below("maxProperties", "object"),
+    "maxProperties": _above("minProperties", "object"),
+    "minimum": _beyond("exclusiveMaximum"),
+    "maximum": _beyond("exclusiveMinimum"),
+    "exclusiveMinimum": _beyond("maximum"),
+    "exclusiveMaximum": _beyond("minimum"),
+}

@@ -1,0 +1,391 @@
+"""The terminal of a chat: the person's input, with the lines of former runs, and the answer as
+it streams.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleDimensions
+from rich.control import Control
+from rich.markdown import Markdown
+from rich.segment import Segment, Segments
+
+from causerie.cli.terminal import printable
+from causerie.errors import counted
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+
+# The input of a chat: one line or several, with the lines of former runs at hand.
+#
+# ``readline`` edits the line where Python has it; elsewhere the terminal does, without history.
+
+try:
+    import readline
+except ImportError:  # Windows
+    HAS_READLINE = False
+else:
+    HAS_READLINE = hasattr(signal, "setitimer")  # some add a readline to Windows
+
+_QUOTES = '"""'
+_KEPT = 1000
+_TICK = 0.25
+
+
+class Keyboard:
+    """Reads lines from a terminal; ``None`` is the end of the input."""
+
+    def __init__(self, out: Console, history: Path | None) -> None:
+        self._out = out
+        self._history = history
+        self._edits = HAS_READLINE and out.is_terminal and sys.stdin.isatty()
+        if self._edits:
+            readline.set_auto_history(False)
+            for line in load_history(history) if history else ():
+                readline.add_history(line)
+
+    def question(self) -> str | None:
+        """Read a message; an interrupt drops what was typed."""
+        return self._until_end(lambda: read_message(self._typed_into_history))
+
+    def line(self, prompt: str) -> str | None:
+        """Read one line that is not added to the history."""
+        return self._until_end(lambda: self._typed(prompt).strip())
+
+    def _until_end(self, read: Callable[[], str]) -> str | None:
+        while True:
+            try:
+                return read()
+            except EOFError:
+                self._out.print()
+                return None
+            except KeyboardInterrupt:
+                self._out.print("\nCtrl-D leaves", style="dim")
+
+    def _typed_into_history(self, prompt: str) -> str:
+        line = self._typed(prompt)
+        if self._edits and line.strip():
+            readline.add_history(line)
+            if self._history:
+                append_history(self._history, line)
+        return line
+
+    def _typed(self, prompt: str) -> str:
+        if self._edits:
+            with _waking_readline():
+                return input(prompt)
+        self._out.print(prompt, end="", markup=False)
+        await_line()
+        return self._out.input()
+
+
+def read_message(read: Callable[[str], str]) -> str:
+    """Read one line, or several after a backslash or between triple quotes."""
+    line = read("> ").strip()
+    if line.startswith(_QUOTES):
+        text = line.removeprefix(_QUOTES)
+        while not text.endswith(_QUOTES):
+            text += "\n" + read(". ").rstrip()
+        return text.removesuffix(_QUOTES).strip("\n")
+    while line.endswith("\\"):
+        line = line.removesuffix("\\") + "\n" + read(". ").rstrip()
+    return line
+
+
+def load_history(history: Path) -> list[str]:
+    """Return the last lines of the history; shorten a file that has become long."""
+    try:
+        lines = history.read_text(encoding="utf-8", errors="replace").splitlines()
+        if len(lines) > 2 * _KEPT:
+            history.write_text("\n".join(lines[-_KEPT:]) + "\n", encoding="utf-8")
+    except OSError:
+        return []
+    return lines[-_KEPT:]
+
+
+def append_history(history: Path, line: str) -> None:
+    """Append a line to the history, which only its owner can read. Ignores failures."""
+    with suppress(OSError):
+        history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
+
+
+@contextmanager
+def _waking_readline() -> Iterator[None]:
+    """Let a signal be seen soon.
+
+    ``readline`` misses one that comes just before it waits for a key. Each tick ends its wait,
+    and then Python looks for signals.
+    """
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def await_line() -> None:
+    """Wait until a line of the terminal can be read.
+
+    ``KeyboardInterrupt`` comes also for a signal between the look for signals
+    and the wait, which plain ``input`` would not see before the next key. The
+    console of Windows has no such gap, and cannot be waited for like this.
+    """
+    if sys.platform == "win32":
+        return
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        wakes.setblocking(False)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            select.select([sys.stdin, woken], [], [])
+        finally:
+            signal.set_wakeup_fd(before)
+
+
+# An answer on the terminal as it streams: dimmed thinking, rendered Markdown, tool calls.
+#
+# The block of Markdown under way is shown as it comes. When the next one begins, its rows are
+# cleared and it is written again, rendered, in one write. A block stays as it came where that could
+# lose something: where its rows cannot be counted or have left the screen, and where rendering
+# drops a character.
+
+_REASONS = {"length": "cut: output limit reached", "content_filter": "withheld by a filter"}
+
+
+class AnswerView:
+    """Prints one answer while it streams.
+
+    The answer goes to ``out``: as rendered Markdown on a terminal, unless it is to be
+    ``plain``. Thinking goes there too, dimmed, but only on a terminal: what a
+    script reads is the answer alone. Calls and remarks go to ``notes`` unless
+    ``out`` is a terminal.
+    """
+
+    def __init__(self, out: Console, notes: Console, *, plain: bool = False) -> None:
+        self._out = out
+        self._notes = out if out.is_terminal else notes
+        self._thinking = out.is_terminal
+        rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
+        self._with_hard_breaks = StreamedMarkdown(out) if rendered else None
+        self._last = ""
+        self._open = False
+
+    def show(self, event: Event) -> None:
+        match event:
+            case ReasoningDelta(text=text) if self._thinking:
+                self._write("thinking", text, "dim")
+            case TextDelta(text=text):
+                self._write("text", text, None)
+            case ToolCallStarted(name=name):
+                self._break()
+                self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
+                self._last, self._open = "call", True
+            case ToolCallDelta(arguments=arguments):
+                self._plain(self._notes, printable(arguments), "cyan")
+            case Finished(reason=reason) if reason in _REASONS:
+                self._break()
+                self._remark(_REASONS[reason])
+            case _:
+                pass
+
+    def summary(self, usage: Usage | None, seconds: float, first: float | None) -> None:
+        """Print the number of tokens, the time to the first, and the rate. Only on a terminal."""
+        if usage is None or not self._out.is_terminal:
+            return
+        words = [counted(usage.completion, "token")]
+        if usage.reasoning:
+            words.append(f"{usage.reasoning} of them thinking")
+        if first is not None:
+            words.append(f"first after {first:.2f} s")
+            if seconds > first:
+                words.append(f"{usage.completion / (seconds - first):.0f} tokens/s")
+        self._remark(" · ".join(words))
+
+    def stopped(self) -> None:
+        self.end()
+        self._remark("stopped")
+
+    def end(self) -> None:
+        """Leave the cursor at the beginning of a line."""
+        self._break()
+
+    def _write(self, kind: str, text: str, style: str | None) -> None:
+        if self._last and self._last != kind:
+            self._break()
+            if self._thinking:
+                self._out.print()
+        self._last = kind
+        shown = printable(text)
+        if kind == "text" and self._with_hard_breaks:
+            self._with_hard_breaks.add(shown)
+        elif shown:
+            self._plain(self._out, shown, style)
+            self._open = not shown.endswith("\n")
+
+    def _break(self) -> None:
+        if self._with_hard_breaks:
+            self._with_hard_breaks.end()
+        if self._open:
+            (self._notes if self._last == "call" else self._out).print()
+        self._open = False
+
+    def _remark(self, text: str) -> None:
+        self._notes.print(text, style="dim italic", markup=False, highlight=False)
+
+    @staticmethod
+    def _plain(console: Console, text: str, style: str | None) -> None:
+        console.print(text, style=style, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+_TELLING = 4  # a line of so many characters shows which block it belongs to
+_VARYING = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)  # of a link: renders as nothing
+
+
+class StreamedMarkdown:
+    """Renders Markdown block by block; starts at the beginning of a line."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._pending = ""
+        self._size: ConsoleDimensions = out.size
+        self._lines_seen = 0
+
+    def add(self, text: str) -> None:
+        """Show more of the text, which has no control characters."""
+        text = text.replace("\t", "    ")
+        if not self._pending:
+            text = text.lstrip("\n")
+            self._size = self._out.size
+        self._pending += text
+        self._print_source(text)
+        if self._shows_its_block():
+            self._finish_until(list(_blocks(self._pending))[-1][0])
+
+    def end(self) -> None:
+        """The text is complete; leaves the cursor at the beginning of a line."""
+        if self._pending and not self._pending.endswith("\n"):
+            self._pending += "\n"
+            self._print_source("\n")
+        self._finish_until(len(self._pending))
+
+    def _shows_its_block(self) -> bool:
+        lines = self._pending.count("\n")
+        if lines == self._lines_seen or len(self._pending.rpartition("\n")[2].strip()) < _TELLING:
+            return False
+        self._lines_seen = lines
+        return True
+
+    def _finish_until(self, end: int) -> None:
+        if not end:
+            return
+        rest = self._pending[end:]
+        rows = shown_rows(self._pending, self._out.width)
+        if rows and rows <= self._out.height and self._size == self._out.size:
+            with self._out:  # one write, so that nothing flickers
+                self._out.control(_cleared(rows))
+                for start, block in _blocks(self._pending[:end]):
+                    if start:
+                        self._out.line()
+                    self._rendered(block)
+                if rest:
+                    self._out.line()
+                    self._print_source(rest)
+        self._pending, self._lines_seen, self._size = rest, rest.count("\n"), self._out.size
+
+    def _rendered(self, block: str) -> None:
+        markdown = _with_hard_breaks(block)
+        lines = [
+            [Segment(printable(part.text), part.style) for part in line]
+            for line in self._out.render_lines(markdown, pad=False)
+        ]
+        text = "".join(part.text for line in lines for part in line)
+        content = "".join(token.content for token in markdown.parsed)
+        if _DEFINITION.search(block) or _letter_counts(content) - _letter_counts(text):
+            self._print_source(block)
+            return
+        for line in _without_blank_ends(lines):
+            self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
+
+    def _print_source(self, text: str) -> None:
+        self._out.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+def shown_rows(text: str, width: int) -> int | None:
+    """Return how many rows a terminal needs for the text; ``None`` where terminals differ."""
+    rows = 0
+    for line in text.split("\n"):
+        column = 0
+        rows += 1
+        for character in line:
+            cells = cell_len(character)
+            if column + cells > width:
+                rows, column = rows + 1, 0
+            column += cells
+        varying = 2 * len(_VARYING.findall(line))
+        if varying and (cell_len(line) + varying) // width != (cell_len(line) - varying) // width:
+            return None
+    return rows
+
+
+def _cleared(rows: int) -> Control:
+    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+    cleared = Control()
+    cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
+    return cleared
+
+
+def _with_hard_breaks(text: str) -> Markdown:
+    markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+    for token in markdown.parsed:
+        for part in token.children or ():
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+    return markdown
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    lines = text.splitlines(keepends=True)
+    starts = [
+        token.map[0]
+        for token in Markdown(text).parsed
+        if token.level == 0 and token.map and token.nesting >= 0
+    ]
+    if not starts or "".join(lines[: starts[0]]).strip():
+        starts.insert(0, 0)  # a definition of a link has no token
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block = "".join(lines[start:end])
+        yield len("".join(lines[:start])), block.rstrip("\n") + "\n"
+
+
+def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
+    filled = [
+        number for number, line in enumerate(lines) if any(part.text.strip() for part in line)
+    ]
+    return lines[filled[0] : filled[-1] + 1] if filled else []
+
+
+def _letter_counts(text: str) -> Counter[str]:
+    return Counter(filter(str.isalnum, text))

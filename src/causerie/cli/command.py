@@ -1,0 +1,224 @@
+"""What commands have in common: options, the settings that they give, exit codes, failures.
+
+Exit codes: 0 done; 1 failed: a provider refused, the service broke; 2 the command line itself
+is wrong; 3 the configuration is wrong; 4 network or weights; 130 interrupted (Ctrl-C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from causerie.engines.weights.reference import Library, Reference
+    from causerie.settings import Loaded
+    from causerie.settings.entries import Entry
+    from causerie.settings.load import Override
+
+
+# Exit codes of commands, and one sentence on stderr for each failure.
+#
+# 0    done
+# 1    failed: a provider refused, the service broke
+# 2    the command line itself is wrong
+# 3    the configuration is wrong
+# 4    network or weights
+# 130  interrupted (Ctrl-C)
+
+
+class ExitCode(IntEnum):
+    """Exit code that the shell receives."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    CONFIGURATION = 3
+    NETWORK = 4
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """A command cannot go on; the text is one sentence for a person."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILURE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Print failures that a person can do something about, and exit with their code."""
+    try:
+        yield
+    except CommandFailed as error:
+        raise _exit(str(error), error.code) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(ExitCode.INTERRUPTED) from error
+    except Exception as error:
+        if (code := _exit_code(error)) is None:
+            raise
+        raise _exit(str(error), code) from error
+
+
+def confirm(question: str) -> None:
+    """Ask a person; raise :class:`CommandFailed` unless the answer is yes."""
+    try:
+        typer.confirm(question, abort=True)
+    except typer.Abort as error:
+        raise CommandFailed("nothing was done; --yes goes on without a question") from error
+
+
+def _exit_code(error: Exception) -> ExitCode | None:
+    from causerie.composition.startup import CannotStart
+    from causerie.engines.weights import errors as weights
+    from causerie.errors import ServiceError
+    from causerie.settings import SettingsError
+
+    if isinstance(error, (SettingsError, weights.BadLibrary)):
+        return ExitCode.CONFIGURATION
+    if isinstance(error, weights.BadReference):
+        return ExitCode.USAGE
+    if isinstance(error, weights.WeightsError):
+        return ExitCode.NETWORK
+    return ExitCode.FAILURE if isinstance(error, (ServiceError, CannotStart)) else None
+
+
+def _exit(message: str, code: ExitCode) -> typer.Exit:
+    typer.echo(f"causerie: {message}", err=True)
+    return typer.Exit(code)
+
+
+# What several commands take: options, the settings that they give, and names of models.
+
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # with the address that this machine asks
+HERE = "http://127.0.0.1:8000/v1"  # where `causerie serve` answers
+QUESTION = "Ask this and leave, about the text on stdin if some is piped; `-`: stdin is all."
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="Configuration file; otherwise ./causerie.toml where there is one."
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set one setting, like `engines.memory_budget=6GiB`."
+    ),
+]
+Engine = Annotated[
+    Literal["llamacpp", "openvino", "vllm"] | None,
+    typer.Option(
+        "--engine",
+        help="llamacpp loads a GGUF file, vllm a model folder, openvino a GGUF file or a folder "
+        "that was converted for it. [default: what the weights need; llamacpp for a GGUF file]",
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
+Database = Annotated[
+    bool, typer.Option("--database", help="With the entries that the database of accounts holds.")
+]
+KeyText = Annotated[str | None, typer.Option("--key", help="The key; others may see it.")]
+KeyName = Annotated[
+    str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
+]
+KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File with the key.")]
+DialectName = Annotated[
+    str | None, typer.Option("--dialect", help="Kind of server; otherwise guessed from its models.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+
+def context_of(text: str) -> str | int:
+    """Return the number of tokens, or `auto`."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number of tokens nor `auto`") from None
+
+
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        parser=context_of,
+        metavar="TOKENS",
+        help="Tokens of prompt and output of one request; `auto` takes what fits.",
+    ),
+]
+
+
+def local_url(host: str, port: int | str) -> str:
+    """Return the URL at which this machine reaches a service that listens on ``host``."""
+    host = ANY_ADDRESS.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def settings_in_force(
+    config: Path | None,
+    pairs: list[str] | None,
+    *more: Override,
+    text: str | None = None,
+    entries: Sequence[Entry] = (),
+) -> Loaded:
+    """Return the settings from the file or its text, variables and options.
+
+    Raises :class:`SettingsError`.
+    """
+    from causerie.settings import load
+
+    overrides = [_override(pair) for pair in pairs or ()]
+    return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
+
+
+def _override(pair: str) -> Override:
+    from causerie.settings.load import Override
+
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise CommandFailed(
+            f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}", ExitCode.USAGE
+        )
+    return Override(key.strip(), value.strip(), "--set")
+
+
+def library() -> Library:
+    """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
+    from causerie.engines.weights.reference import load_library
+
+    return load_library(_own_library())
+
+
+def _own_library() -> Path | None:
+    from causerie.settings import SettingsError
+    from causerie.settings.environment import config_folder, variables
+
+    with suppress(SettingsError):  # a user without a home has no file there
+        return config_folder(variables()) / "library.toml"
+    return None
+
+
+def ref_of(reference: Reference) -> str:
+    """Return the reference as settings hold it: a path is absolute.
+
+    One that looks like a repository stays, because the failure is to name it.
+    """
+    from causerie.engines.weights.reference import Kind
+
+    own = reference.kind is Kind.PATH and not reference.like_repository
+    return str(reference.path.absolute()) if own else str(reference)
+
+
+def same_weights(ref: str | None, wanted: Reference) -> bool:
+    """Return whether ``ref`` of some settings means the same weights as ``wanted``."""
+    from causerie.engines.weights.reference import Reference
+
+    if ref is None:
+        return False
+    return ref_of(Reference.parse(ref).settled) == ref_of(wanted.settled)

@@ -1,0 +1,478 @@
+"""``causerie check``, ``export`` and ``import``: what is in force, and the entries that the
+database holds.
+
+They work on the database that the settings name, also while the service runs, with the rights
+of the machine's owner. A running service adopts a change within a second.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from causerie.cli.command import (
+    CommandFailed,
+    Config,
+    Database,
+    ExitCode,
+    Set,
+    confirm,
+    local_url,
+    reporting,
+    settings_in_force,
+)
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from causerie.composition.importing import ImportStep
+    from causerie.hosted.accounts.operating import Entries
+    from causerie.hosted.accounts.ports import StoredEntry
+    from causerie.settings import Loaded, Settings
+    from causerie.settings.doors import DoorAddress
+    from causerie.settings.entries import Entry, EntryKey, ReadWith
+    from causerie.settings.load import EntryFile
+    from causerie.settings.toml import KeyPath
+
+
+# ``causerie check``: does the configuration hold, and what is in force.
+
+
+def check(
+    config: Config = None,
+    pairs: Set = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the exit code.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show the defaults too.")] = False,
+    database: Database = False,
+) -> None:
+    """Check the configuration and show what is set, and where each value comes from.
+
+    With `--all` the defaults are shown too. What is printed is a valid
+    configuration file itself; a table of the doors stands at its end. Secrets
+    are left out. Those in variables and files are looked for, and so are weights
+    that are named by a path; commands that give secrets are not run, and nothing
+    is fetched.
+
+    With `--database` the entries that operators have made are shown too, and on
+    stderr those that are not in force, with the reason.
+
+    **Examples**
+
+    `causerie check`
+
+    `causerie check --config other.toml --quiet && echo fine`
+    """
+    from causerie.composition.entries import checked
+    from causerie.settings.rules import notes
+
+    with reporting():
+        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
+        if database:
+            loaded, stored = with_database(config, pairs)
+            print_left_out(stored, loaded)
+        for name in loaded.ignored:
+            typer.echo(f"causerie: the variable {name} sets nothing", err=True)
+        for note in notes(loaded.settings):
+            typer.echo(f"causerie: {note}", err=True)
+        if not quiet:
+            typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Selection of the settings to show: all, or those that come from somewhere."""
+
+    origins: Mapping[KeyPath, str]
+    everything: bool
+
+    def table(self, path: KeyPath) -> bool:
+        """Return true if something in the table, or the table itself, is shown."""
+        return self.everything or any(one[: len(path)] == path for one in self.origins)
+
+    def value(self, path: KeyPath) -> bool:
+        return self.everything or path in self.origins
+
+
+def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
+    """Print each stored entry that is not in force, with the reason."""
+    from causerie.composition.entries import origin_of, reasons
+
+    for each in stored:
+        for reason in reasons(each, loaded) if each.enabled else ("switched off",):
+            typer.echo(f"{origin_of(each)} is not in force: {reason}", err=True)
+
+
+def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
+    """Yield the settings as TOML with their origins; without defaults unless ``everything``."""
+    import msgspec
+
+    shown = _Shown(loaded.origins, everything)
+    yield f"# {loaded.file or 'no configuration file'}"
+    for field in msgspec.structs.fields(type(loaded.settings)):
+        value = getattr(loaded.settings, field.name)
+        if isinstance(value, tuple):
+            for index, item in enumerate(value):
+                yield from _table(f"[[{field.name}]]", item, (field.name, index), shown)
+        else:
+            yield from _table(f"[{field.name}]", value, (field.name,), shown)
+
+
+def _table(header: str, value: msgspec.Struct, path: KeyPath, shown: _Shown) -> Iterator[str]:
+    import msgspec
+
+    from causerie.settings import Secret
+
+    if not shown.table(path):
+        return
+    yield f"\n{header}"
+    names = ".".join(str(part) for part in path if isinstance(part, str))
+    inner: list[tuple[str, msgspec.Struct, KeyPath]] = []
+    for field in msgspec.structs.fields(type(value)):
+        found = getattr(value, field.name)
+        if isinstance(found, tuple) and found and isinstance(found[0], msgspec.Struct):
+            header = f"[[{names}.{field.name}]]"
+            inner += [(header, one, (field.name, index)) for index, one in enumerate(found)]
+        elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
+            if found != _default(field):
+                inner.append((f"[{names}.{field.name}]", found, (field.name,)))
+        elif shown.value((*path, field.name)):
+            yield _line(field, found, shown.origins.get((*path, field.name), "default"))
+    for header, found, below in inner:
+        yield from _table(header, found, (*path, *below), shown)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    import msgspec
+
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def _line(field: Any, value: object, origin: str) -> str:
+    from causerie.settings.decode import is_secret, names_user
+
+    if value is None:
+        return f"# {field.name}: unset"
+    written = _toml_value(value)
+    if is_secret(field.type) or names_user(written):
+        return f"# {field.name}: set, not shown  # {origin}"
+    return f"{field.name} = {written}  # {origin}"
+
+
+def _toml_value(value: object) -> str:
+    import msgspec
+
+    from causerie.settings import Secret
+
+    if isinstance(value, Secret):
+        places = msgspec.structs.asdict(value)
+        value = {name: place for name, place in places.items() if place is not None}
+    if isinstance(value, dict):
+        pairs = (
+            f"{msgspec.json.encode(key).decode()} = {_toml_value(item)}"
+            for key, item in value.items()
+        )
+        return "{ " + ", ".join(pairs) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
+_TITLES = ("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")
+
+
+def door_table(settings: Settings) -> Sequence[str]:
+    """Return a table of the doors and their addresses, as comments of TOML."""
+    from causerie.settings.doors import default_address, door_addresses
+
+    default = default_address(settings)
+    rows = [_TITLES]
+    for door_address in door_addresses(settings):
+        first: tuple[str, str, str] = (
+            door_address.door.name,
+            door_address.door.kind,
+            _keys(door_address),
+        )
+        models = ", ".join(door_address.models)
+        for address in _addresses(door_address, settings, default):
+            rows.append((*first, address, models))
+            first, models = ("", "", ""), ""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    return [f"# {line.rstrip()}" for line in lines]
+
+
+def _addresses(door_address: DoorAddress, settings: Settings, default: DoorAddress) -> list[str]:
+    port = settings.server.port
+    here = local_url(settings.server.host, port)
+    found = [f"{here}/v1"] if door_address == default else []
+    return [
+        *found,
+        f"{here}{door_address.prefix}",
+        *(f"http://{host}:{port}/v1" for host in door_address.hosts),
+    ]
+
+
+def _keys(door_address: DoorAddress) -> str:
+    from causerie.errors import counted
+
+    keys = door_address.door.keys
+    if not isinstance(keys, tuple):
+        return keys or "off"
+    return counted(len(keys), "key")
+
+
+# ``causerie export`` and ``import``: entries of the configuration that the database holds.
+#
+# They work on the database that the settings name, also while the service runs, with the rights of
+# the machine's owner. A running service adopts a change within a second.
+
+
+def export_config(
+    output: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="File to write. Unset: stdout.")
+    ] = None,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Write the entries of the configuration that the database holds, as a file.
+
+    Entries that are switched off, or do not hold, are comments in it. Keys are
+    never written. A file that exists is never written over.
+
+    **Examples**
+
+    `causerie export entries.toml`
+    """
+    with reporting():
+        loaded, stored = with_database(config, pairs)
+        write_or_print(output, export_text(stored, loaded))
+
+
+_HEAD = """\
+# Entries of the configuration in the database, by `causerie export`.
+# `causerie import FILE` reads them into another database. Keys stay where they are: each is
+# named by a variable here, which has to be set for the import.
+"""
+
+
+def export_text(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
+    """Return the entries as TOML: by kind, oldest first."""
+    from causerie.composition.entries import SECTIONS, entry_of, known
+    from causerie.settings.entries import without_switched_off
+
+    usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
+    kept = {one.key: one for one in usable}
+    tables = [
+        "\n".join(_entry_lines(each, kept, loaded))
+        for kind in SECTIONS
+        for each in stored
+        if each.kind == kind
+    ]
+    return "\n".join([_HEAD, *(f"{table}\n" for table in tables)])
+
+
+def _entry_lines(
+    stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded
+) -> Iterator[str]:
+    from causerie.composition.entries import entry_of, reasons
+    from causerie.settings.entries import KEYS, NAMES, PATHS
+    from causerie.settings.toml import table_text
+
+    full, entry = entry_of(stored), kept[entry_of(stored).key]
+    why = "switched off" if not stored.enabled else "; ".join(reasons(stored, loaded))
+    if why:
+        yield f"# Not in force: {' '.join(why.split())}"
+    elif entry.body != full.body:
+        yield "# Without its targets that are switched off."
+    values = {NAMES[entry.section]: stored.name, **(full.body if why else entry.body)}
+    remarks = {}
+    if stored.credential is not None or stored.unreadable:
+        label = KEYS[entry.section]
+        values[label] = {"env": key_variable(stored.name, label)}
+        remarks[label] = f"the {label} itself stays in the database"
+    for line in table_text(PATHS[entry.section], _without_null(values), remarks).split("\n"):
+        yield f"# {line}" if why else line
+
+
+def key_variable(name: str, label: str = "key") -> str:
+    """Return the variable that names a provider's key or a webhook's secret in the file."""
+    word = re.sub(r"[^A-Z0-9]+", "_", name.upper())
+    ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
+    return f"_{word}_{ending}" if word[:1].isdigit() else f"{word}_{ending}"
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_null(item) for name, item in value.items() if item is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
+
+
+def import_config(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Entries as `causerie export` writes them."),
+    ] = None,
+    litellm: Annotated[
+        Path | None, typer.Option("--litellm", metavar="FILE", help="LiteLLM's `config.yaml`.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write, with --litellm. Unset: stdout."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Take entries of a file over into the database, or LiteLLM's configuration into a file.
+
+    The entries of FILE are checked together with the configuration and with
+    those that the database holds. What would change is shown, and you are
+    asked; then all is written, or nothing. Keys are read where FILE says that
+    they are. Entries that FILE does not name stay.
+
+    With `--litellm` the configuration of LiteLLM's proxy becomes a
+    `causerie.toml`: models, providers, wildcards, fallbacks, limits, prices
+    and the master key. What is not carried over is listed on stderr, each with
+    its place and what to do instead. A file that exists is never written over.
+
+    **Examples**
+
+    `causerie import entries.toml --yes`
+
+    `causerie import --litellm config.yaml -o causerie.toml && causerie check`
+    """
+    from causerie.cli.litellm import translate
+
+    with reporting():
+        if file is not None and litellm is None and output is None:
+            import_entries(file, config, pairs, yes=yes)
+        elif litellm is not None and file is None:
+            text, notes = translate(litellm)
+            if text is not None:
+                write_or_print(output, text)
+            for note in notes:
+                typer.echo(note, err=True)
+            if text is None:
+                words = f"{litellm}: nothing in `model_list` can be carried over"
+                raise CommandFailed(words, ExitCode.CONFIGURATION)
+        else:
+            raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
+
+
+def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool) -> None:
+    """Print what would change, ask unless ``yes``, and write all of it."""
+    from causerie.composition.importing import EntryImport
+    from causerie.settings.environment import variables
+    from causerie.settings.load import read_entry_file
+
+    read = settings_reader(config, pairs)
+    alone = read((), None)
+    found = read_entry_file(file)
+    _print_ignored(file, found)
+
+    async def work(entries: Entries) -> int:
+        importing = EntryImport(entries, alone, read, variables())
+        steps = await importing.plan(found.entries)
+        _print_steps(steps)
+        count = sum(each.after is not None for each in steps)
+        if count and not yes:
+            confirm(f"Write {_counted(count)} into the database?")
+        await importing.carry_out(steps)
+        return count
+
+    count = with_entries(alone, work)
+    typer.echo(f"{_counted(count)} written." if count else "Nothing to write.", err=True)
+
+
+def _print_ignored(file: Path, found: EntryFile) -> None:
+    for name in found.others:
+        typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
+
+
+def _print_steps(steps: Sequence[ImportStep]) -> None:
+    from causerie.cli.terminal import print_table
+    from causerie.composition.entries import KINDS
+
+    rows = [
+        (each.action, KINDS[each.entry.section], each.entry.name, each.what or "-")
+        for each in steps
+    ]
+    print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
+
+
+def _counted(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
+def write_or_print(output: Path | None, text: str) -> None:
+    """Write text to a new file, or to stdout without one. Raises :class:`CommandFailed`."""
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandFailed(f"cannot write {output}: {error}", ExitCode.USAGE) from error
+
+
+T = TypeVar("T")
+
+
+def settings_reader(config: Path | None, pairs: list[str] | None) -> ReadWith:
+    """Return the function that reads the settings together with some entries."""
+
+    def read(entries: Sequence[Entry], text: str | None) -> Loaded:
+        return settings_in_force(config, pairs, text=text, entries=entries)
+
+    return read
+
+
+def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on the entries in the database that the settings name."""
+    import asyncio
+
+    from causerie.composition.account_backend import entries_of
+    from causerie.settings.credentials import read_store_keys
+    from causerie.settings.doors import has_accounts
+
+    if not has_accounts(loaded.settings):
+        raise CommandFailed(
+            'no door has `keys = "accounts"`, so the service reads no entries of a database',
+            ExitCode.CONFIGURATION,
+        )
+    secret_keys = read_store_keys(loaded)
+
+    async def main() -> T:
+        async with entries_of(loaded.settings.store, secret_keys) as entries:
+            return await work(entries)
+
+    return asyncio.run(main())
+
+
+def with_database(
+    config: Path | None, pairs: list[str] | None
+) -> tuple[Loaded, Sequence[StoredEntry]]:
+    """Return the settings with the valid entries of the database, and all entries."""
+    from causerie.composition.entries import merged_with
+
+    read = settings_reader(config, pairs)
+    loaded = read((), None)
+    stored = with_entries(loaded, lambda entries: entries.every())
+    return merged_with(read, stored, loaded.text), stored

@@ -1,0 +1,152 @@
+"""What a worker process knows of its supervisor: its place, its sockets, and whom to report to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from causerie.composition.control import ControlFailed, asked
+from causerie.engines.base import EngineStatus
+from causerie.engines.weights import Silent
+from causerie.errors import Overloaded
+from causerie.http.server import Bound
+from causerie.http.tasks import owned
+from causerie.settings import Settings
+from causerie.settings.environment import worker
+
+_BEAT_SECONDS = 1.0
+_ASK_SECONDS = 10.0
+
+
+class WorkerPlace(msgspec.Struct, frozen=True):
+    """Place of one worker among the workers of a service."""
+
+    number: int
+    """From 1."""
+    count: int
+    restarts: int
+    """Workers of the service that have been replaced so far."""
+    channel: int
+    """Descriptor of the socket pair's end."""
+    sockets: Sequence[int]
+    """Descriptors of the service's socket, and of its metrics' if they have their own address."""
+    supervisor: str
+    """Control socket of the supervisor."""
+
+    @property
+    def control_socket(self) -> str:
+        """Return the name of this worker's control socket."""
+        return worker_socket(Path(self.supervisor), self.number).name
+
+    def bound(self) -> Bound:
+        """Return the sockets to accept at."""
+        return Bound(*map(_inherited, self.sockets))
+
+    def share(self, most: int | None) -> int | None:
+        """Return this worker's share of a number that all workers may reach together."""
+        if most is None:
+            return None
+        share, rest = divmod(most, self.count)
+        return share + (self.number <= rest)
+
+
+class WorkerReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a worker to its supervisor; one that says nothing is a beat."""
+
+    first_link: str | None = None
+    ready: bool = False
+
+
+class Exposition(msgspec.Struct, frozen=True):
+    """Metrics in Prometheus' text format."""
+
+    text: str
+
+
+def own_place() -> WorkerPlace | None:
+    """Return the place of this process, or ``None`` if it is the only one of its service."""
+    text = worker()
+    return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
+
+
+def worker_socket(supervisor: Path, number: int) -> Path:
+    """Return the control socket of a worker, beside that of its supervisor.
+
+    The name is no longer than the supervisor's, as the system bounds the length of the whole path.
+    """
+    return supervisor.with_suffix(f".w{number}")
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    os.set_inheritable(descriptor, False)  # not for the processes that a worker starts
+    return socket.socket(fileno=descriptor)
+
+
+async def metrics_of_all(place: WorkerPlace) -> bytes:
+    """Return the metrics of all workers together. Raises :class:`Overloaded`."""
+    wanted = partial(asked, Path(place.supervisor), "metrics", Exposition, _ASK_SECONDS)
+    try:
+        return (await asyncio.to_thread(wanted)).text.encode()
+    except ControlFailed as failure:
+        words = "The supervisor of the worker processes does not answer."
+        raise Overloaded(words) from failure
+
+
+@asynccontextmanager
+async def following_supervisor(
+    place: WorkerPlace, stop: Callable[[], None]
+) -> AsyncIterator[Callable[[WorkerReport], None]]:
+    """Yield the function that sends a report; ``stop`` is called when the supervisor ends."""
+    reader, writer = await asyncio.open_unix_connection(sock=_inherited(place.channel))
+
+    def report(line: WorkerReport) -> None:
+        writer.write(msgspec.json.encode(line) + b"\n")
+
+    async def beat() -> None:
+        while True:
+            report(WorkerReport())
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def follow() -> None:
+        with suppress(OSError):
+            await reader.read()
+        stop()
+
+    try:
+        async with owned(beat()), owned(follow()):
+            yield report
+    finally:
+        writer.close()
+
+
+class WorkerAnnouncer:
+    """Reports the start of a worker to its supervisor, which tells the person at the terminal."""
+
+    def __init__(self, settings: Settings, report: Callable[[WorkerReport], None]) -> None:
+        self.settings = settings
+        self.download = Silent()
+        self._report = report
+
+    def first_link(self, token: str) -> None:
+        """Report the token that makes the owner's account."""
+        self._report(WorkerReport(first_link=token))
+
+    def ready(self, host: str, port: int) -> None:
+        """Report that the worker answers."""
+        self._report(WorkerReport(ready=True))
+
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        """Ignore the progress of loads: workers run no models of this machine."""
+
+    def stopping(self) -> None:
+        """Ignore the stop, which the supervisor has asked for."""
+
+    def stop(self) -> None:
+        """Ignore the end, which the supervisor sees."""

@@ -1,1 +1,0 @@
-"""The public catalog: what is in it, how it is searched, and what its pages reckon."""

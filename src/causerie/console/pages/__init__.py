@@ -1,1 +1,0 @@
-"""Pages: each calls accounts and renders the result."""

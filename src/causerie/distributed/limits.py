@@ -1,0 +1,343 @@
+"""Limits that processes share: windows of all scopes in the server, and leases from them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from causerie.access.limits import (
+    UNLIMITED,
+    ExceededLimit,
+    Lease,
+    LimitStatus,
+    LimitStatuses,
+    Measure,
+    QuotaRefusal,
+    RateScope,
+    Tokens,
+    limited,
+    needed,
+)
+from causerie.access.windows import MemoryCounters, MemoryLease
+from causerie.distributed.connection import (
+    RELEASE,
+    TAKE,
+    Argument,
+    ConnectionLost,
+    PendingCommand,
+    Replica,
+    Reply,
+)
+
+# The server's reply on a scope, and its consequences: state of limits, and refusals.
+
+TICK = 100_000  # microseconds
+_MINUTE = 600  # ticks
+_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
+_WIDTH = 13  # numbers of a reply for each scope
+_MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
+
+
+class ScopeWindow(Struct):
+    """The window of a scope at one moment.
+
+    ``first`` and ``freed`` are of each measure the tick after which one more is
+    free, or as much as was wanted; 0 where nothing is taken.
+    """
+
+    scope: RateScope
+    tick: int
+    requests: int
+    input: int
+    output: int
+    running: int
+    first: Sequence[int]
+    freed: Sequence[int]
+
+    @property
+    def used(self) -> tuple[int, int, int, int]:
+        return self.requests, self.input + self.output, self.input, self.output
+
+
+def read(scopes: Sequence[RateScope], reply: Sequence[int]) -> list[ScopeWindow]:
+    """The part of a reply of ``take.lua`` that is about scopes."""
+    found = []
+    for scope, at in zip(scopes, range(2, len(reply), _WIDTH), strict=True):
+        tick, requests, input, output, running = reply[at : at + 5]
+        first, freed = reply[at + 5 : at + 9], reply[at + 9 : at + 13]
+        found.append(ScopeWindow(scope, tick, requests, input, output, running, first, freed))
+    return found
+
+
+def refused(
+    found: Sequence[ScopeWindow], input: int, outputs: Sequence[int], now: int
+) -> QuotaRefusal:
+    """Return the limits that refuse the request, at ``now`` microseconds."""
+    refusals: list[ExceededLimit] = []
+    for each, output in zip(found, outputs, strict=True):
+        refusals.extend(_refusals(each, input, output, now))
+    return QuotaRefusal(tuple(refusals), limit_statuses(found, now))
+
+
+def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
+    """Return the state of the strictest limits at ``now`` microseconds."""
+    requests: tuple[int, int, int] | None = None
+    tokens: tuple[int, int, int] | None = None
+    for each in found:
+        limits = _limits(each.scope)
+        if limits[0] < UNLIMITED:
+            requests = _less(requests, (limits[0] - each.requests, limits[0], each.first[0]))
+        if each.scope.counts_tokens:
+            for measure in (1, 2, 3):
+                left = limits[measure] - each.used[measure]
+                tokens = _less(tokens, (left, limits[measure], each.first[measure]))
+    return (
+        None if requests is None else _limit_status(*requests, now),
+        None if tokens is None else _limit_status(*tokens, now),
+    )
+
+
+def _less(
+    one: tuple[int, int, int] | None, other: tuple[int, int, int]
+) -> tuple[int, int, int] | None:
+    return other if one is None or other[0] < one[0] else one
+
+
+def _refusals(counted: ScopeWindow, input: int, output: int, now: int) -> Iterator[ExceededLimit]:
+    scope = counted.scope
+    needs = (1, input + output, input, output)
+    for number, (measure, limit) in enumerate(zip(_MEASURES, _limits(scope), strict=True)):
+        used, needed = counted.used[number], needs[number]
+        if limit < UNLIMITED and used + needed > limit:
+            wait = _until(counted.freed[number], now)
+            yield ExceededLimit(scope, measure, limit, used, needed, wait)
+    if counted.running >= scope.concurrent:
+        yield concurrency(scope, counted.running)
+
+
+def concurrency(scope: RateScope, running: int) -> ExceededLimit:
+    """Return the limit that a scope with so many running requests exceeds."""
+    return ExceededLimit(scope, "concurrent", scope.concurrent, running, 1, _SOON)
+
+
+def _limits(scope: RateScope) -> tuple[int, int, int, int]:
+    return scope.requests, scope.tokens, scope.input, scope.output
+
+
+def _limit_status(left: int, limit: int, tick: int, now: int) -> LimitStatus:
+    reset = min(max(tick + _MINUTE - now // TICK, 0), _MINUTE) if tick else 0
+    return str(limit), max(left, 0), reset
+
+
+def _until(tick: int, now: int) -> float:
+    """Seconds until a tick has started a minute ago; 0 where there is none."""
+    return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
+
+
+# Lease of one request: from the shared windows, or from those of this replica alone.
+
+
+class DistributedLease(Lease):
+    """Taken from windows in the server, at ``now`` microseconds there and ``at`` here."""
+
+    keeper: DistributedCounters
+    found: Sequence[ScopeWindow]
+    input: int
+    outputs: Sequence[int]
+    now: int
+    at: int
+
+    def release(self, input: int, output: int) -> None:
+        """The request has ended and has used this."""
+        self._end(input, output, 0)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self._end(0, 0, -1)
+
+    def limit_statuses(self) -> LimitStatuses:
+        """Return the state of the strictest limits at the grant, corrected by later knowledge."""
+        return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
+
+    def _end(self, input: int, output: int, requests: int) -> None:
+        changes = []
+        for each, reserved in zip(self.found, self.outputs, strict=True):
+            more = (0, 0)
+            if each.scope.counts_tokens:
+                more = input - self.input, output - reserved
+                each.input += more[0]
+                each.output += more[1]
+            changes.append(more)
+        self.keeper.release(self.found, changes, requests)
+
+
+class LocalLease(Lease):
+    """Taken while the server was away."""
+
+    keeper: DistributedCounters
+    scopes: Sequence[RateScope]
+    lease: MemoryLease
+
+    def release(self, input: int, output: int) -> None:
+        """The request has ended and has used this."""
+        self.lease.release(input, output)
+        self.keeper.left(self.scopes)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self.lease.undo()
+        self.keeper.left(self.scopes)
+
+    def limit_statuses(self) -> LimitStatuses:
+        """Return the current state of the strictest limits of this replica."""
+        return self.lease.limit_statuses()
+
+
+# Limits that replicas share: the windows of all scopes, in a Valkey or Redis server.
+#
+# One script a request takes from all its scopes or from none, by the server's own clock. Running
+# requests are counted by process. While the server is away, each replica counts in its own memory,
+# or refuses, as configured; running requests are reported to the server when it is back.
+
+
+class DistributedCounters:
+    """The counters of one replica.
+
+    ``now`` gives microseconds and is for tests; unset, the server's clock counts.
+    """
+
+    def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
+        self.replica = replica
+        self._now = now
+        self._memory = MemoryCounters()
+        self._running: Counter[str] = Counter()
+        replica.holder(self._held)
+
+    def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
+        """Return a lease at once if there are no limits, else ``None``: ask the server."""
+        return None if scopes else Lease()
+
+    async def take(
+        self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
+    ) -> DistributedLease | LocalLease:
+        """A lease on all scopes; see :meth:`causerie.access.limits.RateLimiter.take`.
+
+        Raises :class:`StoreUnavailable`, too, where the server is away and that shall refuse.
+        """
+        need = needed(scopes, estimate)
+        if self.replica.here:
+            try:
+                taken = await self._take(scopes, need)
+            except ConnectionLost:
+                pass
+            else:
+                if isinstance(taken, QuotaRefusal):
+                    raise limited(taken)
+                return taken
+        self.replica.alone("limits")
+        self._check_concurrent(scopes)
+        lease = self._memory.take_now(scopes, lambda: need)
+        self.count(scopes, 1)
+        return LocalLease(self, scopes, lease)
+
+    def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
+        """Raise :class:`RateLimited` if requests that run here, also by the server, are the most
+        that a scope may have.
+        """
+        full = [
+            concurrency(scope, running)
+            for scope in scopes
+            if (running := self._running[scope.id]) >= scope.concurrent
+        ]
+        if full:
+            raise limited(QuotaRefusal(tuple(full), (None, None)))
+
+    async def _take(
+        self, scopes: Sequence[RateScope], need: Tokens
+    ) -> DistributedLease | QuotaRefusal:
+        outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
+
+        def told(reply: Reply) -> DistributedLease | QuotaRefusal:
+            return self._told(scopes, need.input, outputs, reply)
+
+        asked = PendingCommand(told, _undo)
+        keys, arguments = self._taking(scopes, need.input, outputs)
+        self.replica.send(TAKE, keys, arguments, asked.answered, asked.failed)
+        return await asked.outcome()
+
+    def _taking(
+        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int]
+    ) -> tuple[list[Argument], list[Argument]]:
+        keys: list[Argument] = [self.replica.processes]
+        arguments: list[Argument] = [self.replica.process, self.moment(), input]
+        for scope, output in zip(scopes, outputs, strict=True):
+            keys += self.keys(scope)
+            arguments += [scope.requests, scope.tokens, scope.input, scope.output]
+            arguments += [scope.concurrent, int(scope.counts_tokens), output]
+        return keys, arguments
+
+    def _told(
+        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: Reply
+    ) -> DistributedLease | QuotaRefusal:
+        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
+        process.
+        """
+        if isinstance(reply, int) or reply[0] < 0:
+            raise ConnectionLost
+        found = read(scopes, reply)
+        if not reply[0]:
+            return refused(found, input, outputs, reply[1])
+        self.count(scopes, 1)
+        return DistributedLease(self, found, input, outputs, reply[1], self.elapsed())
+
+    # Called by leases.
+
+    def count(self, scopes: Sequence[RateScope], more: int) -> None:
+        """So many more run here."""
+        for scope in scopes:
+            self._running[scope.id] += more
+            if not self._running[scope.id]:
+                del self._running[scope.id]
+
+    def release(
+        self, found: Sequence[ScopeWindow], changes: Sequence[tuple[int, int]], requests: int
+    ) -> None:
+        """Tell the server of what has ended, in the background."""
+        self.count([each.scope for each in found], -1)
+        keys: list[Argument] = []
+        arguments: list[Argument] = [self.replica.process, self.moment(), requests]
+        for each, (input, output) in zip(found, changes, strict=True):
+            keys += self.keys(each.scope)
+            arguments += [each.tick, input, output]
+        self.replica.tell(RELEASE, keys, arguments)
+
+    def left(self, scopes: Sequence[RateScope]) -> None:
+        """Release a lease from the time without the server, which may have learnt of it since."""
+        self.count(scopes, -1)
+        keys = [key for scope in scopes for key in self.keys(scope)]
+        arguments: list[Argument] = [self.replica.process, self.moment(), 0]
+        self.replica.tell(RELEASE, keys, arguments + [0, 0, 0] * len(scopes))
+
+    def moment(self) -> str:
+        """Return the time argument of the scripts."""
+        return "" if self._now is None else str(self._now())
+
+    def elapsed(self) -> int:
+        """Microseconds, for how long ago something was."""
+        return time.monotonic_ns() // 1000 if self._now is None else self._now()
+
+    def keys(self, scope: RateScope) -> tuple[str, str, str]:
+        """Of its window, its ticks, what runs."""
+        key = self.replica.key
+        return key(f"window:{scope.id}"), key(f"ticks:{scope.id}"), key(f"running:{scope.id}")
+
+    def _held(self) -> dict[str, Argument]:
+        return {self.replica.key(f"running:{id}"): count for id, count in self._running.items()}
+
+
+def _undo(taken: DistributedLease | QuotaRefusal) -> None:
+    if isinstance(taken, DistributedLease):
+        taken.undo()

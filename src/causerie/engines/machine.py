@@ -1,0 +1,212 @@
+"""What a model takes of a machine: cores, within control groups and parts, and memory.
+
+A limit of any control group of this process bounds it: a service of systemd, for example, has
+its limits in its own group, and not in the root of the tree. Imports the standard library only,
+for the child processes use it too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+# The control groups of this process under Linux: a limit of any of them bounds it.
+#
+# A service of systemd, for example, has its limits in its own group, and not in the root of the
+# tree.
+
+_ROOT = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+_UNIFIED = "0::/"
+
+
+def own_groups(own: Path = _OWN, root: Path = _ROOT) -> tuple[Path, ...]:
+    """Return the folders of the process's group and of those around it, the root of all last."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return (root,)
+    paths = [line.removeprefix(_UNIFIED) for line in lines if line.startswith(_UNIFIED)]
+    folder = root / paths[0] if paths and ".." not in paths[0] else root
+    around = [folder, *folder.parents]
+    return tuple(around[: around.index(root) + 1])
+
+
+def group_number(file: Path) -> int | None:
+    """Return the number in a file of a group; ``None`` where there is none, or no limit."""
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+# Part of a machine that one of several processes of a model has, and the cores of it.
+
+_CPUS = Path("/sys/devices/system/cpu")
+_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePart:
+    """One of ``of`` equal parts; ``number`` counts from 0. The whole, unless it says otherwise."""
+
+    number: int = 0
+    of: int = 1
+    devices: str | None = None
+    """Devices that the process sees, as ``CUDA_VISIBLE_DEVICES``; ``None`` for all."""
+
+    def cpus(
+        self, allowed: Collection[int] | None = None, folder: Path = _CPUS
+    ) -> tuple[int, ...] | None:
+        """Return the hardware threads of this part, or ``None`` where it has none of its own.
+
+        The whole machine has none, nor has a part of fewer cores than there are parts. A part has
+        whole cores, which lie on one memory node where the numbers allow it. ``allowed`` are the
+        hardware threads that all parts have together: by default those of this process.
+        """
+        if self.of == 1:
+            return None
+        cores: dict[tuple[str, str], list[int]] = {}
+        for cpu in sorted(allowed_cpus() if allowed is None else allowed):
+            cores.setdefault(_core(folder / f"cpu{cpu}", cpu), []).append(cpu)
+        if len(cores) < self.of:
+            return None
+        first, end = (len(cores) * at // self.of for at in (self.number, self.number + 1))
+        return tuple(cpu for core in sorted(cores)[first:end] for cpu in cores[core])
+
+
+WHOLE = MachinePart()
+
+
+def allowed_cpus() -> Collection[int]:
+    """Return the hardware threads that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return affinity(0) if affinity else range(os.cpu_count() or 1)
+
+
+def cores(
+    groups: Sequence[Path] | None = None,
+    siblings: str = _SIBLINGS,
+    part: MachinePart = WHOLE,
+) -> int:
+    """Return the number of cores that a process with this part may use, at least one.
+
+    The affinity and the quotas of the control ``groups`` count, and of two hardware threads on
+    one core only one, for they would wait for each other; but up to four all.
+    """
+    own = part.cpus()
+    allowed = allowed_cpus() if own is None else own
+    physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
+    count = max(len(physical), min(len(allowed), 4))
+    if own is None:
+        count = max(count // part.of, 1)
+    return min(count, quota(groups, part) or count)
+
+
+def quota(groups: Sequence[Path] | None = None, part: MachinePart = WHOLE) -> int | None:
+    """Return the whole cores that the control groups give this part, at least one.
+
+    ``None`` where no group has a quota.
+    """
+    folders = own_groups() if groups is None else groups
+    found = [whole for folder in folders if (whole := _quota(folder / "cpu.max"))]
+    return max(min(found) // part.of, 1) if found else None
+
+
+def _quota(file: Path) -> int | None:
+    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
+    try:
+        limit, period = file.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return max(int(limit) // int(period), 1) if limit.isdigit() else None
+
+
+def _siblings(file: Path, cpu: int) -> str:
+    """Return a name for the core of a hardware thread."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def stay_on(cpus: Collection[int] | None) -> None:
+    """Let this process use only these hardware threads, where the system can do that."""
+    if cpus is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cpus)
+
+
+def _core(folder: Path, cpu: int) -> tuple[str, str]:
+    """Return names of the memory node and of the core of a hardware thread, which sort."""
+    node = next((one.name for one in folder.glob("node*")), "")
+    try:
+        first = (folder / "topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        first = str(cpu)
+    lowest = first.replace("-", ",").partition(",")[0]
+    return node.zfill(12), lowest.zfill(8)
+
+
+# Estimate of a model's memory: weights, key-value cache, working buffers.
+#
+# The estimates serve a memory budget and use only what the files say of the model; the engine
+# reports the actual use.
+
+# Bytes an element; quantised kinds keep 32 elements in a block with its scale.
+KV_TYPES: Mapping[str, float] = {
+    "f32": 4.0,
+    "f16": 2.0,
+    "bf16": 2.0,
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "q4_1": 20 / 32,
+    "q4_0": 18 / 32,
+    "iq4_nl": 18 / 32,
+}
+_LOGITS_ROWS = 512  # tokens computed at once, each with a row of logits
+
+
+class SizedModel(Protocol):
+    """Sizes that decide the memory of a model; a file's header or a folder has them."""
+
+    @property
+    def file_size(self) -> int:
+        """Return the size of the weights, in bytes."""
+        ...
+
+    @property
+    def kept_elements(self) -> int:
+        """Return the elements of the key-value cache that a token has over all layers."""
+        ...
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Return the number of tokens that there are."""
+        ...
+
+    @property
+    def embedding_length(self) -> int:
+        """Return the elements of one vector between two layers."""
+        ...
+
+
+def kv_bytes_per_token(model: SizedModel, kv_type: str = "f16") -> int:
+    """Return the bytes of key-value cache that one token needs over all layers.
+
+    An upper bound for models with sliding windows. Raises ``ValueError`` for an
+    unknown ``kv_type``, naming those known.
+    """
+    if kv_type not in KV_TYPES:
+        raise ValueError(f"kv_type {kv_type!r} is unknown; known are {', '.join(KV_TYPES)}")
+    return round(model.kept_elements * KV_TYPES[kv_type])
+
+
+def model_memory_bytes(model: SizedModel, context: int, kv_type: str = "f16") -> int:
+    """Return the bytes that the model needs for ``context`` tokens over all its slots."""
+    buffers = _LOGITS_ROWS * 4 * (model.vocabulary_size + 8 * model.embedding_length)
+    return model.file_size + context * kv_bytes_per_token(model, kv_type) + buffers

@@ -1,0 +1,77 @@
+"""Prompts as engines read them: tokens packed as bytes, and the speed of reading.
+
+Imports the standard library only, for a child process uses it too.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+# Tokens as bytes, which compare as fast as memory does.
+
+TOKEN_BYTES = array("i").itemsize
+
+
+def packed(tokens: Sequence[int]) -> bytes:
+    """Return the packed tokens."""
+    return array("i", tokens).tobytes()
+
+
+def unpacked(tokens: bytes) -> Sequence[int]:
+    """Return the tokens."""
+    return array("i", tokens)
+
+
+def token_count(tokens: bytes) -> int:
+    """Return the number of packed tokens."""
+    return len(tokens) // TOKEN_BYTES
+
+
+def common_tokens(one: bytes, other: bytes) -> int:
+    """Return the number of packed tokens at the beginning that are the same in both."""
+    known, most = 0, min(token_count(one), token_count(other))
+    while known < most:
+        half = (known + most + 1) // 2
+        part = slice(known * TOKEN_BYTES, half * TOKEN_BYTES)
+        if one[part] == other[part]:
+            known = half
+        else:
+            most = half - 1
+    return known
+
+
+# The speed at which an engine reads prompts, as its steps show it.
+
+STREAMING_SECONDS = 0.125
+"""Time of a step beside a stream: half of what it may wait, for a step may take twice that."""
+
+LEAST_OBSERVED = 8
+"""Tokens of the smallest step that tells a speed: most of a smaller one is not theirs."""
+
+_SLOWER, _FASTER = 0.5, 0.25  # weight of a new step
+
+
+class PrefillSpeed:
+    """Seconds for a token of a prompt; ``expected`` counts until a step was seen."""
+
+    def __init__(self, expected: float) -> None:
+        self.token_seconds = expected
+        self._seen = False
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Note a step that read so many tokens of prompts.
+
+        Slower steps count more than faster ones: a stream that waits is worse than a prompt that
+        does.
+        """
+        if tokens < LEAST_OBSERVED or seconds <= 0:
+            return
+        new = seconds / tokens
+        weight = _SLOWER if new > self.token_seconds else _FASTER
+        self.token_seconds += (new - self.token_seconds) * (weight if self._seen else 1.0)
+        self._seen = True
+
+    def fitting(self, seconds: float) -> int:
+        """Return the tokens that are read in this time."""
+        return int(seconds / self.token_seconds)

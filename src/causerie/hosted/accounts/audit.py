@@ -1,0 +1,106 @@
+"""The audit log: who did what to whom, and when. Never a secret, never contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+from causerie.hosted.accounts.people import Actor
+
+_MOST = 500
+_BECAME = " -> "
+
+
+class AuditKind(StrEnum):
+    """Kind of the object that an entry of the audit log is about."""
+
+    KEY = "key"
+    MEMBER = "member"
+    PROJECT = "project"
+    CREDITS = "credits"
+    USER = "user"
+    PROVIDER = "provider"
+    ALIAS = "alias"
+    MODEL = "model"
+    DOOR = "door"
+    CATALOG_MODEL = "catalog_model"
+    ALERTS = "alerts"
+
+
+CONFIGURATION = "configuration."
+"""Beginning of the actions on entries of the configuration, whose subjects begin with a kind."""
+ENTRY_KINDS: Mapping[str, AuditKind] = MappingProxyType(
+    {
+        "provider": AuditKind.PROVIDER,
+        "alias": AuditKind.ALIAS,
+        "model": AuditKind.MODEL,
+        "door": AuditKind.DOOR,
+        "catalog_model": AuditKind.CATALOG_MODEL,
+        "webhook": AuditKind.ALERTS,
+        "email": AuditKind.ALERTS,
+    }
+)
+"""What the kinds of entries of the configuration are to the audit log."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One entry of the audit log."""
+
+    at: datetime
+    actor: str
+    actor_name: str
+    action: str
+    subject: str
+    """Id of the object."""
+    project_id: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    """The changes, as text; of a changed value :func:`difference`."""
+    id: int = 0
+    subject_name: str | None = None
+    """Name of the object now, if it is a key, a user or a project."""
+    subject_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Filter of audit entries; ``before`` is the id that the last page ended with."""
+
+    project_id: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    subject: str | None = None
+    kind: AuditKind | None = None
+    before: int | None = None
+    limit: int = 100
+
+    @property
+    def count(self) -> int:
+        """Return the number of entries to return at most."""
+        return min(max(self.limit, 1), _MOST)
+
+
+def entry(
+    at: datetime,
+    actor: Actor,
+    action: str,
+    subject: str,
+    project_id: str | None = None,
+    **details: str,
+) -> AuditEntry:
+    """An entry of something that this actor did."""
+    return AuditEntry(at, actor.label, actor.name, action, subject, project_id, details)
+
+
+def difference(before: object, after: object) -> str:
+    """Return a changed value as the details of an entry have it."""
+    return f"{before}{_BECAME}{after}"
+
+
+def both(detail: str) -> tuple[str, str] | None:
+    """Return what :func:`difference` was made of; ``None`` if the detail is something else."""
+    before, became, after = detail.partition(_BECAME)
+    return (before, after) if became and _BECAME not in after else None

@@ -1,0 +1,216 @@
+"""Limits by the minute, and budgets by the day or longer, of a key, a person or a project; money
+that was put in for a project bounds it too.
+
+Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to
+be kept, so the strictest wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.money import exact
+
+# Limits by the minute, and budgets by the day or longer, of a key, a person or a project.
+#
+# Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to be
+# kept, so the strictest wins.
+
+_FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST = Decimal(9_000_000_000)
+_DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
+
+
+class BudgetPeriod(StrEnum):
+    """When a budget begins anew: at midnight UTC, Mondays, on the first, or not at all."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    NEVER = "never"
+
+    def start(self, at: datetime) -> datetime:
+        midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        match self:
+            case BudgetPeriod.DAY:
+                return midnight
+            case BudgetPeriod.WEEK:
+                return midnight - timedelta(days=midnight.weekday())
+            case BudgetPeriod.MONTH:
+                return midnight.replace(day=1)
+            case BudgetPeriod.NEVER:
+                return _FOREVER
+
+    def end(self, at: datetime) -> datetime | None:
+        """When the next period begins."""
+        start = self.start(at)
+        match self:
+            case BudgetPeriod.DAY:
+                return start + timedelta(days=1)
+            case BudgetPeriod.WEEK:
+                return start + timedelta(days=7)
+            case BudgetPeriod.MONTH:
+                return (start + timedelta(days=32)).replace(day=1)
+            case BudgetPeriod.NEVER:
+                return None
+
+
+_PERIODS = MappingProxyType(
+    {
+        BudgetPeriod.DAY: "a day",
+        BudgetPeriod.WEEK: "a week",
+        BudgetPeriod.MONTH: "a month",
+        BudgetPeriod.NEVER: "for good",
+    }
+)
+
+
+class Unit(StrEnum):
+    """Unit that a budget counts in."""
+
+    MONEY = "money"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """So much, within a period. ``model`` empty: over all models."""
+
+    amount: Decimal
+    period: BudgetPeriod = BudgetPeriod.MONTH
+    unit: Unit = Unit.MONEY
+    model: str = ""
+
+    def words(self) -> str:
+        """Return how much for how long: ``$0.00001 a month``."""
+        money = self.unit is Unit.MONEY
+        amount = exact(self.amount) if money else f"{int(self.amount):,} tokens"
+        return f"{amount} {_PERIODS[self.period]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """By the minute, and at the same time. ``model`` empty: over all models."""
+
+    model: str = ""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsAndBudgets:
+    """All limits and budgets of one key, person or project."""
+
+    limits: tuple[Limit, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+    def words(self) -> str:
+        """All of it in a line, for the audit log."""
+        budgets = [f"{each.words()}{_for(each.model)}" for each in self.budgets]
+        limits = [
+            f"{getattr(each, part.name)} {part.name}{_for(each.model)}"
+            for each in self.limits
+            for part in fields(each)
+            if part.name != "model" and getattr(each, part.name) is not None
+        ]
+        return "; ".join([*limits, *budgets]) or "none"
+
+    def check(self) -> None:
+        """Raises :class:`InvalidRequest` for what makes no sense."""
+        for index, budget in enumerate(self.budgets):
+            amount = budget.amount
+            if not amount.is_finite() or amount.is_signed() or amount > _MOST:
+                raise InvalidRequest(
+                    f"A budget is from 0 to {_MOST:,}.", param=f"budgets[{index}].amount"
+                )
+            if not -_DECIMALS <= int(amount.as_tuple().exponent) <= _DECIMALS:
+                raise InvalidRequest(
+                    f"An amount has at most {_DECIMALS} decimals, and no exponent.",
+                    param=f"budgets[{index}].amount",
+                )
+            if budget.unit is Unit.TOKENS and amount != int(amount):
+                raise InvalidRequest(
+                    "Tokens are whole; write a number without a fraction.",
+                    param=f"budgets[{index}].amount",
+                )
+        for index, limit in enumerate(self.limits):
+            if limit == Limit(limit.model):
+                raise InvalidRequest(
+                    "A limit needs a number in one of its fields; without one, remove it.",
+                    param=f"limits[{index}].requests_per_minute",
+                )
+            for each in fields(limit):
+                value = getattr(limit, each.name)
+                if isinstance(value, int) and not 1 <= value < 2**53:
+                    raise InvalidRequest(
+                        "A limit is a whole number from 1; unset it, or disable the key.",
+                        param=f"limits[{index}].{each.name}",
+                    )
+        _once([(each.model,) for each in self.limits], "limits", "model")
+        _once(
+            [(each.model, each.unit, each.period) for each in self.budgets],
+            "budgets",
+            "model, unit and period",
+        )
+
+
+UNBOUNDED = LimitsAndBudgets()
+
+
+def _for(model: str) -> str:
+    return f" for {model}" if model else ""
+
+
+def _once(places: list[tuple[str, ...]], param: str, what: str) -> None:
+    if len(set(places)) != len(places):
+        raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
+
+
+# Money that was put in for a project, and what it makes of the project's budgets.
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """One amount that was put in, or with a minus taken out again."""
+
+    id: str
+    project_id: str
+    amount: Decimal
+    at: datetime
+    by: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Of one project: all that was put in, and all that it has spent."""
+
+    put_in: Decimal
+    spent: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        """Below zero where requests cost more than was foreseen."""
+        return self.put_in - self.spent
+
+
+def bounded(bounds: LimitsAndBudgets, put_in: Decimal | None) -> LimitsAndBudgets:
+    """The bounds of a project that has this much; ``None``: nothing was ever put in."""
+    if put_in is None:
+        return bounds
+    amount = max(put_in, Decimal(0))
+    others: list[Budget] = []
+    for each in bounds.budgets:
+        if (each.model, each.unit, each.period) == ("", Unit.MONEY, BudgetPeriod.NEVER):
+            amount = min(amount, each.amount)
+        else:
+            others.append(each)
+    return replace(bounds, budgets=(*others, Budget(amount, BudgetPeriod.NEVER, Unit.MONEY)))

@@ -1,0 +1,472 @@
+"""Budgets: reserved before a request, settled after it, released where it failed; and which limits
+and budgets hold for one key and one model.
+
+(Keep the explanation of the bound, from the docstring of accounts.budgets.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from causerie.access.limits import Rates, RateScope, ScopeKind
+from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
+from causerie.errors import OverBudget, StoreUnavailable
+from causerie.hosted.accounts.bounds import (
+    UNBOUNDED,
+    Budget,
+    BudgetPeriod,
+    Limit,
+    LimitsAndBudgets,
+    Unit,
+)
+from causerie.hosted.accounts.keys import Grant
+from causerie.hosted.accounts.usage import Spent
+from causerie.protocol.model_entries import free_name, is_free
+
+# Budgets: reserved before a request, settled after it, released where it failed.
+#
+# A request is let in while something is left: while what is settled and what is
+# reserved stay below the amount. Its estimate is then reserved, whole. So nobody
+# is refused while there is headroom, and what is settled stays below
+#
+#     amount + the largest estimate + what requests used beyond their estimates
+#
+# (the second for the one that crossed the line, the third is zero where the
+# estimate is an upper bound). A request that costs nothing is let in always.
+#
+# The counters are of this process; at first use, and then every few seconds, the database says what
+# others have settled. If replicas hold budgets together, their shared server decides, and the
+# counters here are used while it is away.
+
+_BILLION = 1_000_000_000
+_SECOND = 1_000_000_000
+
+_Place = tuple[str, str, Unit, BudgetPeriod]  # the owner, and the model
+
+
+class SpentReader(Protocol):
+    """Reader of settled use."""
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
+
+        ``since`` is a midnight UTC.
+        """
+
+
+class Claim(Struct, frozen=True):
+    """The budgets of one owner, ``key:ID``, ``user:ID`` or ``project:ID``."""
+
+    owner: str
+    budgets: tuple[Budget, ...]
+
+
+class BudgetOptions(Struct, frozen=True, kw_only=True):
+    """``lease_seconds``: when a reservation ends at the latest, whatever became of its request."""
+
+    refresh_seconds: float = 5.0
+    lease_seconds: float = 3600.0
+
+
+class _Counter(Struct):
+    """State of one budget in one period; in billionths, or in tokens."""
+
+    owner: str
+    budget: Budget
+    since: datetime
+    begins: int
+    ends: int
+    spent: int = 0
+    """Settled use; never more than the truth."""
+    reserved: int = 0
+    used: bool = True  # since the database was last asked
+    reads: int = 1
+    """Number of times the database was asked."""
+    joins: int | None = None
+    """Number of times this process had joined the other replicas at the last read for that."""
+
+    @property
+    def amount(self) -> int:
+        return _counted(self.budget.unit, self.budget.amount, int(self.budget.amount))
+
+    @property
+    def place(self) -> str:
+        """Return the name by which all replicas know this budget and period."""
+        budget = self.budget
+        since = f"{self.since:%Y%m%d}"
+        return ":".join((self.owner, budget.model, budget.unit, budget.period, since))
+
+
+class _Part(Struct):
+    counter: _Counter
+    amount: int
+
+    @property
+    def want(self) -> HoldRequest:
+        """The same, for all replicas."""
+        counter = self.counter
+        return HoldRequest(counter.place, counter.amount, self.amount, counter.spent)
+
+
+class Reservation:
+    """Reservation of one request; leaving the block releases all that was not settled."""
+
+    __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
+
+    def __init__(
+        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: float
+    ) -> None:
+        self._budgets = budgets
+        self._parts = parts
+        self._wants = wants
+        self._spent: Sequence[tuple[_Counter, int]] = ()
+        self._open = True
+        self.ends = ends
+
+    async def settle(self, cost: Decimal, tokens: int) -> None:
+        """Count the actual use once, even after the reservation has ended by itself.
+
+        It counts here at once. The call returns when other replicas count it too, or can only learn
+        of it from the database.
+        """
+        held, parts = self._open, self._parts
+        self._close()
+        self._parts = ()
+        spent = [_counted(part.counter.budget.unit, cost, tokens) for part in parts]
+        self._spent = [(part.counter, more) for part, more in zip(parts, spent, strict=True)]
+        for counter, more in self._spent:
+            counter.spent += more
+        shared_budgets = self._budgets.shared_budgets
+        if not parts or shared_budgets is None:
+            return
+        if any(spent):
+            await shared_budgets.settle(self._wants, spent, held=held)
+        elif held:
+            shared_budgets.give_back(self._wants)
+
+    def take_back(self) -> None:
+        """It is not charged, now or later; replicas that were told of it go on with that."""
+        for counter, less in self._spent:
+            counter.spent -= less
+        self._spent = ()
+        self.release()
+        self._parts = ()
+
+    def release(self) -> None:
+        """Give back what is reserved."""
+        if self._open:
+            self._close()
+            if self._parts and self._budgets.shared_budgets is not None:
+                self._budgets.shared_budgets.give_back(self._wants)
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            for part in self._parts:
+                part.counter.reserved -= part.amount
+            self._budgets.forget(self)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Budgets:
+    """The budgets of one process; ``now`` gives nanoseconds since 1970, ``seconds`` never go back.
+
+    ``shared_budgets`` is where they are held with other replicas, if there is such a place.
+    """
+
+    def __init__(
+        self,
+        reader: SpentReader,
+        now: Callable[[], int],
+        options: BudgetOptions | None = None,
+        shared_budgets: SharedBudgetStore | None = None,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.shared_budgets = shared_budgets
+        self._seconds = seconds
+        self._reader = reader
+        self._now = now
+        self._options = options or BudgetOptions()
+        self._counters: dict[_Place, _Counter] = {}
+        self._loading = WeakValueDictionary[_Place, asyncio.Lock]()
+        self._running: set[Reservation] = set()
+
+    async def reserve(
+        self, claims: Sequence[Claim], model: str, cost: Decimal, tokens: int
+    ) -> Reservation:
+        """Hold the estimate of a request against every budget that applies, or against none.
+
+        Waits for a budget's first use, and for the place where replicas hold
+        budgets together. Raises :class:`OverBudget`, and
+        :class:`StoreUnavailable` where what was spent cannot be known.
+        """
+        now = self._now()
+        held = [
+            (claim.owner, budget)
+            for claim in claims
+            for budget in claim.budgets
+            if budget.model in ("", model)
+        ]
+        known = [self._current(owner, budget, now) for owner, budget in held]
+        counters = [
+            found or await self._load(owner, budget, now)
+            for found, (owner, budget) in zip(known, held, strict=True)
+        ]
+        parts = [
+            _Part(each, _counted(each.budget.unit, cost, tokens, up=True)) for each in counters
+        ]
+        wants: Sequence[HoldRequest] = ()
+        if parts and self.shared_budgets is not None:
+            wants = await self._hold(self.shared_budgets, parts, read=not any(known))
+        else:
+            self._check(parts)
+        for part in parts:
+            part.counter.reserved += part.amount
+            part.counter.used = True
+        made = Reservation(self, parts, wants, self._seconds() + self._options.lease_seconds)
+        self._running.add(made)
+        return made
+
+    async def _hold(
+        self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
+    ) -> Sequence[HoldRequest]:
+        """Hold it together with other replicas, or alone where they cannot be asked."""
+        for part in parts:
+            await self._hear(part.counter, shared_budgets.joins)
+        reads = [part.counter.reads for part in parts]
+        wants = [part.want for part in parts]
+        answer = await shared_budgets.hold(wants, read=read)
+        if answer is not None and answer.outcome is HoldOutcome.UNKNOWN:
+            for part, before in zip(parts, reads, strict=True):
+                await self._read(part.counter, before)
+            wants = [part.want for part in parts]
+            answer = await shared_budgets.hold(wants, read=True)
+        if answer is None:
+            self._check(parts)
+            shared_budgets.held_alone(wants)
+            return wants
+        for part, (spent, _) in zip(parts, answer.stood, strict=True):
+            part.counter.spent = max(part.counter.spent, spent)
+        if answer.outcome is HoldOutcome.REFUSED:
+            for part, want, stood in zip(parts, wants, answer.stood, strict=True):
+                self._allow(part, want.amount, *stood)
+        return wants
+
+    async def _hear(self, counter: _Counter, joins: int) -> None:
+        """Once others are there again, hear of what they have spent without being heard."""
+        if counter.joins == joins:
+            return
+        if counter.joins is not None:
+            try:
+                await self._read(counter, counter.reads)
+            except StoreUnavailable:
+                return  # at the next request, or with the next refresh
+        counter.joins = joins
+
+    async def _read(self, counter: _Counter, reads: int) -> None:
+        """Ask the database, unless somebody has since it was read so often."""
+        async with self._loading.setdefault(_place(counter.owner, counter.budget), asyncio.Lock()):
+            if counter.reads == reads:
+                await self._ask(counter)
+
+    async def _ask(self, counter: _Counter) -> None:
+        spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
+        counter.reads += 1
+        counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
+
+    def forget(self, reservation: Reservation) -> None:
+        self._running.discard(reservation)
+
+    async def follow(self) -> None:
+        """Until cancelled: hear what others have settled, end reservations that are too old."""
+        while True:
+            await asyncio.sleep(self._options.refresh_seconds)
+            self.expire()
+            await self.refresh()
+
+    def expire(self) -> None:
+        """Release what has been held for too long, and forget periods that are over."""
+        now, seconds = self._now(), self._seconds()
+        for each in [each for each in self._running if each.ends <= seconds]:
+            each.release()
+        for place, counter in list(self._counters.items()):
+            if not counter.begins <= now < counter.ends:
+                del self._counters[place]
+
+    async def refresh(self) -> None:
+        """Take over what the database knows beyond this process; where it is away, later."""
+        for counter in [each for each in self._counters.values() if each.used]:
+            try:
+                await self._ask(counter)
+            except StoreUnavailable:
+                return
+            counter.used = counter.reserved > 0
+
+    def _current(self, owner: str, budget: Budget, now: int) -> _Counter | None:
+        counter = self._counters.get(_place(owner, budget))
+        if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
+            return None
+        if counter.budget is not budget:
+            counter.budget = budget  # another amount, from now on
+        return counter
+
+    async def _load(self, owner: str, budget: Budget, now: int) -> _Counter:
+        place = _place(owner, budget)
+        async with self._loading.setdefault(place, asyncio.Lock()):
+            found = self._current(owner, budget, now)
+            if found is not None:
+                return found
+            at = datetime.fromtimestamp(now / _SECOND, UTC)
+            since, end = budget.period.start(at), budget.period.end(at)
+            spent = await self._reader.spent(owner, budget.model, since)
+            begins = int(since.timestamp()) * _SECOND
+            ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
+            counter = _Counter(owner, budget, since, begins, ends, _of(spent, budget.unit))
+            self._counters[place] = counter
+            return counter
+
+    def _check(self, parts: Sequence[_Part]) -> None:
+        for part in parts:
+            counter = part.counter
+            self._allow(part, counter.amount, counter.spent, counter.reserved)
+
+    def _allow(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
+        """Raises :class:`OverBudget` where nothing is left."""
+        if part.amount == 0 or spent + reserved < amount:
+            return
+        at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
+        raise _over(part.counter, at, waits=spent < amount)
+
+
+def _place(owner: str, budget: Budget) -> _Place:
+    return owner, budget.model, budget.unit, budget.period
+
+
+def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
+    """Return the error that names budget, owner and reset; ``waits``: running requests hold the
+    rest.
+    """
+    budget, owner = counter.budget, counter.owner.partition(":")[0]
+    end = budget.period.end(at)
+    model = f" for the model {budget.model}" if budget.model else ""
+    if not budget.amount:
+        said = f" is {budget.words()}, so it may use only models that cost nothing."
+        if owner == "project":
+            said += " An operator of the service can raise it."
+    elif waits:
+        said = f", {budget.words()}, is held by requests that run now; try again when they end."
+    else:
+        said = f", {budget.words()}, is spent."
+    if end is not None and budget.amount:
+        said += f" It begins anew at {end:%Y-%m-%dT%H:%MZ}."
+    return OverBudget(
+        f"The budget of this {owner}{model}{said}",
+        metadata={
+            "budget": {
+                "owner": owner,
+                "model": budget.model or None,
+                "unit": budget.unit,
+                "period": budget.period,
+                "amount": f"{budget.amount:f}",
+                "resets_at": end.isoformat() if end is not None else None,
+            },
+            "retryable": waits,
+        },
+    )
+
+
+def _counted(unit: Unit, cost: Decimal, tokens: int, *, up: bool = False) -> int:
+    if unit is Unit.TOKENS:
+        return tokens
+    billionths = cost * _BILLION
+    return int(
+        billionths.to_integral_value(ROUND_CEILING) if up else billionths.to_integral_value()
+    )
+
+
+def _of(spent: Spent, unit: Unit) -> int:
+    return _counted(unit, spent.cost, spent.tokens)
+
+
+# Limits and budgets of one key for one model: the key's own, its person's and its project's.
+#
+# They are computed once for a key and a model, and again when either has changed.
+
+_KEPT = 10_000
+_RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
+
+
+class Entitlement(Struct, frozen=True):
+    """The scopes whose limits hold, and the owners whose budgets do."""
+
+    scopes: tuple[RateScope, ...]
+    claims: tuple[Claim, ...]
+
+
+class Entitlements:
+    """Those that were asked for lately."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
+
+    def of(self, grant: Grant, model: str) -> Entitlement:
+        """Return the limits and budgets of this grant for the model with this id."""
+        place = (grant.key.id, model)
+        known = self._made.get(place)
+        if known is not None and known[0] is grant:
+            return known[1]
+        made = _entitlement(grant, model)
+        if len(self._made) >= _KEPT:
+            del self._made[next(iter(self._made))]
+        self._made[place] = (grant, made)
+        return made
+
+
+def _entitlement(grant: Grant, model: str) -> Entitlement:
+    key, person, project = grant.key.id, grant.key.person, grant.key.project_id
+    bounds: Sequence[tuple[ScopeKind, str, LimitsAndBudgets]] = (
+        ("key", key, grant.key.bounds),
+        ("user", person, grant.person_bounds if person else UNBOUNDED),
+        ("project", project, grant.project_bounds),
+    )
+    return Entitlement(
+        scopes=tuple(
+            RateScope(kind, _scope(name, limit, model), _rates(limit))
+            for kind, name, each in bounds
+            for limit in _applying(each, model)
+        ),
+        claims=tuple(
+            Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
+        ),
+    )
+
+
+def _scope(name: str, limit: Limit, model: str) -> str:
+    """Return the name of the counts; free variants of models have counts of their own."""
+    if limit.model:
+        return f"{name} for {model}"
+    return free_name(name) if is_free(model) else name
+
+
+def _applying(bounds: LimitsAndBudgets, model: str) -> Iterator[Limit]:
+    for limit in bounds.limits:
+        if limit.model in ("", model):
+            yield limit
+
+
+def _rates(limit: Limit) -> Rates:
+    return Rates(**{name: getattr(limit, name) for name in _RATES})

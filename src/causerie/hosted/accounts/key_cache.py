@@ -1,0 +1,327 @@
+"""Keys on the request path: who calls, answered from memory; also those who talk without a key, in
+the pages that they are signed in to.
+
+A key that was used before costs a look into a table. Changes in the database are read twice a
+second, so a revoked key stops everywhere within a second. While the database cannot be asked,
+keys that are known go on for a stated time, and others get 503: not knowing is never 401.
+
+The digest of the whole key is what is looked up, here and in the database, so the time that
+takes says nothing about a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import structlog
+from msgspec import Struct
+
+from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
+from causerie.errors import Forbidden, ServiceError, StoreUnavailable
+from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
+from causerie.hosted.accounts.people import Actor, User
+from causerie.hosted.accounts.ports import CHANGED, AccountStore
+from causerie.hosted.accounts.projects import PlaygroundProject
+
+# Keys on the request path: who calls, answered from memory.
+#
+# A key that was used before costs a look into a table. Changes in the database are read twice a
+# second, so a revoked key stops everywhere within a second. While the database cannot be asked,
+# keys that are known go on for a stated time, and others get 503: not knowing is never 401.
+#
+# The digest of the whole key is what is looked up, here and in the database, so the time that takes
+# says nothing about a secret.
+
+log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_LOOKUPS_AT_ONCE = 256
+_ABSENT_SECONDS = 5
+_ABSENT_KEPT = 10_000
+_FOR_EVER = 2**63
+
+
+class KeyCacheOptions(Struct, frozen=True, kw_only=True):
+    """Options of the key cache."""
+
+    poll_seconds: float = 0.5
+    offline_seconds: float = 600.0
+    """Time for which known keys keep working without a database."""
+    answer_seconds: float = 2.0
+    capacity: int = 100_000
+
+
+class AccountCaller(Caller, frozen=True):
+    """A caller with a key of accounts, and its grant at the time of admission."""
+
+    grant: Grant
+
+
+class _Known(Struct):
+    """Cached state of one secret."""
+
+    grant: Grant
+    until: int
+    """Nanoseconds since 1970; 0 if revoked."""
+    callers: dict[str, AccountCaller]
+
+
+class KeyCache:
+    """The keys of the database.
+
+    Enter it in the loop that uses it. ``now`` gives nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: AccountStore,
+        options: KeyCacheOptions | None = None,
+        *,
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._store = store
+        self._options = options or KeyCacheOptions()
+        self._now = now
+        self._known: dict[bytes, _Known] = {}
+        self._digests: dict[str, set[bytes]] = {}  # by key, project and person
+        self._absent: dict[bytes, int] = {}
+        self._lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
+        self._seen = 0
+        self._trusted = True
+        self._tasks = asyncio.TaskGroup()
+        self._stack = AsyncExitStack()
+        self._polling: asyncio.Task[None] | None = None
+        self.configuration_changed = asyncio.Event()
+        self.configuration_changed.set()  # by whoever was faster than this began to follow
+
+    async def __aenter__(self) -> KeyCache:
+        """Begin to follow changes; raises :class:`StoreUnavailable`."""
+        self._seen, _ = await self._changes()
+        await self._stack.enter_async_context(self._tasks)
+        self._polling = self._tasks.create_task(self._follow())
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+        await self._stack.aclose()
+
+    async def authenticate(self, door: Named, credential: Credential | None) -> AccountCaller:
+        """Let the bearer of a key in at this door.
+
+        Raises :class:`Unauthenticated` (unknown, expired and revoked are one
+        answer), :class:`Forbidden` where the key is good but not here, and
+        :class:`StoreUnavailable` where it cannot be known.
+        """
+        if credential is None:
+            raise no_key()
+        known = self._known.get(credential.digest)
+        if known is None:
+            known = await self._find(credential)
+        if self._now() >= known.until:
+            raise wrong_key(credential)
+        if not self._trusted:
+            raise StoreUnavailable("The API key cannot be verified now. Try again.")
+        caller = known.callers.get(door.name)
+        return caller if caller is not None else _admit(known, door.name)
+
+    async def manager(self, credential: Credential | None) -> Actor:
+        """Return the actor behind a management key; raises like :meth:`authenticate`."""
+        if credential is None:
+            raise no_key()
+        known = self._known.get(credential.digest) or await self._find(credential)
+        if self._now() >= known.until:
+            raise wrong_key(credential)
+        if not self._trusted:
+            raise StoreUnavailable("The API key cannot be verified now. Try again.")
+        key = known.grant.key
+        if key.purpose is not Purpose.MANAGEMENT:
+            raise Forbidden(
+                "This key cannot manage; make a management key.", code="scope_not_allowed"
+            )
+        return Actor("key", key.id, key.name, project=key.project_id, holder=key.person)
+
+    async def _find(self, credential: Credential) -> _Known:
+        """Ask the database, once for all that ask for the same at the same time."""
+        digest = credential.digest
+        if not credential.formed or self._absent.get(digest, 0) > self._now():
+            raise wrong_key(credential)
+        lookup = self._lookups.get(digest)
+        if lookup is None:
+            if len(self._lookups) >= _LOOKUPS_AT_ONCE:
+                raise StoreUnavailable("Too many unknown API keys at this moment. Try again.")
+            lookup = asyncio.get_running_loop().create_future()
+            self._lookups[digest] = lookup
+            self._tasks.create_task(self._look_up(digest, lookup))
+        known = await asyncio.shield(lookup)
+        if known is None:
+            raise wrong_key(credential)
+        return known
+
+    async def _look_up(self, digest: bytes, lookup: asyncio.Future[_Known | None]) -> None:
+        try:
+            found = await self._ask(digest)
+        except ServiceError as failure:
+            lookup.set_exception(failure)
+            lookup.exception()  # seen, even where nobody waits any more
+        except Exception as failure:  # noqa: BLE001 - a bug is told to who waits, and ends no others
+            lookup.set_exception(failure)
+        else:
+            lookup.set_result(self._keep(digest, found) if found is not None else None)
+            if found is None:
+                self._note_absent(digest)
+        finally:
+            del self._lookups[digest]
+            lookup.cancel()  # where this task was cancelled
+
+    async def _ask(self, digest: bytes) -> Grant | None:
+        """The grant, as new as everything that was heard of when it is kept."""
+        try:
+            async with asyncio.timeout(self._options.answer_seconds):
+                while True:
+                    async with self._store.reading() as repositories:
+                        number, _ = await repositories.keys.changes(self._seen)
+                        found = await repositories.keys.grant(digest)
+                    if number >= self._seen:
+                        return found
+        except TimeoutError as failure:
+            raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
+
+    def _keep(self, digest: bytes, grant: Grant) -> _Known:
+        if len(self._known) >= self._options.capacity:
+            self._drop(next(iter(self._known)))
+        known = _Known(grant, _end(grant), {})
+        self._known[digest] = known
+        for subject in _subjects(grant):
+            self._digests.setdefault(subject, set()).add(digest)
+        return known
+
+    def _drop(self, digest: bytes) -> None:
+        known = self._known.pop(digest)
+        for subject in _subjects(known.grant):
+            left = self._digests[subject]
+            left.discard(digest)
+            if not left:
+                del self._digests[subject]
+
+    def _note_absent(self, digest: bytes) -> None:
+        if len(self._absent) >= _ABSENT_KEPT:
+            del self._absent[next(iter(self._absent))]
+        self._absent[digest] = self._now() + _ABSENT_SECONDS * _SECOND
+
+    async def _follow(self) -> None:
+        clock = asyncio.get_running_loop().time
+        heard = clock()
+        while True:
+            await asyncio.sleep(self._options.poll_seconds)
+            try:
+                number, subjects = await self._changes()
+            except StoreUnavailable as failure:
+                log.warning("changes of keys cannot be followed", reason=failure.message)
+                self._trusted = clock() - heard < self._options.offline_seconds
+                continue
+            self._apply(number, subjects)
+            heard, self._trusted = clock(), True
+
+    async def _changes(self) -> tuple[int, list[str] | None]:
+        try:
+            async with (
+                asyncio.timeout(self._options.answer_seconds),
+                self._store.reading() as repositories,
+            ):
+                number, subjects = await repositories.keys.changes(self._seen)
+        except TimeoutError as failure:
+            raise StoreUnavailable() from failure
+        return number, list(subjects) if subjects is not None else None
+
+    def _apply(self, number: int, subjects: list[str] | None) -> None:
+        self._seen = number
+        if subjects is None or CHANGED in subjects:
+            self.configuration_changed.set()
+        if subjects is None:  # more than is remembered, or another database
+            for digest in list(self._known):
+                self._drop(digest)
+            return
+        for subject in subjects:
+            for digest in list(self._digests.get(subject, ())):
+                self._drop(digest)
+
+
+def _admit(known: _Known, door: str) -> AccountCaller:
+    """The caller at one door, made once."""
+    caller = known.callers[door] = admitted(known.grant, door)
+    return caller
+
+
+def admitted(grant: Grant, door: str) -> AccountCaller:
+    """Return the caller with this grant at a door; raise :class:`Forbidden` if it excludes the
+    door.
+    """
+    key = grant.key
+    if key.purpose is not Purpose.INFERENCE:
+        raise Forbidden(
+            "This is a management key; make an inference key for requests.",
+            code="scope_not_allowed",
+        )
+    if key.doors is not None and door not in key.doors:
+        raise Forbidden(f"This key may not use the door `{door}`.", code="scope_not_allowed")
+    return AccountCaller(
+        key=key.id,
+        name=key.name,
+        door=door,
+        project=key.project_id,
+        user=key.person or key.created_by,
+        models=key.models,
+        recorded=grant.recorded,
+        grant=grant,
+    )
+
+
+def _end(grant: Grant) -> int:
+    if not grant.works:
+        return 0
+    return _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
+
+
+def _subjects(grant: Grant) -> tuple[str, ...]:
+    key = grant.key
+    found = f"key:{key.id}", f"project:{key.project_id}"
+    return (*found, f"user:{key.person}") if key.person else found
+
+
+# People who talk with models without a key, in the pages that they are signed in to.
+
+
+def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
+    """A caller at whose project's expense it is, within the bounds of project and person."""
+    project = place.project
+    key = ApiKey(
+        id="",
+        project_id=project.id,
+        created_by=user.id,
+        name=user.name,
+        purpose=Purpose.INFERENCE,
+        doors=None,
+        models=None,
+        created_at=user.created_at,
+        person=user.id,
+    )
+    grant = Grant(
+        key=key,
+        works=True,
+        until=None,
+        project_bounds=place.bounds,
+        person_bounds=place.person_bounds,
+    )
+    return AccountCaller(
+        key="",
+        name=user.name,
+        door=door,
+        project=project.id,
+        user=user.id,
+        recorded=project.recording_days is not None,
+        grant=grant,
+    )

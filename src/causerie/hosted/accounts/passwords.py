@@ -1,0 +1,276 @@
+"""Passwords, one-time codes, and the waits after wrong guesses.
+
+Passwords are hashed with argon2id, and none is accepted that others would guess. Codes are
+those of RFC 6238, with the values that every app has. A few failures are free, then each
+doubles the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import struct
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from types import MappingProxyType
+from typing import Literal, TypeVar
+from urllib.parse import quote, urlencode
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+from zxcvbn import zxcvbn
+
+from causerie.errors import InvalidRequest, Overloaded, RateLimited
+from causerie.hosted.accounts.tokens import digest
+
+# Passwords: hashed with argon2id, and none that others would guess.
+#
+# Hashing is slow on purpose (tens of milliseconds and 64 MiB), so it runs in a
+# thread, few at a time: a flood of attempts must not take the machine's memory.
+
+_SHORTEST = 10
+_LONGEST = 256
+_LOOKED_AT = 72  # the estimate takes no more; what is longer is not weaker
+_ENOUGH = 3  # of 4: some ten billion guesses
+_AT_ONCE = 4
+_IN_LINE = 64
+_T = TypeVar("_T")
+
+# A hash of 256 random bits that nobody kept, made as the hasher here makes them.
+NOBODY = (
+    "$argon2id$v=19$m=65536,t=3,p=4$W+tVcvI2wl2klkpctaYKLQ"
+    "$NEyy3lrrkgNKKGDQbCxZzG0XS6TIPH877AFMvuPCeXw"
+)
+
+
+class Passwords:
+    """Makes and checks hashes."""
+
+    def __init__(self, hasher: PasswordHasher | None = None) -> None:
+        self._hasher = hasher or PasswordHasher()  # the second recommendation of RFC 9106
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._in_line = 0
+        self._nobody = self._hasher.hash("nobody has this password") if hasher else NOBODY
+
+    async def hash_new(self, password: str, about: Iterable[str]) -> str:
+        """The hash of a password that somebody chose.
+
+        Raises :class:`InvalidRequest` for one that is short, common, or like
+        ``about``: what others know of them, such as name and address.
+        """
+        password = _normal(password)
+        if not _SHORTEST <= len(password) <= _LONGEST:
+            raise InvalidRequest(
+                f"A password has {_SHORTEST} to {_LONGEST} characters.", param="password"
+            )
+        return await self._slowly(partial(self._checked, password, tuple(about)))
+
+    async def matches(self, kept: str | None, password: str) -> bool:
+        """Return true if the password matches; without a stored hash it takes as long."""
+        return await self._slowly(partial(self._verify, kept, _normal(password[:_LONGEST])))
+
+    def _verify(self, kept: str | None, password: str) -> bool:
+        try:
+            self._hasher.verify(kept or self._nobody, password)
+        except (VerifyMismatchError, VerificationError, InvalidHashError):
+            return False
+        return kept is not None
+
+    def _checked(self, password: str, about: tuple[str, ...]) -> str:
+        _refuse_easy(password, about)
+        return self._hasher.hash(password)
+
+    async def _slowly(self, work: Callable[[], _T]) -> _T:
+        if self._in_line >= _IN_LINE:
+            raise Overloaded("Too many people sign in at this moment. Try again in a second.")
+        self._in_line += 1
+        try:
+            async with self._places:
+                return await asyncio.to_thread(work)
+        finally:
+            self._in_line -= 1
+
+
+def _refuse_easy(password: str, about: tuple[str, ...]) -> None:
+    known = [part for word in about for part in (word, *word.replace("@", ".").split("."))]
+    found = zxcvbn(password[:_LOOKED_AT], user_inputs=[*known, "causerie"])
+    if found["score"] < _ENOUGH:
+        why = found["feedback"]["warning"] or "Others would guess it soon."
+        raise InvalidRequest(
+            f"This password is too easy to guess. {why} Several unrelated words are good.",
+            param="password",
+            code="weak_password",
+        )
+
+
+def _normal(password: str) -> str:
+    return unicodedata.normalize("NFKC", password)
+
+
+# Time-based one-time passwords: RFC 6238 with the values that every app has.
+#
+# SHA-1, 30 seconds, six digits. A code is good for its own step and the one
+# before and after, and only once.
+
+_STEP_SECONDS = 30
+_DIGITS = 6
+_SECRET_BYTES = 20  # RFC 4226, section 4: 160 bits
+_DRIFT = (0, -1, 1)
+RECOVERY_CODES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticator:
+    """A user's two-factor authentication; in force once it was confirmed with a code."""
+
+    user_id: str
+    secret: str = field(repr=False)
+    confirmed_at: datetime | None = None
+    last_step: int = 0
+
+
+def new_totp_secret() -> str:
+    """A secret as apps take it, in base 32."""
+    return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def totp_code_at(secret: str, step: int) -> str:
+    """The code of one step (RFC 4226, section 5.3)."""
+    try:
+        key = base64.b32decode(secret)
+    except binascii.Error as failure:
+        raise ValueError("the secret is not base 32") from failure
+    mac = hmac.digest(key, struct.pack(">Q", step), hashlib.sha1)
+    offset = mac[-1] & 0x0F
+    number = struct.unpack(">I", mac[offset : offset + 4])[0] & 0x7FFF_FFFF
+    return f"{number % 10**_DIGITS:0{_DIGITS}d}"
+
+
+def totp_step_of(secret: str, code: str, now: datetime) -> int | None:
+    """The step that a code belongs to; ``None`` where it is none of now."""
+    given = "".join(code.split()).encode("utf-8", "surrogatepass")
+    current = int(now.timestamp()) // _STEP_SECONDS
+    found = None
+    for drift in _DRIFT:
+        if hmac.compare_digest(totp_code_at(secret, current + drift).encode(), given):
+            found = current + drift
+    return found
+
+
+def totp_address(secret: str, account: str, issuer: str) -> str:
+    """The ``otpauth:`` address that apps read from a picture."""
+    label = quote(f"{issuer}:{account}")
+    return (
+        f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': issuer}, quote_via=quote)}"
+    )
+
+
+def new_recovery_codes() -> list[str]:
+    """Codes to get in with when the app is gone, each once."""
+    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
+    return [
+        "-".join("".join(secrets.choice(alphabet) for _ in range(5)) for _ in range(3))
+        for _ in range(RECOVERY_CODES)
+    ]
+
+
+# Rate limit of password guesses: a few failures are free, then each doubles the wait.
+#
+# Failures are counted by account and address together, by account, and by address, each with its
+# own allowance. Guessing from one address is slowed down soon, without locking out the owner of the
+# account at another. Attempts that belong to no account (links, new accounts, the return from
+# another provider) are counted by address alone. An IPv6 address stands for its network of 64 bits,
+# which is the size of one subscriber's.
+
+AttemptKind = Literal["link", "sign-up", "provider"]
+
+_LONGEST_WAIT = timedelta(minutes=15)
+_FREE_ATTEMPTS: Mapping[AttemptKind, int] = MappingProxyType(
+    {"link": 20, "sign-up": 20, "provider": 20}
+)
+_SHOWN_IN_SECONDS = 120
+FORGET_FAILURES_AFTER = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Failed attempts within one scope."""
+
+    scope: str
+    failures: int
+    last_at: datetime
+
+
+def sign_in_scopes(account: str, address: str) -> Mapping[str, int]:
+    """The scopes that an attempt counts in, and how many failures each allows for free."""
+    who, where = digest(account).hex()[:32], network(address)
+    return {f"both:{who}:{where}": 5, f"account:{who}": 50, f"address:{where}": 50}
+
+
+def code_scope(user_id: str) -> str:
+    """Return the scope of two-factor codes, which are counted apart from the password."""
+    return f"code:{user_id}"
+
+
+def address_scopes(kind: AttemptKind, address: str) -> Mapping[str, int]:
+    """The one scope of what belongs to no account."""
+    return {f"{kind}:{network(address)}": _FREE_ATTEMPTS[kind]}
+
+
+def sign_up_scopes(email: str, address: str) -> Mapping[str, int]:
+    """The scopes of a sign-up: the client's address, and whom mail would go to."""
+    return {**address_scopes("sign-up", address), f"mail:{digest(email).hex()[:32]}": 3}
+
+
+def is_account_scope(scope: str) -> bool:
+    """Return true if a success clears the scope: nobody else shares it."""
+    return scope.startswith(("both:", "account:"))
+
+
+def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:
+    """Raises :class:`RateLimited` where one of the scopes has to wait."""
+    waits = [_wait(each, allowed[each.scope], now) for each in found]
+    longest = max(waits, default=timedelta(0))
+    if longest > timedelta(0):
+        seconds = max(int(longest.total_seconds() + 0.999), 1)
+        raise RateLimited(
+            f"Too many attempts failed. Try again in {_wait_words(seconds)}.",
+            code="too_many_attempts",
+            headers={"Retry-After": str(seconds)},
+        )
+
+
+def _wait(each: Failures, free: int, now: datetime) -> timedelta:
+    beyond, since = each.failures - free, now - each.last_at
+    if (
+        beyond < 0 or not -_LONGEST_WAIT <= since <= FORGET_FAILURES_AFTER
+    ):  # before then: a clock was put back
+        return timedelta(0)
+    return min(timedelta(seconds=2 ** min(beyond, 10)), _LONGEST_WAIT) - since
+
+
+def network(address: str) -> str:
+    """Return what an address is counted by: an IPv6 address stands for its network of 64 bits."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address  # as a proxy names it
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found), 64), strict=False))
+
+
+def _wait_words(seconds: int) -> str:
+    if seconds == 1:
+        return "a second"
+    return f"{seconds} seconds" if seconds < _SHOWN_IN_SECONDS else f"{-(-seconds // 60)} minutes"

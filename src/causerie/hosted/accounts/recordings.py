@@ -1,0 +1,241 @@
+"""Contents of requests: kept only while a project says so, seen only by its own people.
+
+They are written behind the requests: best effort, and no reply waits for it. Operators of the
+service see those of their own projects, like everybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest, StoreUnavailable
+from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.authorization import Clock, no_such, reach, require, visible_project
+from causerie.hosted.accounts.people import Action, Actor, Extent
+from causerie.hosted.accounts.ports import LONGEST_DAYS, AccountStore, Recording
+from causerie.metering.ledger import UsageRecord
+from causerie.metering.meter import Contents
+from causerie.protocol.events import Usage
+
+# Writes down what was said, behind the requests: best effort, and no reply waits for it.
+#
+# Recordings that cannot be written (the database is away, too much waits) are lost, and the log
+# reports their number. The usage of a request never depends on it.
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE = 20
+_SWEEP_SECONDS = 60.0
+_SWEPT_AT_ONCE = 500
+
+
+class _Waiting(Struct):
+    """One request whose contents are to be written."""
+
+    usage: UsageRecord
+    contents: Contents
+    weight: int
+
+
+class Recorder:
+    """One writer for the contents of this process. Enter it in the loop that uses it.
+
+    ``most`` bounds how many wait, ``most_bytes`` about how much memory they hold.
+    """
+
+    def __init__(
+        self,
+        store: AccountStore,
+        clock: Clock,
+        *,
+        most: int = 500,
+        most_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._most = most
+        self._left = most_bytes
+        self._waiting: deque[_Waiting] = deque()
+        self._more = asyncio.Event()
+        self._closing = False
+        self._writer: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Recorder:
+        self._writer = asyncio.get_running_loop().create_task(self._write())
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        """Write what waits, then end."""
+        self._closing = True
+        self._more.set()
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+            self._writer.result()
+
+    def put(self, usage: UsageRecord, contents: Contents) -> None:
+        """Have these contents written; returns at once."""
+        weight = contents.weight
+        if len(self._waiting) >= self._most or weight > self._left or self._closing:
+            log.warning("contents are not kept: too much waits", request_id=usage.request_id)
+            return
+        self._left -= weight
+        self._waiting.append(_Waiting(usage, contents, weight))
+        self._more.set()
+
+    async def sweep(self, seconds: float = _SWEEP_SECONDS) -> None:
+        """Until cancelled: remove, every so many seconds, what has been kept for its time."""
+        while True:
+            try:
+                await self.expire()
+            except StoreUnavailable:
+                log.warning("contents whose time is over wait for the database")
+            await asyncio.sleep(seconds)
+
+    async def expire(self) -> None:
+        """Remove what has been kept for its time; raises :class:`StoreUnavailable`."""
+        now, found = self._clock(), _SWEPT_AT_ONCE
+        while found == _SWEPT_AT_ONCE:
+            async with self._store.writing() as repositories:
+                found = await repositories.recordings.expire(now, _SWEPT_AT_ONCE)
+
+    async def _write(self) -> None:
+        while True:
+            while not self._waiting:
+                if self._closing:
+                    return
+                self._more.clear()
+                await self._more.wait()
+            batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
+            try:
+                made = await asyncio.to_thread(_recordings, batch)
+                async with self._store.writing() as repositories:
+                    await repositories.recordings.put(made)
+            except StoreUnavailable:
+                log.warning("contents are not kept: the database is away", requests=len(batch))
+            except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing
+                # Without the words of the failure: they may quote the contents.
+                log.error("contents are not kept: they cannot be written", requests=len(batch))
+            self._left += sum(each.weight for each in batch)
+
+
+def _recordings(batch: Sequence[_Waiting]) -> list[Recording]:
+    return [_recording(each.usage, each.contents) for each in batch]
+
+
+def _recording(usage: UsageRecord, contents: Contents) -> Recording:
+    request = contents.request()
+    reply = contents.reply(
+        Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning, usage.estimated)
+    )
+    return Recording(
+        id=usage.id,
+        project_id=usage.project,
+        user_id=usage.user,
+        at=usage.moment,
+        request=request.text,
+        request_cut=request.cut,
+        reply=reply.text,
+        reply_cut=reply.cut,
+    )
+
+
+# Contents of requests: kept only while a project says so, seen only by its own people.
+#
+# Operators of the service see those of their own projects, like everybody else.
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
+class Recordings:
+    """Switches it on and off, and shows what was kept."""
+
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
+        """Keep what is said for so many days; with ``None`` not any more, and nothing of before.
+
+        Fewer days hold for what was kept before too, more do not. Raises :class:`InvalidRequest`.
+        """
+        if days is not None and not 1 <= days <= LONGEST_DAYS:
+            raise InvalidRequest(
+                f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
+            )
+        now = self._clock()
+        async with self._store.writing() as repositories:
+            project = await visible_project(repositories, actor, project_id, Action.RECORDING_SET)
+            await repositories.projects.set_recording(project_id, days)
+            if days is None:
+                await repositories.recordings.forget(project_id)
+            else:
+                await repositories.recordings.shorten(project_id, timedelta(days=days))
+            await repositories.keys.announce(f"project:{project_id}", now)
+            said = difference(project.recording_days or "off", days or "off")
+            await repositories.audit.add(
+                entry(now, actor, "project.recording", project_id, project_id, days=said)
+            )
+
+    async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
+        """Return the contents of one request.
+
+        Raises :class:`Forbidden`, and :class:`NotFound` where it is not kept.
+        """
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id)
+            found = (
+                await repositories.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
+            )
+            if found is not None and found.project_id != project_id:
+                found = None
+            whose = found.user_id if found is not None else actor.id
+            await require(repositories, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
+        if found is None:
+            raise no_such("recording")
+        return found
+
+    async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
+        """Of these requests those whose contents there are for this actor to see."""
+        async with self._store.reading() as repositories:
+            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+            if found is Extent.NO or not ids:
+                return frozenset()
+            users = await repositories.recordings.users(project_id, ids, self._clock())
+        return frozenset(
+            id for id, user in users.items() if found is Extent.ALL or user == actor.id
+        )
+
+    async def search(
+        self, actor: Actor, project_id: str, ids: Sequence[str], text: str
+    ) -> frozenset[str]:
+        """Return which of these requests contain the text, in any case, and may be seen.
+
+        What is encrypted cannot be searched by the database, so each one is decrypted.
+        Raises :class:`Forbidden` where the actor may see none.
+        """
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id)
+            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+            if found is Extent.NO:
+                await require(repositories, actor, Action.CONTENTS_SEE, project_id)
+            kept = await repositories.recordings.several(project_id, ids, self._clock())
+        seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
+        return await asyncio.to_thread(_containing, seen, text)
+
+
+def _containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
+    """They are JSON, so the text is compared as a string there is written."""
+    wanted = msgspec.json.encode(text).decode()[1:-1].casefold()
+    return frozenset(
+        each.id
+        for each in kept
+        if wanted in each.request.casefold() or wanted in each.reply.casefold()
+    )

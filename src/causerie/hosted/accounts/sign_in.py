@@ -1,0 +1,439 @@
+"""Signing in, and the changes that people make to their own account: name, password, two-factor
+authentication.
+
+Attempts that may be guesses are counted before they are made, so that many at once are no way
+round, and forgiven where they were right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from causerie.errors import InvalidRequest, NotFound, Overloaded, Unauthenticated
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.audit import entry
+from causerie.hosted.accounts.authorization import Clock, no_such, usable_link
+from causerie.hosted.accounts.keys import LinkKind, OneTimeLink, no_such_link
+from causerie.hosted.accounts.passwords import Passwords
+from causerie.hosted.accounts.people import User, actor_of
+from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.tokens import (
+    SEEN_EVERY,
+    NewSession,
+    Session,
+    SessionClient,
+    Stage,
+    digest,
+    new_session,
+    tidy_name,
+)
+
+# Attempts that may be guesses: counted before they are made, and forgiven where they were right.
+#
+# Counted first, so that many at once are no way round. Failed guesses cause waits
+# (:mod:`causerie.hosted.accounts.passwords` defines how long), wherever the guess is made: at sign-in, in
+# the profile, or with a link.
+
+
+class Attempts:
+    """Counts of recent failed attempts, by account and by address."""
+
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def begin(self, allowed: Mapping[str, int]) -> None:
+        """Count one in these scopes as failed; raises :class:`RateLimited` where one must wait."""
+        now = self._clock()
+        async with self._store.writing() as repositories:
+            passwords.check_wait(
+                await repositories.attempts.lock(sorted(allowed), now), allowed, now
+            )
+            for scope in sorted(allowed):
+                await repositories.attempts.failed(
+                    scope, now, now - passwords.FORGET_FAILURES_AFTER
+                )
+
+    @asynccontextmanager
+    async def guess(self, allowed: Mapping[str, int]) -> AsyncIterator[None]:
+        """:meth:`begin`; taken back where the block raises :class:`Overloaded`: nobody looked."""
+        await self.begin(allowed)
+        try:
+            yield
+        except Overloaded:
+            async with self._store.writing() as repositories:
+                for scope in sorted(allowed):
+                    await repositories.attempts.forgive(scope)
+            raise
+
+    @asynccontextmanager
+    async def from_address(
+        self, kind: passwords.AttemptKind, client: SessionClient
+    ) -> AsyncIterator[None]:
+        """One of this kind from the client's address.
+
+        It stays counted where the block raises :class:`Unauthenticated` or
+        :class:`NotFound`; whatever else went wrong was no guess.
+        """
+        allowed = passwords.address_scopes(kind, client.address)
+        await self.begin(allowed)
+        wrong = False
+        try:
+            yield
+        except (Unauthenticated, NotFound):
+            wrong = True
+            raise
+        finally:
+            if not wrong:
+                async with self._store.writing() as repositories:
+                    await succeeded(repositories, allowed)
+
+
+async def succeeded(repositories: Repositories, allowed: Mapping[str, int]) -> None:
+    """It was no guess: the account's count is gone, that of an address is one less."""
+    for scope in sorted(allowed):
+        if passwords.is_account_scope(scope):
+            await repositories.attempts.clear(scope)
+        else:
+            await repositories.attempts.forgive(scope)  # many people may share one
+
+
+# Signing in: password or another provider, then two-factor authentication where there is one.
+#
+# Every way ends in a new session; whatever session the browser had before ends.
+# Wrong address, wrong password, no password and a disabled account are one
+# answer, at one cost.
+
+
+class SignIn:
+    """Begins and ends sessions, and says whose they are."""
+
+    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._clock = clock
+        self._attempts = Attempts(store, clock)
+
+    async def with_password(
+        self, email: str, password: str, client: SessionClient, *, old_token: str | None = None
+    ) -> NewSession:
+        """A session, at :attr:`Stage.SECOND_FACTOR` where a code is still needed.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        account = email.strip().lower()
+        tried = passwords.sign_in_scopes(account, client.address)
+        async with self._attempts.guess(tried):
+            async with self._store.reading() as repositories:
+                user = await repositories.people.by_email(account)
+            known = user is not None and user.disabled_at is None
+            kept = user.password if known and user is not None else None
+            if not await self._passwords.matches(kept, password) or user is None:
+                raise _wrong_credentials()
+        async with self._store.writing() as repositories:
+            now = await repositories.people.find(user.id)  # checking took a while
+            if now is None or (now.password, now.disabled_at) != (kept, None):
+                raise _wrong_credentials()
+            await succeeded(repositories, tried)
+            return await self._begin(repositories, now, client, old_token)
+
+    async def with_identity(
+        self, issuer: str, subject: str, client: SessionClient, *, old_token: str | None = None
+    ) -> NewSession:
+        """A session of whoever another provider vouched for; raises :class:`Unauthenticated`.
+
+        Two-factor authentication is that provider's business.
+        """
+        async with self._store.writing() as repositories:
+            user = await repositories.people.by_identity(issuer, subject)
+            if user is None or user.disabled_at is not None:
+                raise Unauthenticated(
+                    "No account here belongs to this identity.", code="no_account"
+                )
+            return await self._open(repositories, user, client, old_token)
+
+    async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
+        """The session that a code, or a recovery code, completes.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        now = self._clock()
+        async with self._store.reading() as repositories:
+            session = await repositories.sessions.by_digest(digest(token))
+        if session is None or session.stage is not Stage.SECOND_FACTOR or not session.good(now):
+            raise Unauthenticated("Sign in again.", code="session_ended")
+        tried = passwords.sign_in_scopes(passwords.code_scope(session.user_id), client.address)
+        await self._attempts.begin(tried)
+        async with self._store.writing() as repositories:
+            user = await repositories.people.find(session.user_id)
+            if user is None or user.disabled_at is not None:
+                raise _wrong_credentials()
+            if not await good_code(repositories, user.id, code, now):
+                raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
+            await succeeded(repositories, tried)
+            return await self._open(repositories, user, client, token)
+
+    async def whose(self, token: str | None) -> tuple[User, Session]:
+        """Return user and open session of a token; raise :class:`Unauthenticated`."""
+        now = self._clock()
+        if token:
+            async with self._store.reading() as repositories:
+                session = await repositories.sessions.by_digest(digest(token))
+                user = await repositories.people.find(session.user_id) if session else None
+            live = session is not None and session.stage is Stage.OPEN and session.good(now)
+            if session is not None and user is not None and live and user.disabled_at is None:
+                await self._see(session, now)
+                return user, session
+        raise Unauthenticated("Sign in first.", code="session_ended")
+
+    async def sessions(self, user: User) -> list[Session]:
+        """The open sessions of a user, the latest first."""
+        now = self._clock()
+        async with self._store.reading() as repositories:
+            found = await repositories.sessions.of(user.id, now)
+        return [each for each in found if each.stage is Stage.OPEN and each.good(now)]
+
+    async def end(self, user: User, session_id: str) -> None:
+        """End one of the user's own sessions; raises :class:`NotFound`."""
+        async with self._store.writing() as repositories:
+            if not await repositories.sessions.end(user.id, session_id):
+                raise no_such("session")
+
+    async def end_others(self, user: User, session_id: str) -> None:
+        """End all of the user's sessions but this one."""
+        async with self._store.writing() as repositories:
+            await repositories.sessions.end_all(user.id, but=session_id)
+
+    async def begin(
+        self,
+        repositories: Repositories,
+        user: User,
+        client: SessionClient,
+        old_token: str | None = None,
+    ) -> NewSession:
+        """A session for somebody who has just proved who they are by a link."""
+        return await self._begin(repositories, user, client, old_token)
+
+    async def _begin(
+        self, repositories: Repositories, user: User, client: SessionClient, old_token: str | None
+    ) -> NewSession:
+        factor = await repositories.factors.find(user.id)
+        if factor is None or factor.confirmed_at is None:
+            return await self._open(repositories, user, client, old_token)
+        await _end(repositories, old_token)
+        made = new_session(user.id, Stage.SECOND_FACTOR, self._clock(), client)
+        await repositories.sessions.add(made.session)
+        return made
+
+    async def _open(
+        self, repositories: Repositories, user: User, client: SessionClient, old_token: str | None
+    ) -> NewSession:
+        now = self._clock()
+        await _end(repositories, old_token)
+        await repositories.sessions.forget(now)
+        await repositories.attempts.forget(now - passwords.FORGET_FAILURES_AFTER)
+        made = new_session(user.id, Stage.OPEN, now, client)
+        await repositories.sessions.add(made.session)
+        return made
+
+    async def _see(self, session: Session, now: datetime) -> None:
+        if now - session.seen_at >= SEEN_EVERY:
+            async with self._store.writing() as repositories:
+                await repositories.sessions.seen(session.id, now)
+
+
+async def good_code(repositories: Repositories, user_id: str, code: str, now: datetime) -> bool:
+    """Return true if the code, or recovery code, is right and new; this uses it up."""
+    factor = await repositories.factors.find(user_id)
+    if factor is None or factor.confirmed_at is None:
+        return False
+    step = passwords.totp_step_of(factor.secret, code, now)
+    if step is not None:
+        return await repositories.factors.step(user_id, step)
+    return await repositories.factors.use_recovery(user_id, digest(code.strip().lower()))
+
+
+async def _end(repositories: Repositories, token: str | None) -> None:
+    """End the session of this token, if it is of one."""
+    old = await repositories.sessions.by_digest(digest(token)) if token else None
+    if old is not None:
+        await repositories.sessions.end(old.user_id, old.id)
+
+
+def _wrong_credentials() -> Unauthenticated:
+    return Unauthenticated("Address or password is wrong.", code="wrong_credentials")
+
+
+# Changes that people make to their own account: name, password, two-factor authentication.
+#
+# Somebody with a session that is not theirs may guess here as at sign-in, so passwords and codes
+# are counted together with those.
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Two-factor authentication that waits for its first code. Shown once."""
+
+    secret: str = field(repr=False)
+    address: str = field(repr=False)
+
+
+class OwnAccount:
+    """One's own account."""
+
+    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._clock = clock
+        self._attempts = Attempts(store, clock)
+
+    async def rename(self, user: User, name: str) -> User:
+        name = tidy_name(name)
+        async with self._store.writing() as repositories:
+            changed = replace(await _current(repositories, user), name=name)
+            await repositories.people.change(changed)
+        return changed
+
+    async def change_password(
+        self,
+        user: User,
+        old: str,
+        new: str,
+        client: SessionClient,
+        *,
+        session_id: str | None = None,
+    ) -> User:
+        """A new password; every session but this one ends.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        await self._prove(user, old, client)
+        hashed = await self._passwords.hash_new(new, (user.email, user.name))
+        async with self._store.writing() as repositories:
+            if (await _current(repositories, user)).password != user.password:
+                raise _wrong_password()  # somebody has replaced it meanwhile
+            return await self._set(repositories, user, hashed, but=session_id)
+
+    async def reset_password(self, token: str, new: str) -> User:
+        """A new password by a link; every session ends. Two-factor authentication stays as it
+        is."""
+        now = self._clock()
+        async with self._store.reading() as repositories:
+            link, user = await _resetting(repositories, token, now)
+        hashed = await self._passwords.hash_new(new, (user.email, user.name))
+        async with self._store.writing() as repositories:
+            await _resetting(repositories, token, now)  # hashing took a while
+            if not await repositories.links.use(link.id, now):
+                raise no_such_link()
+            return await self._set(repositories, user, hashed, but=None)
+
+    async def enrol(self, user: User, issuer: str) -> Enrolment:
+        """Begin with two-factor authentication; it is in force once :meth:`confirm` has seen a
+        code."""
+        async with self._store.writing() as repositories:
+            factor = await repositories.factors.find(user.id)
+            if factor is not None and factor.confirmed_at is not None:
+                raise InvalidRequest(
+                    "Two-factor authentication is on already; remove it first.",
+                    code="taken",
+                    status=409,
+                )
+            secret = passwords.new_totp_secret()
+            await repositories.factors.put(passwords.Authenticator(user.id, secret))
+        return Enrolment(secret, passwords.totp_address(secret, user.email, issuer))
+
+    async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
+        """Put two-factor authentication in force; gives the recovery codes, which are shown once.
+
+        Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
+        """
+        now, tried = (
+            self._clock(),
+            passwords.sign_in_scopes(passwords.code_scope(user.id), client.address),
+        )
+        await self._attempts.begin(tried)
+        async with self._store.writing() as repositories:
+            factor = await repositories.factors.find(user.id)
+            step = passwords.totp_step_of(factor.secret, code, now) if factor is not None else None
+            if factor is None or factor.confirmed_at is not None or step is None:
+                raise InvalidRequest(
+                    "The code does not fit; is the clock of the device right?", param="code"
+                )
+            await repositories.factors.put(replace(factor, confirmed_at=now, last_step=step))
+            await succeeded(repositories, tried)
+            codes = passwords.new_recovery_codes()
+            await repositories.factors.put_recovery(user.id, [digest(each) for each in codes])
+            await repositories.audit.add(
+                entry(now, actor_of(user), "user.second_factor_on", user.id)
+            )
+        return codes
+
+    async def remove_factor(
+        self, user: User, password: str, code: str, client: SessionClient
+    ) -> None:
+        """Do without two-factor authentication; needs it once more, and the password where there is
+        one.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        if user.password is not None:
+            await self._prove(user, password, client)
+        now, tried = (
+            self._clock(),
+            passwords.sign_in_scopes(passwords.code_scope(user.id), client.address),
+        )
+        await self._attempts.begin(tried)
+        async with self._store.writing() as repositories:
+            if not await good_code(repositories, user.id, code, now):
+                raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
+            await succeeded(repositories, tried)
+            await repositories.factors.remove(user.id)
+            await repositories.audit.add(
+                entry(now, actor_of(user), "user.second_factor_off", user.id)
+            )
+
+    async def has_factor(self, user: User) -> bool:
+        """Return true if signing in needs a code."""
+        async with self._store.reading() as repositories:
+            factor = await repositories.factors.find(user.id)
+        return factor is not None and factor.confirmed_at is not None
+
+    async def _prove(self, user: User, password: str, client: SessionClient) -> None:
+        tried = passwords.sign_in_scopes(user.email, client.address)
+        async with self._attempts.guess(tried):
+            if not await self._passwords.matches(user.password, password):
+                raise _wrong_password()
+        async with self._store.writing() as repositories:
+            await succeeded(repositories, tried)
+
+    async def _set(
+        self, repositories: Repositories, user: User, hashed: str, *, but: str | None
+    ) -> User:
+        changed = replace(await _current(repositories, user), password=hashed)
+        await repositories.people.change(changed)
+        await repositories.sessions.end_all(user.id, but=but)
+        await repositories.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
+        return changed
+
+
+def _wrong_password() -> Unauthenticated:
+    return Unauthenticated("The password is wrong.", code="wrong_credentials")
+
+
+async def _resetting(
+    repositories: Repositories, token: str, now: datetime
+) -> tuple[OneTimeLink, User]:
+    """The link, and whose password it chooses; raises :class:`NotFound`."""
+    link = await usable_link(repositories, token, now)
+    user = await repositories.people.find(link.user_id or "")
+    if link.kind is not LinkKind.RESET or user is None or user.disabled_at is not None:
+        raise no_such_link()
+    return link, user
+
+
+async def _current(repositories: Repositories, user: User) -> User:
+    """As they are now: whoever sees to users may have changed something since they came in."""
+    return await repositories.people.find(user.id) or user

@@ -1,0 +1,246 @@
+"""Credits, which only grow, and reports to the bearer of a router's key: the key, its money, and
+one past request.
+
+The balance is the amount paid in less all that the project has ever spent. A project for which
+money was put in cannot spend more than that; one for which none ever was is bounded by its
+budgets only. A budget of nothing a month, as people who signed up have it, ends with the first
+credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from hashlib import blake2b
+
+from causerie.access.keys import Caller
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.authorization import Clock, visible_project
+from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
+from causerie.hosted.accounts.free_days import FreeAllowances
+from causerie.hosted.accounts.key_cache import AccountCaller
+from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.people import Action, Actor
+from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.tokens import new_id
+from causerie.hosted.accounts.usage import RecordFilter, UsageReader, provider_of
+from causerie.metering.ledger import CLIENT_GONE, UsageRecord
+from causerie.protocol.key_statements import (
+    CreditsStatement,
+    FreeRequests,
+    GenerationStatement,
+    KeyRateLimit,
+    KeyStatement,
+)
+
+# Credits: money that was put in for a project, in a list that only grows.
+#
+# The balance is the amount paid in less all that the project has ever spent. A project for which
+# money was put in cannot spend more than that; one for which none ever was is bounded by its
+# budgets only. A budget of nothing a month, as people who signed up have it, ends with the first
+# credit.
+
+NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
+"""A budget of nothing a month, which ends when money is put in."""
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST = Decimal(9_000_000_000)
+_SMALLEST = Decimal("0.000000001")
+_LONGEST_NOTE = 200
+
+
+class Credits:
+    """Puts money in, and tells what is left."""
+
+    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+
+    async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
+        """Put money in, or with a minus take it out; raises :class:`InvalidRequest`."""
+        if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
+            raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
+        if amount != amount.quantize(_SMALLEST):
+            raise InvalidRequest("An amount has at most nine decimals.", param="amount")
+        if len(note) > _LONGEST_NOTE:
+            raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
+        now = self._clock()
+        made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
+        async with self._store.writing() as repositories:
+            await visible_project(repositories, actor, project_id, Action.CREDITS_PUT)
+            in_all = (await repositories.credits.total(project_id) or 0) + amount
+            if abs(in_all) > _MOST:
+                raise InvalidRequest(
+                    f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
+                )
+            await repositories.credits.add(made)
+            if amount > 0:
+                await self._end_newcomers_budget(repositories, actor, project_id)
+            await repositories.keys.announce(f"project:{project_id}", now)
+            details = {"amount": f"{amount:f}", "note": made.note}
+            await repositories.audit.add(
+                entry(now, actor, "credits.put", made.id, project_id, **details)
+            )
+        return made
+
+    async def _end_newcomers_budget(
+        self, repositories: Repositories, actor: Actor, project_id: str
+    ) -> None:
+        owner = f"project:{project_id}"
+        before = await repositories.keys.bounds(owner)
+        after = replace(
+            before, budgets=tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
+        )
+        if after == before:
+            return
+        await repositories.keys.set_bounds(owner, after)
+        details = {"bounds": difference(before.words(), after.words())}
+        await repositories.audit.add(
+            entry(self._clock(), actor, "project.bounds", project_id, project_id, **details)
+        )
+
+    async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
+        """Every amount that was put in, newest first."""
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
+            return await repositories.credits.of(project_id)
+
+    async def balance(self, actor: Actor, project_id: str) -> Balance:
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
+            put_in = await repositories.credits.total(project_id)
+        spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
+        return Balance(put_in or Decimal(0), spent.cost)
+
+
+# Reports to the bearer of a router's key: the key, its money, and one past request.
+
+_RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
+
+
+class Statements:
+    """Answers to those who have a key."""
+
+    def __init__(
+        self, store: AccountStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._free_days = free_days
+
+    async def key(self, caller: Caller) -> KeyStatement:
+        """``GET /key``: what the key is, what it has spent, and what it still may."""
+        member = _member(caller)
+        key, now = member.grant.key, self._clock()
+        owner = f"key:{key.id}"
+        spent = {
+            period: (await self._reader.spent(owner, "", period.start(now))).cost
+            for period in BudgetPeriod
+        }
+        free = await self._free_days.of(key.project_id)
+        budget = _overall(key.bounds.budgets)
+        left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
+        return KeyStatement(
+            label=key.name,
+            name=key.name,
+            limit=None if budget is None else float(budget.amount),
+            limit_remaining=None if left is None else float(left),
+            limit_reset=None if budget is None else _RESETS.get(budget.period),
+            usage=float(spent[BudgetPeriod.NEVER]),
+            usage_daily=float(spent[BudgetPeriod.DAY]),
+            usage_weekly=float(spent[BudgetPeriod.WEEK]),
+            usage_monthly=float(spent[BudgetPeriod.MONTH]),
+            is_free_tier=not await self._put_in(key.project_id),
+            is_management_key=key.purpose is Purpose.MANAGEMENT,
+            is_provisioning_key=key.purpose is Purpose.MANAGEMENT,
+            expires_at=None if key.expires_at is None else key.expires_at.isoformat(),
+            creator_user_id=key.created_by or None,
+            workspace_id=key.project_id,
+            free_model_daily_requests=FreeRequests(
+                limit=free.limit, used=free.used, remaining=free.left
+            ),
+            rate_limit=KeyRateLimit(),
+        )
+
+    async def credits(self, caller: Caller) -> CreditsStatement:
+        """``GET /credits``: all that was put in for the project, and all that it has spent."""
+        project = _member(caller).project
+        spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
+        return CreditsStatement(
+            total_credits=float(await self._put_in(project)), total_usage=float(spent.cost)
+        )
+
+    async def generation(self, caller: Caller, id: str) -> GenerationStatement:
+        """``GET /generation``: the facts of one past request of the project; :class:`NotFound`."""
+        project, now = _member(caller).project, self._clock()
+        found = await self._reader.records(
+            RecordFilter(
+                BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
+            )
+        )
+        if not found:
+            raise NotFound(
+                f"There is no request {id[:200]} of this project; a request is known here some "
+                "moments after its reply has ended.",
+                code="not_found",
+                param="id",
+            )
+        return _facts(found[0])
+
+    async def _put_in(self, project: str) -> Decimal:
+        async with self._store.reading() as repositories:
+            return await repositories.credits.total(project) or Decimal(0)
+
+
+def _member(caller: Caller) -> AccountCaller:
+    if not isinstance(caller, AccountCaller):
+        raise NotFound(
+            "Only doors for keys of accounts know this; this door takes other keys.",
+            code="unknown_path",
+        )
+    return caller
+
+
+def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
+    """The budget of money over all models; of several the one that begins anew soonest."""
+    periods = list(BudgetPeriod)
+    money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
+    return min(money, key=lambda each: periods.index(each.period), default=None)
+
+
+def _facts(record: UsageRecord) -> GenerationStatement:
+    began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
+    first = record.first_token_us
+    return GenerationStatement(
+        id=record.request_id,
+        request_id=record.request_id,
+        app_id=_number(record.app),
+        created_at=began.isoformat(),
+        http_referer=record.referer or None,
+        origin=record.referer,
+        model=record.model,
+        provider_name=provider_of(record.served_by) or None,
+        streamed=record.stream,
+        cancelled=record.status == CLIENT_GONE,
+        finish_reason=record.finish,
+        native_finish_reason=record.finish,
+        latency=None if first is None else first / 1000,
+        generation_time=None if first is None else (record.duration_us - first) / 1000,
+        tokens_prompt=record.prompt,
+        tokens_completion=record.completion,
+        native_tokens_prompt=record.prompt,
+        native_tokens_cached=record.cached,
+        native_tokens_completion=record.completion,
+        native_tokens_reasoning=record.reasoning,
+        total_cost=float(record.cost),
+        usage=float(record.cost),
+    )
+
+
+def _number(app: str) -> int | None:
+    """The same number for the same name: their clients expect numbers, exact ones in a double."""
+    return int.from_bytes(blake2b(app.encode(), digest_size=6).digest()) if app else None

@@ -1,0 +1,199 @@
+"""Ids, tokens and their digests, names as they are kept, and sessions: who a browser is.
+
+An id may be shown to anybody and stands in logs; a token is a secret of more than 256 bits,
+shown once, of which only the SHA-256 is kept. A slow hash would add nothing: nobody guesses 256
+random bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import string
+import unicodedata
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from causerie.errors import InvalidRequest
+
+# Ids, tokens and their digests.
+#
+# An id may be shown to anybody and stands in logs; a token is a secret of more
+# than 256 bits, shown once, of which only the SHA-256 is kept. A slow hash would
+# add nothing: nobody guesses 256 random bits.
+
+_ALPHABET = string.ascii_letters + string.digits
+_ID_LENGTH = 14  # 62 ** 14 > 2 ** 83: two will not meet
+_TOKEN_LENGTH = 43  # 62 ** 43 > 2 ** 256
+_LONGEST_NAME = 100
+_JOINERS = dict.fromkeys((0x200C, 0x200D))  # unseen, but letters of many scripts need them
+_LONGEST_EMAIL = 254  # RFC 5321, section 4.5.3.1.3
+_LONGEST_LOCAL_PART = 64
+_LONGEST_LABEL = 63
+_ATOM_SIGNS = frozenset("!#$%&'*+-/=?^_`{|}~")
+_MARKS = frozenset({"Mn", "Mc"})  # of letters in many scripts
+
+
+def new_id(kind: str) -> str:
+    """An id ``KIND_xxxxxxxxxxxxxx``."""
+    return f"{kind}_{letters(_ID_LENGTH)}"
+
+
+def new_token() -> str:
+    """A secret of more than 256 random bits."""
+    return letters(_TOKEN_LENGTH)
+
+
+def letters(count: int) -> str:
+    """So many random letters and digits."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(count))
+
+
+def digest(token: str) -> bytes:
+    """Return the digest under which a token is stored."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def tidy_name(given: str) -> str:
+    """A name as it is kept; raises :class:`InvalidRequest`."""
+    name = " ".join(unicodedata.normalize("NFC", given).split())
+    seen = name.translate(_JOINERS)
+    if not seen or len(name) > _LONGEST_NAME or not seen.isprintable():
+        raise InvalidRequest(f"A name has 1 to {_LONGEST_NAME} visible characters.", param="name")
+    return name
+
+
+def tidy_email(given: str) -> str:
+    """Return an address in the form in which it is kept and compared, which is in lower case.
+
+    It is one address of the plain form (RFC 5322, dot-atom): no quotes, comments, groups, lists or
+    address literals. Letters of all scripts may be in it, but none that others normalize to
+    something else. Raises :class:`InvalidRequest`.
+    """
+    email = unicodedata.normalize("NFC", given).strip().lower()
+    name, _, host = email.partition("@")
+    labels = host.split(".")
+    plain = (
+        len(email) <= _LONGEST_EMAIL
+        and unicodedata.normalize("NFKC", email) == email
+        and len(name) <= _LONGEST_LOCAL_PART
+        and all(map(_is_atom, name.split(".")))
+        and len(labels) > 1
+        and all(map(_is_label, labels))
+        and not labels[-1].isdecimal()
+    )
+    if not plain:
+        raise InvalidRequest(
+            "This is no e-mail address; one looks like name@example.org.", param="email"
+        )
+    return email
+
+
+def _is_atom(text: str) -> bool:
+    return bool(text) and all(each in _ATOM_SIGNS or _is_letter(each) for each in text)
+
+
+def _is_label(text: str) -> bool:
+    hyphens = text[:1] == "-" or text[-1:] == "-"
+    letters = all(each == "-" or _is_letter(each) for each in text)
+    return 1 <= len(text) <= _LONGEST_LABEL and letters and not hyphens
+
+
+def _is_letter(sign: str) -> bool:
+    return sign.isalnum() or unicodedata.category(sign) in _MARKS
+
+
+# Sessions: who a browser is, kept by the service; the browser has only a token.
+#
+# A session ends by itself some time after it was last seen, and at the latest some time after it
+# began. The token that a form has to send back (against forged requests) is derived from the
+# session's token and a nonce, so it is nowhere kept, and no two pages have the same.
+
+LIFE = timedelta(days=30)
+IDLE = timedelta(days=7)
+SECOND_FACTOR_LIFE = timedelta(minutes=5)
+SEEN_EVERY = timedelta(minutes=1)
+_AGENT_LENGTH = 300
+_HALF = 16  # bytes of a form's token that are its nonce, and as many that prove it
+
+
+class Stage(StrEnum):
+    """Stage of a sign-in."""
+
+    OPEN = "open"
+    SECOND_FACTOR = "second_factor"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session without its token. ``address`` and ``agent`` are shown to its user only."""
+
+    id: str
+    digest: bytes = field(repr=False)
+    user_id: str
+    stage: Stage
+    created_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    address: str
+    agent: str
+
+    def good(self, now: datetime) -> bool:
+        """Return true unless it has expired."""
+        return now < self.expires_at and now - self.seen_at < IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClient:
+    """Origin of a request: address and program."""
+
+    address: str = ""
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that has just started; ``token`` goes to the browser."""
+
+    session: Session
+    token: str = field(repr=False)
+
+
+def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient) -> NewSession:
+    """Begin one, with a token that nobody could have set before."""
+    token = new_token()
+    life = LIFE if stage is Stage.OPEN else SECOND_FACTOR_LIFE
+    session = Session(
+        id=new_id("ses"),
+        digest=digest(token),
+        user_id=user_id,
+        stage=stage,
+        created_at=now,
+        seen_at=now,
+        expires_at=now + life,
+        address=client.address,
+        agent=client.agent[:_AGENT_LENGTH],
+    )
+    return NewSession(session, token)
+
+
+def form_token(token: str) -> str:
+    """Return a token for the forms of a signed-in browser, another one at each call."""
+    return _form_token(token, os.urandom(_HALF))
+
+
+def form_token_fits(token: str, given: str) -> bool:
+    """Return true if a form belongs to the browser with this token."""
+    try:
+        nonce = bytes.fromhex(given[: 2 * _HALF])
+    except ValueError:
+        nonce = b""
+    expected = _form_token(token, nonce)
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+
+
+def _form_token(token: str, nonce: bytes) -> str:
+    return (nonce + hmac.digest(token.encode(), b"form" + nonce, hashlib.sha256)[:_HALF]).hex()

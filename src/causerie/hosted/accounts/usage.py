@@ -1,0 +1,492 @@
+"""Queries of usage: sums over time for pages and bills, single requests for questions, and
+rankings of models and providers over all projects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.authorization import Clock, require, visible_project
+from causerie.hosted.accounts.people import Action, Actor
+from causerie.hosted.accounts.ports import AccountStore
+from causerie.metering.ledger import UsageRecord
+
+# Queries of usage: sums over time for pages and bills, single requests for questions.
+#
+# Sums come from the ledger's rollups, so that they cost the same for a thousand requests as for ten
+# million. Their times are whole hours or days in UTC.
+
+_MOST_RECORDS = 1000
+_OWN_PROVIDER = "causerie"
+PERCENTILES = (0.5, 0.9, 0.99)
+
+
+class Step(StrEnum):
+    """Length of the intervals of sums."""
+
+    HOUR = "hour"
+    DAY = "day"
+    ALL = "all"
+
+
+class By(StrEnum):
+    """Dimension to group sums by; ``APP`` and ``TAG`` can be combined with some others only."""
+
+    PROJECT = "project"
+    KEY = "key"
+    USER = "user"
+    MODEL = "model"
+    DOOR = "door"
+    APP = "app"
+    TAG = "tag"
+
+
+LABELS: Mapping[By, frozenset[By]] = {
+    By.APP: frozenset({By.PROJECT, By.MODEL}),
+    By.TAG: frozenset({By.PROJECT, By.USER, By.MODEL}),
+}
+"""Labels of clients, each with what its sums can be combined with and narrowed to."""
+TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """Query of usage from ``since`` up to ``until``; unset fields do not narrow it down."""
+
+    since: datetime
+    until: datetime
+    step: Step = Step.DAY
+    by: tuple[By, ...] = ()
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    model: str | None = None
+    door: str | None = None
+
+    def check(self) -> None:
+        """Raises :class:`InvalidRequest`."""
+        for name in ("since", "until"):
+            if getattr(self, name).tzinfo is None:
+                raise InvalidRequest("A time needs a time zone.", param=name)
+        if self.until <= self.since:
+            raise InvalidRequest("`until` has to be after `since`.", param="until")
+        for label in LABELS.keys() & set(self.by):
+            self._check_label(label)
+
+    def check_times(self) -> None:
+        """Raises :class:`InvalidRequest` for what no times to the first token are kept by."""
+        if len(self.by) > 1 or not set(self.by) <= set(TIMED):
+            raise InvalidRequest(
+                f"Times to the first token are by one of {', '.join(TIMED)}, or by nothing.",
+                param="by",
+            )
+        if self.door is not None:
+            raise InvalidRequest("Times to the first token know no doors.", param="door")
+
+    def _check_label(self, label: By) -> None:
+        known = LABELS[label] | {label}
+        narrowed = [by for by in By if by not in LABELS and getattr(self, by) is not None]
+        if others := [by for by in (*self.by, *narrowed) if by not in known]:
+            raise InvalidRequest(
+                f"Sums by {label} know {' and '.join(sorted(LABELS[label]))}, not the {others[0]}; "
+                "leave one of them out.",
+                param="by",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """Sums over the requests of one interval and group; times are means, in seconds."""
+
+    start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
+    group: Mapping[By, str]
+    requests: int
+    refused: int
+    """Ended with a status from 400."""
+    failed: int
+    """Ended with a status from 500."""
+    aborted: int
+    """The client disconnected."""
+    prompt: int
+    cached: int
+    completion: int
+    reasoning: int
+    cost: Decimal
+    first_token_seconds: float | None
+    duration_seconds: float
+    first_tokens: int = 0
+    """Requests that came to a first token, over which its mean is taken."""
+    charged: int = 0
+    """The tokens that budgets count."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """Percentiles of the time to the first token, in seconds, of one interval and group."""
+
+    start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
+    group: str
+    """Empty if there are no groups."""
+    times: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """Filter of single requests; ``before`` is time and id that the last page ended with."""
+
+    since: datetime
+    until: datetime
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    model: str | None = None
+    door: str | None = None
+    tag: str | None = None
+    status: int | None = None
+    request_id: str | None = None
+    failures_only: bool = False
+    before: tuple[int, str] | None = None
+    limit: int = 100
+
+    @property
+    def count(self) -> int:
+        """Return the number of records to return at most."""
+        return min(max(self.limit, 1), _MOST_RECORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Use by a budget's owner since the start of the budget's period."""
+
+    cost: Decimal = field(default=Decimal(0))
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Cost of the requests of a person or project, and the day of the last one."""
+
+    cost: Decimal = field(default=Decimal(0))
+    day: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetUse:
+    """Use of a target; ``tokens`` are those of prompts and replies."""
+
+    tokens: int
+    requests: int
+
+
+class UsageReader(Protocol):
+    """Reader of usage, as the store implements it."""
+
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+        """By start, then by group."""
+
+    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
+        """By person, project or key, from a midnight UTC on; without requests, one is not there."""
+
+    async def first_tokens(
+        self, question: UsageQuery, shares: Sequence[float]
+    ) -> Sequence[FirstTokens]:
+        """Percentiles of the time to the first token, by start."""
+
+    async def by_target(
+        self, since: datetime, until: datetime
+    ) -> Mapping[tuple[str, str], TargetUse]:
+        """Use of the whole service by model and target that answered; hours are whole.
+
+        Of requests since version 0.2.
+        """
+
+    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
+        """Newest first."""
+
+    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
+        """Number of a project's requests that were rejected or failed, and are charged.
+
+        Of models whose id has this ``suffix``.
+        """
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
+
+        ``since`` is a midnight UTC.
+        """
+
+    async def last_used(self, project: str) -> Mapping[str, datetime]:
+        """When each key's last request came."""
+
+
+class UsageReports:
+    """Usage, for those who may see it."""
+
+    def __init__(self, store: AccountStore, reader: UsageReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    async def of_project(
+        self, actor: Actor, project_id: str, question: UsageQuery
+    ) -> Sequence[UsageSum]:
+        await self._may(actor, project_id, Action.USAGE_SEE)
+        question.check()
+        return await self._reader.sums(replace(question, project=project_id))
+
+    async def of_all(self, actor: Actor, question: UsageQuery) -> Sequence[UsageSum]:
+        """Sums of the whole service."""
+        await self._may(actor, None, Action.SERVICE_SEE)
+        question.check()
+        return await self._reader.sums(question)
+
+    async def used(
+        self, actor: Actor, by: By, since: datetime, project_id: str | None = None
+    ) -> Mapping[str, Used]:
+        """Cost and last day of all people or projects with requests, from a midnight UTC on.
+
+        Of one project, that of its keys.
+        """
+        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
+        await self._may(actor, project_id, action)
+        return await self._reader.used(by, since, project_id)
+
+    async def first_tokens(
+        self, actor: Actor, project_id: str | None, question: UsageQuery
+    ) -> Sequence[FirstTokens]:
+        """The median, 90th and 99th percentile of the time to the first token, by start.
+
+        By nothing, or by one of project, key, user and model. Groups without a first token are left
+        out.
+        """
+        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
+        await self._may(actor, project_id, action)
+        question.check()
+        question.check_times()
+        narrowed = replace(question, project=project_id or question.project)
+        return await self._reader.first_tokens(narrowed, PERCENTILES)
+
+    async def requests(
+        self, actor: Actor, project_id: str | None, filter: RecordFilter
+    ) -> Sequence[UsageRecord]:
+        """Single requests of a project, or with ``None`` of the whole service; newest first."""
+        action = Action.SERVICE_SEE if project_id is None else Action.ACTIVITY_SEE
+        await self._may(actor, project_id, action)
+        return await self._reader.records(replace(filter, project=project_id or filter.project))
+
+    async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
+        """When each key of a project was last used; keys never used are not there."""
+        await self._may(actor, project_id, Action.KEYS_SEE)
+        return await self._reader.last_used(project_id)
+
+    async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
+        async with self._store.reading() as repositories:
+            if project_id is None:
+                await require(repositories, actor, action)
+            else:
+                await visible_project(repositories, actor, project_id, action)
+
+
+def provider_of(served_by: str) -> str:
+    """Return the provider of a target: this service of an own model, nothing of no target."""
+    provider, slash, _ = served_by.partition("/")
+    return provider if slash or not served_by else _OWN_PROVIDER
+
+
+# Sums of usage by time buckets: each as long as it may be without having many sums.
+#
+# If a question has very many sums, nobody has to hold or make all of them at once.
+
+_UNIT = MappingProxyType({Step.HOUR: timedelta(hours=1), Step.DAY: timedelta(days=1)})
+_LONGEST = 64
+_FASTEST = 4  # times as long as the one before
+_MANY = 1000
+
+UsageBucket = tuple[UsageQuery, Sequence[UsageSum]]
+
+
+async def time_buckets(
+    usage: UsageReports, actor: Actor, project: str | None, question: UsageQuery
+) -> AsyncGenerator[UsageBucket]:
+    """Yield each interval as a query, and its sums; check each time that the actor may.
+
+    Sums are those of one project, or with ``None`` of the whole service. If all time is one
+    interval, there is one bucket.
+    """
+    since, length = question.since, 1
+    while since < question.until:
+        until = min(_end(since, question.step, length) or question.until, question.until)
+        asked = replace(question, since=since, until=until)
+        if project is None:
+            sums = await usage.of_all(actor, asked)
+        else:
+            sums = await usage.of_project(actor, project, asked)
+        yield asked, sums
+        since, length = until, _next(length, len(sums))
+
+
+def _end(since: datetime, step: Step, length: int) -> datetime | None:
+    """So many whole intervals on."""
+    unit = _UNIT.get(step)
+    if unit is None:
+        return None
+    first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return (first if step is Step.HOUR else first.replace(hour=0)) + unit * length
+
+
+def _next(length: int, sums: int) -> int:
+    """So that there may be many, and not more."""
+    return max(min(length * _MANY // max(sums, 1), length * _FASTEST, _LONGEST), 1)
+
+
+# Models and providers by tokens of requests: sums over all projects, never those of one.
+
+_FRESH = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+
+
+class RankingPeriod(StrEnum):
+    """The last 24 hours, or the last 7 or 30 days with today; hours and days are whole in UTC."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+    @property
+    def length(self) -> timedelta:
+        return timedelta(days={"day": 1, "week": 7, "month": 30}[self.value])
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A model or provider, and the tokens of its prompts and replies, whoever sent them."""
+
+    name: str
+    rank: int
+    """From 1; equal tokens have ranks by their names."""
+    tokens: int
+    requests: int
+    rank_before: int | None
+    """Its rank in the period before; ``None`` if it was not used then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Those with the most tokens first, over a period that ends at ``until``."""
+
+    period: RankingPeriod
+    since: datetime
+    until: datetime
+    rows: Sequence[Ranked]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.rows)
+
+
+_Served = tuple[str, str]  # a model, and the target that answered
+_Use = Mapping[_Served, TargetUse]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    read_at: datetime
+    since: datetime
+    until: datetime
+    now: _Use
+    before: _Use
+
+
+class Rankings:
+    """Rankings of one service. The sums are read once a minute, however often they are asked."""
+
+    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._kept: dict[tuple[RankingPeriod, bool], _Sums] = {}
+        self._reading = asyncio.Lock()
+
+    async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
+        """Return all models, for operators; raise :class:`Forbidden` for others."""
+        await self._require(actor)
+        return _ranking(period, await self._sums(period), lambda served: served[0])
+
+    async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
+        """Return all providers, for operators; raise :class:`Forbidden` for others."""
+        await self._require(actor)
+        sums = await self._sums(period, by_target=True)
+        return _ranking(period, sums, lambda served: provider_of(served[1]))
+
+    async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
+        """Return these models only, for everybody: the caller decides whether that is allowed."""
+        sums = await self._sums(period)
+        return _ranking(period, sums, lambda served: served[0] if served[0] in models else "")
+
+    async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
+        """Return the providers of these endpoints, by what these have answered, for everybody.
+
+        ``endpoints`` has the provider of each model and target.
+        """
+        sums = await self._sums(period, by_target=True)
+        return _ranking(period, sums, lambda served: endpoints.get(served, ""))
+
+    async def _require(self, actor: Actor) -> None:
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.SERVICE_SEE)
+
+    async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
+        async with self._reading:
+            kept, now = self._kept.get((period, by_target)), self._clock()
+            if kept is None or not timedelta() <= now - kept.read_at < _FRESH:
+                read = self._reader.by_target if by_target else self._by_model
+                kept = self._kept[period, by_target] = await _read(read, period, now)
+            return kept
+
+    async def _by_model(self, since: datetime, until: datetime) -> _Use:
+        question = UsageQuery(since, until, step=Step.ALL, by=(By.MODEL,))
+        sums = await self._reader.sums(question)
+        return {
+            (each.group[By.MODEL], ""): TargetUse(each.prompt + each.completion, each.requests)
+            for each in sums
+        }
+
+
+async def _read(
+    read: Callable[[datetime, datetime], Awaitable[_Use]], period: RankingPeriod, now: datetime
+) -> _Sums:
+    until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + _HOUR
+    if period is not RankingPeriod.DAY and until.hour:
+        until = until.replace(hour=0) + timedelta(days=1)
+    since = until - period.length
+    before = await read(since - period.length, since)
+    return _Sums(now, since, until, await read(since, until), before)
+
+
+def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
+    now, before = _by_name(sums.now, name), _by_name(sums.before, name)
+    ranks_before = {each: rank for rank, each in enumerate(before, 1)}
+    rows = [
+        Ranked(each, rank, use.tokens, use.requests, ranks_before.get(each))
+        for rank, (each, use) in enumerate(now.items(), 1)
+    ]
+    return Ranking(period, sums.since, sums.until, rows)
+
+
+def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
+    """Return the use of each name, the first first."""
+    found: dict[str, TargetUse] = {}
+    for served, use in sums.items():
+        if use.tokens and (each := name(served)):
+            so_far = found.get(each, TargetUse(0, 0))
+            found[each] = TargetUse(so_far.tokens + use.tokens, so_far.requests + use.requests)
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1].tokens, pair[0])))

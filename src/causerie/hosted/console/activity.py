@@ -1,0 +1,363 @@
+"""The page of activity: single requests, newest first, each with the explanation of its outcome."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from urllib.parse import urlencode
+
+import msgspec
+
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.usage import By, RecordFilter
+from causerie.hosted.console.fields import (
+    LONGEST_PERIOD,
+    PERIOD_LENGTHS,
+    FormFields,
+    ReportPeriod,
+    period,
+)
+from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.usage import DisplayNames, names_of
+from causerie.metering.ledger import CLIENT_GONE, UsageRecord
+from causerie.metering.meter import MOST_BYTES
+
+# Explanation of a request's outcome, from its record alone.
+#
+# The record has no contents, so the explanation has none. An unknown code is shown unchanged.
+
+# Meaning of each code, and advice.
+CODES = MappingProxyType(
+    {
+        "client_gone": "The client closed the connection before the answer was complete. If a "
+        "target had the prompt, it is counted, with what was generated until then.",
+        "archived": "The project is archived; its keys do not work. Restore it to use it again.",
+        "bad_gateway": "Every suitable target was tried, and none answered.",
+        "body_too_large": "The request's body is larger than this service takes.",
+        "constraint_not_kept": "The model found no answer that keeps a rule of the request's "
+        "schema. Its work is charged, since the request brought the rule.",
+        "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
+        "context. Shorten the messages or ask for less output.",
+        "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
+        "insufficient_budget": "A budget of the key, its person or the project was used up, or "
+        "held by requests that were running.",
+        "internal_error": "An internal error. The log has more under the request ID.",
+        "interrupted": "The service ended while the request ran. Of a stream is charged what is "
+        "known to have been delivered; of a plain reply nothing.",
+        "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
+        "invalid_json": "The body is not JSON.",
+        "invalid_type": "A field has the wrong type.",
+        "invalid_value": "A field has an invalid value.",
+        "method_not_allowed": "The path does not take this method.",
+        "missing_api_key": "No key was sent.",
+        "missing_parameter": "A required field is missing.",
+        "model_not_allowed": "The key may not use this model.",
+        "model_not_found": "No model of this name is served at this door.",
+        "no_endpoint": "No target of the model could be asked: all are down, or resting after "
+        "failures.",
+        "queue_full": "The queue was full.",
+        "request_timeout": "The request's body did not arrive in time.",
+        "requests": "A limit on the number of requests was reached.",
+        "concurrency": "A limit on requests at the same time was reached.",
+        "scope_not_allowed": "The key is not for this door or this purpose.",
+        "store_unavailable": "The database could not be reached, so it could not be known whether "
+        "the caller may.",
+        "template_failed": "The model's chat template takes too much time or memory.",
+        "tokens": "A limit on tokens was reached.",
+        "unsupported_media_type": "The content type of the body is not JSON.",
+        "unsupported_parameter": "No target of the model supports a field of the request.",
+        "unsupported_schema": "The schema asks for something that cannot be enforced.",
+        "upstream_timeout": "The targets that were tried took too long.",
+    }
+)
+FINISHES = MappingProxyType(
+    {
+        "stop": "The model ended by itself, or at a stop sequence.",
+        "length": "The answer was cut at its output limit, or at the end of the context.",
+        "tool_calls": "The model called tools.",
+        "content_filter": "The provider's filter ended the answer.",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedAttempt:
+    """A target that was asked; ``failure`` is empty for the one that answered."""
+
+    target: str
+    failure: str = ""
+
+    @property
+    def answered(self) -> bool:
+        return not self.failure
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineSegment:
+    """A part of a request's time: ``x`` and ``width`` in hundredths of the whole."""
+
+    name: str
+    kind: str
+    seconds: float
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestExplanation:
+    """A request, explained."""
+
+    record: UsageRecord
+    outcome: str
+    why: str
+    words: str
+    attempts: Sequence[ExplainedAttempt]
+    times: Sequence[TimelineSegment]
+
+    @property
+    def tone(self) -> str:
+        """Return the colour of the outcome: good, warn (the caller's fault) or bad (ours)."""
+        if self.record.status < 400:
+            return "good"
+        return "bad" if self.record.status >= 500 else "warn"
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second after the first one."""
+        record = self.record
+        if record.first_token_us is None or record.completion < 2:
+            return None
+        seconds = (record.duration_us - record.first_token_us) / 1_000_000
+        return (record.completion - 1) / seconds if seconds > 0 else None
+
+
+def explain(record: UsageRecord) -> RequestExplanation:
+    """Why a request ended as it did, and where its time went."""
+    return RequestExplanation(
+        record, _outcome(record), _why(record), record.reason, _attempts(record), _times(record)
+    )
+
+
+def _outcome(record: UsageRecord) -> str:
+    if record.status == CLIENT_GONE:
+        return "client left"
+    if record.status >= 500:
+        return "failed"
+    if record.status >= 400:
+        return "rejected"
+    return record.finish.replace("_", " ") if record.finish else "answered"
+
+
+def _why(record: UsageRecord) -> str:
+    if record.status < 400:
+        return FINISHES.get(record.finish or "", "The answer is complete.")
+    return CODES.get(record.code or "", "")
+
+
+def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
+    """From lines like ``target: failure``; of one target alone there is no line."""
+    if not record.tried:
+        if not record.served_by:
+            return ()
+        failed = record.status >= 500
+        return (ExplainedAttempt(record.served_by, record.code or "failed" if failed else ""),)
+    made = []
+    for line in record.tried:
+        target, _, failure = line.rpartition(": ")
+        made.append(ExplainedAttempt(target or line, "" if failure == "answered" else failure))
+    return made
+
+
+def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
+    """Waiting for a place, then for the first token, then the rest of the answer."""
+    whole = record.duration_us
+    if whole <= 0:
+        return ()
+    if record.first_token_us is None:
+        first, what = whole, "until the end"
+    else:
+        first, what = min(record.first_token_us, whole), "time to first token"
+    queued = min(record.queue_us, first)
+    ends = ((queued, "queue", "in the queue"), (first, "wait", what))
+    made, at = [], 0
+    for end, kind, name in (*ends, (whole, "stream", "generation")):
+        if end > at:
+            seconds = (end - at) / 1_000_000
+            made.append(
+                TimelineSegment(
+                    name,
+                    kind,
+                    seconds,
+                    round(at / whole * 100, 2),
+                    round((end - at) / whole * 100, 2),
+                )
+            )
+            at = end
+    return made
+
+
+# The page of activity: single requests, newest first, each with its explanation.
+
+PAGE = 30
+SEARCHED = 200
+"""Requests of a page whose contents are searched; each is decrypted for it."""
+_FIELDS = ("model", "key", "user", "tag", "status", "request_id", "text")
+_PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityEntry:
+    """One request on the page; ``caller`` is its key, or who used the playground."""
+
+    record: UsageRecord
+    caller: str
+    project: str
+    explained: RequestExplanation
+
+
+async def show(context: RequestContext) -> None:
+    view = await context.project()
+    await _page(context, view.project.id)
+
+
+async def show_service(context: RequestContext) -> None:
+    await _page(context, None)
+
+
+async def _page(context: RequestContext, project: str | None) -> None:
+    query = context.query
+    when = period(query, context.services.clock())
+    wanted = asked(query, when)
+    found = await context.accounts.usage.requests(context.actor, project, wanted)
+    most = wanted.limit - 1
+    looked, more = found[:most], len(found) > most
+    shown = await _containing(context, project, looked)
+    keys, users = (
+        await names_of(context, project, By.KEY),
+        await names_of(context, project, By.USER),
+    )
+    projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
+    given = {name: query.get(name) for name in _FIELDS}
+    fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
+    if wanted.failures_only:
+        fields["failures"] = "yes"
+    await context.show(
+        "activity.html",
+        here=context.exchange.path,
+        filters={name: value for name, value in fields.items() if name not in when.fields()},
+        entries=[_entry(each, keys, users, projects) for each in shown],
+        kept=await _kept(context, project, shown),
+        older=_older(fields, looked) if more else "",
+        paged=wanted.before is not None,
+        newest="?" + urlencode(fields),
+        period=when,
+        lengths=PERIOD_LENGTHS,
+        given=given,
+        failures=wanted.failures_only,
+        in_force=sum(map(bool, given.values())) + wanted.failures_only,
+        keys=keys.known,
+        people=users.known,
+        searched=len(looked) if given["text"] and project else 0,
+        whole=project is None,
+    )
+
+
+async def show_contents(context: RequestContext) -> None:
+    """``GET /projects/{project}/activity/{record}``: what was said, where the project keeps it."""
+    project = (await context.project()).project
+    found = await context.accounts.recordings.see(
+        context.actor, project.id, context.params["record"]
+    )
+    await context.show(
+        "contents.html",
+        at=found.at,
+        until=found.at + timedelta(days=project.recording_days or 0),
+        said=[
+            ("Request", _readable(found.request, cut=found.request_cut), found.request_cut),
+            ("Reply", _readable(found.reply, cut=found.reply_cut), found.reply_cut),
+        ],
+        most=MOST_BYTES // 1024,
+    )
+
+
+async def _containing(
+    context: RequestContext, project: str | None, records: Sequence[UsageRecord]
+) -> Sequence[UsageRecord]:
+    """Return the requests whose prompt or reply contains the text that is searched."""
+    text = context.query.get("text")
+    if not text or project is None:
+        return records
+    ids = [each.id for each in records]
+    found = await context.accounts.recordings.search(context.actor, project, ids, text)
+    return [each for each in records if each.id in found]
+
+
+async def _kept(
+    context: RequestContext, project: str | None, shown: Sequence[UsageRecord]
+) -> frozenset[str]:
+    """The requests whose contents one may see."""
+    if project is None:
+        return frozenset()
+    ids = [each.id for each in shown]
+    return await context.accounts.recordings.kept(context.actor, project, ids)
+
+
+def _readable(text: str, *, cut: bool) -> str:
+    """With lines, where it is whole."""
+    return text if cut or not text else msgspec.json.format(text)
+
+
+def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
+    """Return the requests that an address names; raise :class:`InvalidRequest`."""
+    id = query.get("request_id") or None
+    since = when.until - LONGEST_PERIOD if id else when.since  # a request is found whenever it was
+    return RecordFilter(
+        since,
+        when.until,
+        key=query.get("key") or None,
+        user=query.get("user") or None,
+        model=query.get("model") or None,
+        tag=query.get("tag") or None,
+        status=_status(query.get("status")),
+        request_id=id,
+        failures_only=query.get("failures") == "yes",
+        before=_before(query.get("before")),
+        limit=(SEARCHED if query.get("text") else PAGE) + 1,
+    )
+
+
+def _status(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) == 3):
+        raise InvalidRequest("A status is a number like 200 or 429.", param="status")
+    return int(text)
+
+
+def _before(text: str) -> tuple[int, str] | None:
+    if not text:
+        return None
+    if not _PLACE.fullmatch(text):
+        raise InvalidRequest("`before` is not the end of a page.", param="before")
+    at, _, id = text.partition("~")
+    return int(at), id
+
+
+def _older(fields: Mapping[str, str], shown: Sequence[UsageRecord]) -> str:
+    last = shown[-1]
+    return "?" + urlencode({**fields, "before": f"{last.at}~{last.id}"})
+
+
+def _entry(
+    record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
+) -> ActivityEntry:
+    by_hand = not record.key and record.user
+    return ActivityEntry(
+        record,
+        f"{users.of(record.user)}, playground" if by_hand else keys.of(record.key),
+        projects.of(record.project),
+        explain(record),
+    )

@@ -1,0 +1,229 @@
+"""The whole console: every request below ``/console`` in, every page out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from urllib.parse import quote
+
+from causerie.access.shared_budgets import SharedBudgetStore
+from causerie.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    ServiceError,
+    StoreUnavailable,
+    Unauthenticated,
+)
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.tokens import form_token_fits, new_token
+from causerie.hosted.console.entries import lowest_price
+from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.navigation import ENTRIES
+from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
+from causerie.hosted.console.request_context import (
+    PREFIX,
+    ConsoleServices,
+    RequestContext,
+    Site,
+    token_in,
+)
+from causerie.hosted.console.routes import PageRoute, routes
+from causerie.hosted.console.service_view import ServiceView, folded
+from causerie.hosted.identity.provider import OidcProvider
+from causerie.http.exchange import BodyLimits, Exchange, read_body
+from causerie.http.pages.assets import Statics
+from causerie.http.pages.branding import Logos
+from causerie.http.pages.templating import environment
+from causerie.http.routing import RouteTable
+from causerie.observe.mail import Outbox
+
+_STATIC = f"{PREFIX}/static"
+_SAFE = ("GET", "HEAD")
+_UNAUTHORIZED = 401
+_FORM = "application/x-www-form-urlencoded"
+_FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SignUp:
+    """People may ask for accounts without an invitation, and get their link by mail if there is."""
+
+    outbox: Outbox | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPages:
+    """Rights of strangers in addition to reading the catalog."""
+
+    sign_up: SignUp | None = None
+    rankings: bool = False
+    chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
+    shared: SharedBudgetStore | None = None
+    """Where replicas count the messages of visitors together."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ConsoleApplication:
+    """Answers what is asked below :data:`~causerie.hosted.console.request_context.PREFIX`."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        service_view: ServiceView,
+        site: Site | None = None,
+        *,
+        clock: Callable[[], datetime] = _now,
+        open_to: OpenPages = OpenPages(),
+        providers: Callable[[], Sequence[OidcProvider]] = tuple,
+    ) -> None:
+        """``providers`` are those that people may sign in with now."""
+        site, sign_up = site or Site(), open_to.sign_up
+        self._statics = Statics(_STATIC, site.brand.style())
+        logos = Logos(f"{PREFIX}/logos", site.logos)
+        pages = routes(service_view, open_to_all=sign_up is not None)
+        self._routes = RouteTable(pages, str.isprintable)
+        paths = {page.path for page in pages}
+        templates = environment(self._statics, site.brand, logos)
+        templates.globals |= {"lowest_price": lowest_price, "folded": folded}
+        self._services = ConsoleServices(
+            accounts,
+            templates,
+            site,
+            clock,
+            PublicChat(open_to.chat, clock, open_to.shared),
+            tuple(each for each in ENTRIES if each.pattern in paths),
+            sign_up is not None,
+            providers,
+            lambda: service_view.market() is not None,
+            sign_up.outbox if sign_up is not None else None,
+            logos,
+            open_to.rankings,
+        )
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer one request; raises :class:`ServiceError` where a script wants it as JSON."""
+        if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
+            await self._statics.answer(exchange)
+            return
+        context = self._arrive(exchange)
+        try:
+            path = exchange.path.removeprefix(PREFIX) or "/"
+            found = self._routes.find(exchange.method, path)
+            if found is None:
+                raise NotFound("There is no such page.")
+            route, context.params = found
+            if route.raw:
+                await self._serve(context, route)
+                return
+        except ServiceError as failure:
+            if _wants_json(exchange):
+                raise
+            # Whoever has signed in sees the frame also around a page that there is not.
+            with suppress(Unauthenticated, StoreUnavailable):
+                await self._recognise(context)
+            await self._refuse(context, failure)
+            return
+        try:
+            await self._serve(context, route)
+        except ServiceError as failure:
+            if exchange.status is not None:  # too late for a page: the file breaks off
+                raise
+            await self._refuse(context, failure)
+
+    def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
+        """Say what no page could: to scripts as JSON, to people as a page without a frame."""
+        if _wants_json(exchange):
+            exchange.refuse(failure)
+        else:
+            phrase = HTTPStatus(failure.status).phrase
+            self._context(exchange).show_bare("failure.html", failure, phrase=phrase)
+
+    def _context(self, exchange: Exchange) -> RequestContext:
+        secure = self._services.site.secure(exchange)
+        return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
+
+    def _arrive(self, exchange: Exchange) -> RequestContext:
+        """A request; who has no token yet gets one, which forms are bound to."""
+        context = self._context(exchange)
+        if not context.token:
+            context.keep(new_token(), None)
+            context.token_is_new = True
+        return context
+
+    async def _serve(self, context: RequestContext, route: PageRoute) -> None:
+        exchange = context.exchange
+        context.query = FormFields.parse(exchange.query)
+        if exchange.method not in _SAFE:
+            self._services.site.check(exchange)
+            if not route.raw:
+                context.form = await _form(exchange)
+            context.fits = form_token_fits(context.token, _given_token(context))
+            if not context.fits and not route.kept:
+                raise Forbidden(
+                    "This page is older than your session, so nothing was changed. "
+                    "Open it anew and try again.",
+                    code="stale_form",
+                )
+        try:
+            await self._recognise(context)
+        except Unauthenticated:
+            if route.kept:
+                await context.show("kept.html", status=_UNAUTHORIZED, fields=context.form)
+                return
+            if not route.open:
+                raise
+        await route.page(context)
+
+    async def _recognise(self, context: RequestContext) -> None:
+        """Note who has signed in; raises :class:`Unauthenticated`."""
+        context.user, sign_in = None, self._services.accounts.sign_in
+        known = None if context.token_is_new else context.token
+        context.user, context.session = await sign_in.whose(known)
+
+    async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
+        """A page that says what went wrong; to sign in, where that is what is missing."""
+        if failure.code == "session_ended" and context.user is None:
+            lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
+            context.go(f"/sign-in?{lost}next={quote(_page_of(context))}")
+            return
+        if isinstance(failure, StoreUnavailable):
+            context.user = None  # the frame around a page needs the database
+        phrase = HTTPStatus(failure.status).phrase
+        await context.show_problem("failure.html", failure, phrase=phrase)
+
+
+def _page_of(context: RequestContext) -> str:
+    """Return the address of the open page, also for scripts that fetch parts of it."""
+    exchange = context.exchange
+    if context.by_script:
+        _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
+        return f"{PREFIX}/{rest.partition('#')[0]}"
+    if exchange.method not in _SAFE:
+        return f"{PREFIX}/"
+    return f"{exchange.path}?{exchange.query}" if exchange.query else exchange.path
+
+
+def _wants_json(exchange: Exchange) -> bool:
+    return exchange.headers.get("content-type", "").startswith("application/json")
+
+
+async def _form(exchange: Exchange) -> FormFields:
+    """The fields of a form; raises :class:`InvalidRequest`."""
+    kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await read_body(exchange, _FORM_LIMITS)
+    if kind != _FORM and body:
+        raise InvalidRequest(
+            f"A form is sent as {_FORM}.", code="unsupported_media_type", status=415
+        )
+    return FormFields.parse(body.decode("utf-8", "replace"))
+
+
+def _given_token(context: RequestContext) -> str:
+    return context.exchange.headers.get("x-form-token", "") or context.form.raw("form_token")

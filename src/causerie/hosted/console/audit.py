@@ -1,0 +1,340 @@
+"""The audit log as a page, and its entries in words: who did what to what, and what changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from urllib.parse import quote, urlencode
+
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.usage import By
+from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.usage import names_of
+from causerie.http.pages.templating import seconds
+from causerie.protocol.numbers import whole_number
+
+# Entries of the audit log in words: who did what to what, and what changed.
+
+KINDS: Mapping[AuditKind, str] = MappingProxyType(
+    {
+        AuditKind.KEY: "API keys",
+        AuditKind.MEMBER: "Members and invitations",
+        AuditKind.PROJECT: "Projects",
+        AuditKind.CREDITS: "Credits",
+        AuditKind.USER: "Users",
+        AuditKind.PROVIDER: "Providers",
+        AuditKind.ALIAS: "Aliases",
+        AuditKind.MODEL: "Own models",
+        AuditKind.DOOR: "Doors",
+        AuditKind.CATALOG_MODEL: "Catalog models",
+        AuditKind.ALERTS: "Alerts",
+    }
+)
+OF_PROJECTS = (AuditKind.KEY, AuditKind.MEMBER, AuditKind.PROJECT, AuditKind.CREDITS)
+"""Kinds that the log of a project has."""
+SENTENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "key.create": "created the key {object}",
+        "key.edit": "changed the key {object}",
+        "key.disable": "disabled the key {object}",
+        "key.enable": "enabled the key {object}",
+        "key.rotate": "rotated the secret of the key {object}",
+        "key.delete": "deleted the key {object}",
+        "key.transfer": "transferred the key {object}",
+        "member.invite": "invited {object} to {project}",
+        "member.withdraw": "withdrew an invitation to {project}",
+        "member.join": "added {object} to {project}",
+        "member.change": "changed the role of {object} in {project}",
+        "member.remove": "removed {object} from {project}",
+        "project.create": "created the project {object}",
+        "project.rename": "renamed the project {object}",
+        "project.archive": "archived the project {object}",
+        "project.restore": "restored the project {object}",
+        "project.bounds": "set limits and budgets of the project {object}",
+        "project.recording": "set request logging of the project {object}",
+        "credits.put": "put in credits",
+        "user.create": "created an account for {object}",
+        "user.invite": "invited {object} to the service",
+        "user.withdraw": "withdrew an invitation to the service",
+        "user.disable": "disabled the account of {object}",
+        "user.enable": "enabled the account of {object}",
+        "user.operator": "made {object} an operator",
+        "user.bounds": "set limits and budgets of {object}",
+        "user.reset_link": "created a password link for {object}",
+        "user.password": "set a new password for {object}",
+        "user.second_factor_on": "turned on two-factor authentication for {object}",
+        "user.second_factor_off": "removed two-factor authentication of {object}",
+        "user.link_identity": "connected {object} with an identity provider",
+        "user.unlink_identity": "disconnected {object} from an identity provider",
+        "provider.probe": "started a probe of the provider {object}",
+        "provider.probe_cancel": "stopped a probe of the provider {object}",
+        "provider.use_probe": "applied a probe result to the provider {object}",
+        "provider.test": "tested the address {object}",
+        "alerts.test": "sent a test to the alert channel {object}",
+        "configuration.create": "created the {kind} {object}",
+        "configuration.change": "changed the {kind} {object}",
+        "configuration.enable": "switched on the {kind} {object}",
+        "configuration.disable": "switched off the {kind} {object}",
+        "configuration.delete": "deleted the {kind} {object}",
+    }
+)
+_OF_THEMSELVES: Mapping[str, str] = MappingProxyType(
+    {
+        "member.join": "joined {project}",
+        "member.remove": "left {project}",
+        "user.create": "created their account",
+        "user.password": "set a new password",
+        "user.operator": "became an operator",
+        "user.second_factor_on": "turned on two-factor authentication",
+        "user.second_factor_off": "turned off two-factor authentication",
+        "user.link_identity": "connected their account with an identity provider",
+        "user.unlink_identity": "disconnected their account from an identity provider",
+        "user.disable": "disabled their own account",
+    }
+)
+_NO_OPERATOR = "removed the operator role of {object}"
+_ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "provider": ("provider", "/operator/providers#provider-{name}"),
+        "alias": ("alias", "/operator/aliases?find={name}"),
+        "model": ("own model", "/operator/models?find={name}"),
+        "door": ("door", "/operator/doors?find={name}"),
+        "catalog_model": ("catalog model", "/operator/catalog?find={name}"),
+        "webhook": ("alert channel", "/operator/alerts"),
+        "email": ("alert channel", "/operator/alerts"),
+    }
+)
+"""Kinds of entries: their words, and the way to one on a page that is there without it too."""
+_LABELS: Mapping[str, str] = MappingProxyType(
+    {
+        "bounds": "Limits and budgets",
+        "what": "Settings",
+        "days": "Days kept",
+        "expires_at": "Expires",
+        "grace_seconds": "Old secret valid for",
+        "by": "Invited by",
+        "to": "To",
+        "keys": "Their keys",
+    }
+)
+_IN_SENTENCE = frozenset({"email", "operator"})
+_PLACES = re.compile(r"(\{object\}|\{project\})")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPart:
+    """A part of a sentence; ``path`` leads to what it names, where that exists."""
+
+    words: str
+    path: str = ""
+    named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditChange:
+    """A detail of an entry. ``before`` is ``None`` if it is not a changed value."""
+
+    label: str
+    value: str
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """An entry as the page shows it."""
+
+    entry: AuditEntry
+    sentence: Sequence[AuditPart]
+    changes: Sequence[AuditChange]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWords:
+    """Words for entries. ``people`` and ``projects`` are names by id; ``whole`` is for the log of
+    the whole service, where a sentence names its project."""
+
+    people: Mapping[str, str]
+    projects: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
+
+    def row(self, entry: AuditEntry) -> AuditRow:
+        parts = list(self._parts(entry))
+        named = "{project}" in _sentence(entry) or entry.action.startswith("project.")
+        if self.whole and entry.project_id and not named:
+            parts += [AuditPart(" in "), self._project(entry)]
+        return AuditRow(entry, parts, [*self._changes(entry)])
+
+    def _parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
+        for piece in _PLACES.split(_sentence(entry)):
+            if piece == "{object}":
+                yield self._object(entry)
+            elif piece == "{project}":
+                yield self._project(entry)
+            elif piece:
+                yield AuditPart(piece)
+
+    def _object(self, entry: AuditEntry) -> AuditPart:
+        kind, _, name = entry.subject.partition(":")
+        if entry.action.startswith((CONFIGURATION, "alerts.")) and kind in _ENTRIES:
+            path = _entry_path(kind, name)
+            return AuditPart(name, "" if entry.action.endswith(".delete") else path, named=True)
+        if entry.action == "provider.test":
+            return AuditPart(entry.subject, named=True)
+        if entry.action.startswith("provider."):
+            return AuditPart(entry.subject, _entry_path("provider", entry.subject), named=True)
+        if entry.action.endswith(".invite"):
+            email = entry.details.get("email", "anybody")
+            return AuditPart("anyone with the link" if email == "anybody" else email, named=True)
+        return self._account_object(entry)
+
+    def _account_object(self, entry: AuditEntry) -> AuditPart:
+        """A key, a user or a project, by the name that it has now."""
+        told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
+        words = entry.subject_name or told or entry.subject
+        if entry.subject_name is None or entry.subject_deleted:
+            return AuditPart(words, named=True)
+        if entry.action.startswith("project."):
+            return AuditPart(words, f"/projects/{entry.subject}", named=True)
+        if entry.action.startswith("key."):
+            return AuditPart(
+                words, f"/projects/{entry.project_id}/keys?find={entry.subject}", named=True
+            )
+        if self.whole:
+            return AuditPart(words, "/operator/users?" + urlencode({"find": words}), named=True)
+        return AuditPart(words, f"/projects/{entry.project_id}", named=True)
+
+    def _project(self, entry: AuditEntry) -> AuditPart:
+        if not self.whole:
+            return AuditPart("the project")
+        id = entry.project_id or ""
+        known = id in self.projects
+        return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "", named=True)
+
+    def _changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
+        for name, value in entry.details.items():
+            if name in _IN_SENTENCE or _said(entry, name, value):
+                continue
+            label = _LABELS.get(name, name.replace("_", " "))
+            if pair := both(value):
+                before, after = pair
+                yield AuditChange(label, self._words(name, after), self._words(name, before))
+            else:
+                yield AuditChange(label, self._words(name, value))
+
+    def _words(self, name: str, value: str) -> str:
+        if name == "bounds":
+            return value.replace("_per_minute", " per minute").replace("_tokens", " tokens")
+        if name == "grace_seconds":
+            return "not at all" if value == "0" else _length(int(value))
+        if name in ("to", "by"):
+            return self.people.get(value.removeprefix("user:"), value)
+        return {"None": "never"}.get(value, value) if name == "expires_at" else value
+
+
+def _entry_path(kind: str, name: str) -> str:
+    return _ENTRIES[kind][1].replace("{name}", quote(name, safe=""))
+
+
+def _sentence(entry: AuditEntry) -> str:
+    """Return the sentence of an entry with its places; one of an unknown action names it."""
+    action = entry.action
+    if action == "user.operator" and entry.details.get("operator") == "False":
+        return _NO_OPERATOR
+    if entry.actor == f"user:{entry.subject}" and action in _OF_THEMSELVES:
+        return _OF_THEMSELVES[action]
+    kind = _ENTRIES.get(entry.subject.partition(":")[0], ("entry", ""))[0]
+    return SENTENCES.get(action, f"{action} {{object}}").replace("{kind}", kind)
+
+
+def _said(entry: AuditEntry, name: str, value: str) -> bool:
+    """Return whether a detail says nothing beyond the sentence."""
+    if not value or (name == "what" and value == "none"):
+        return True
+    if name == "by":
+        return value == "system:cli"
+    if name == "purpose":
+        return value == "inference"
+    shown = entry.subject_name
+    return name == "name" and both(value) is None and shown in (None, value)
+
+
+def _length(whole: int) -> str:
+    hours, rest = divmod(whole, 3600)
+    if rest:
+        return seconds(whole)
+    return f"{hours} hours" if hours != 1 else "1 hour"
+
+
+# The audit log as a page: newest first, narrowed down by who and what.
+
+_COUNT = 50
+_LAST = 10**18 - 1
+_FIELDS = ("kind", "actor", "action", "subject")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditListing:
+    """Address and source of a page of audit entries; ``project`` is the id of a project's log."""
+
+    path: str
+    entries: Callable[[AuditFilter], Awaitable[Sequence[AuditEntry]]]
+    project: str | None = None
+
+
+async def show_audit(context: RequestContext, page: AuditListing) -> None:
+    """Send one page of the log."""
+    query = context.query
+    before = whole_number(query.get("before"), _LAST)
+    found = await page.entries(
+        AuditFilter(
+            actor=query.get("actor") or None,
+            action=query.get("action") or None,
+            subject=query.get("subject") or None,
+            kind=_kind(query.get("kind")),
+            before=before,
+            limit=_COUNT + 1,
+        )
+    )
+    kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
+    shown = found[:_COUNT]
+    more = urlencode(kept | {"before": str(shown[-1].id)}) if len(found) > _COUNT else ""
+    whole = page.project is None
+    people = (await names_of(context, page.project, By.USER)).known
+    projects = (await names_of(context, None, By.PROJECT)).known if whole else {}
+    words = AuditWords(people, projects, whole=whole)
+    await context.show(
+        "audit.html",
+        rows=[words.row(each) for each in shown],
+        path=page.path,
+        more=more,
+        kept=kept,
+        without={name: _address(page.path, kept, name) for name in kept},
+        paged=bool(query.get("before")),
+        kinds={kind: KINDS[kind] for kind in (KINDS if whole else OF_PROJECTS)},
+        actors=_actors(people, kept.get("actor", "")),
+    )
+
+
+def _kind(text: str) -> AuditKind | None:
+    try:
+        return AuditKind(text) if text else None
+    except ValueError as failure:
+        words = f"A kind is one of {', '.join(AuditKind)}."
+        raise InvalidRequest(words, param="kind") from failure
+
+
+def _actors(people: Mapping[str, str], chosen: str) -> Mapping[str, str]:
+    """Return the names of actors that can be chosen, by label; with the one that is chosen."""
+    ordered = sorted(people.items(), key=lambda each: each[1].casefold())
+    named = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
+    return {chosen: chosen, **named} if chosen else named
+
+
+def _address(path: str, kept: Mapping[str, str], name: str) -> str:
+    """Return the path of the log without one of its filters."""
+    rest = urlencode({each: value for each, value in kept.items() if each != name})
+    return f"{path}?{rest}" if rest else path

@@ -1,0 +1,256 @@
+"""The fields of a form or an address, and what pages read from them: which part of a long list,
+and which period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from causerie.catalog.search import ROWS, rows_of
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.usage import Step
+from causerie.protocol.numbers import whole_number
+
+# The fields of a form or a query: names and text, in their order.
+
+_MOST = 500
+
+
+class FormFields:
+    """Fields of a form or a query. A missing field is empty."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self._pairs = tuple(pairs)
+
+    @staticmethod
+    def parse(text: str) -> FormFields:
+        """From ``application/x-www-form-urlencoded``; raises :class:`InvalidRequest`."""
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST)
+        except ValueError as failure:
+            raise InvalidRequest(f"A form has at most {_MOST} fields.") from failure
+        for name, value in pairs:
+            if "\0" in name or "\0" in value:
+                raise InvalidRequest("A text holds the character 0; leave it out.", param=name)
+        return FormFields(pairs)
+
+    def get(self, name: str) -> str:
+        """The first value, without white space around it."""
+        return self.raw(name).strip()
+
+    def raw(self, name: str) -> str:
+        """The first value as it was sent: for passwords."""
+        return next((value for key, value in self._pairs if key == name), "")
+
+    def every(self, name: str) -> Sequence[str]:
+        """All values, in their order."""
+        return [value.strip() for key, value in self._pairs if key == name]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def __contains__(self, name: str) -> bool:
+        return any(key == name for key, _ in self._pairs)
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+
+# Long lists of the console, a page each, narrowed down by a text and sorted by a column.
+
+USUAL_ROWS = ROWS[0]
+_LONGEST_TEXT = 100
+_MANY = 8  # items; fewer are found by looking
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """One page of a list."""
+
+    items: Sequence[T]
+    number: int  # of this page, from 1
+    found: int  # items that have the text
+    total: int
+    find: str
+    sort: str = ""
+    """A column; with ``-`` before it from the largest down."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Other fields of the page's address."""
+    rows: int = USUAL_ROWS
+    choice: Sequence[int] = ROWS
+
+    @property
+    def pages(self) -> int:
+        return max(-(-self.found // self.rows), 1)
+
+    @property
+    def searchable(self) -> bool:
+        """Return whether the list is too long to be taken in at a glance."""
+        return self.total > _MANY
+
+    def address(self, number: int) -> str:
+        return self._query(page=number, sort=self.sort)
+
+    def with_rows(self, rows: int) -> str:
+        """Return the query of the list with so many rows on a page."""
+        return self._query(sort=self.sort, rows=rows if rows != USUAL_ROWS else "")
+
+    def order(self, column: str) -> str:
+        """Return how the list is sorted by a column, in the word of ``aria-sort``."""
+        if self.sort.removeprefix("-") != column:
+            return ""
+        return "descending" if self.sort.startswith("-") else "ascending"
+
+    def sorted_by(self, column: str, *, down: bool = False) -> str:
+        """Return the query of the list sorted by a column, the other way round if it is already."""
+        order = self.order(column)
+        falling = order == "ascending" if order else down
+        return self._query(sort=f"-{column}" if falling else column)
+
+    def _query(self, **fields: str | int) -> str:
+        rows = self.rows if self.rows != USUAL_ROWS else ""
+        asked = {**self.kept, "find": self.find, "rows": rows, **fields}
+        return "?" + urlencode({name: value for name, value in asked.items() if value})
+
+
+def page_of(
+    items: Sequence[T],
+    query: FormFields,
+    texts: Callable[[T], Iterable[str]],
+    columns: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> ListPage[T]:
+    """Return the page that a query asks for; ``texts`` are what ``find`` is looked for in.
+
+    ``columns`` give what ``sort`` may name; an item without a value (``None``) is last.
+    ``kept`` are other fields of the address, which its links keep.
+    A page that is not there is the last one: what was on it may have been deleted meanwhile.
+    """
+    find = query.get("find")[:_LONGEST_TEXT]
+    words = find.casefold().split()
+    found = items
+    if words:
+        found = [each for each in items if _has(" ".join(texts(each)).casefold(), words)]
+    sort = query.get("sort")
+    if column := columns.get(sort.removeprefix("-")):
+        found = _sorted(found, column, down=sort.startswith("-"))
+    else:
+        sort = ""
+    rows = rows_of(query.get("rows"))
+    number = min(max(whole_number(query.get("page")) or 1, 1), max(-(-len(found) // rows), 1))
+    shown = found[(number - 1) * rows : number * rows]
+    return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
+
+
+def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:
+    """Return the items by a column, equal ones in their order, those without a value last."""
+    known = [each for each in items if column(each) is not None]
+    known.sort(key=column, reverse=down)
+    return [*known, *(each for each in items if column(each) is None)]
+
+
+def _has(text: str, words: Iterable[str]) -> bool:
+    return all(word in text for word in words)
+
+
+# The period that a page is asked about, from the fields of its address.
+#
+# Sums are kept by whole hours and days in UTC, so a period begins and ends with one.
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+LONGEST_PERIOD = timedelta(days=731)
+_HOURLY = timedelta(days=3)
+_FIRST_YEAR, _LAST_YEAR = 1980, 2199  # with room around them for what dates and sums can hold
+USUAL_PERIOD = "7d"
+PERIOD_LENGTHS = MappingProxyType(
+    {
+        "24h": ("24 hours", timedelta(hours=24)),
+        "7d": ("7 days", timedelta(days=7)),
+        "30d": ("30 days", timedelta(days=30)),
+        "90d": ("90 days", timedelta(days=90)),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPeriod:
+    """From ``since`` up to ``until``; ``name`` is a length, or ``custom``."""
+
+    name: str
+    since: datetime
+    until: datetime
+
+    @property
+    def step(self) -> Step:
+        """Return the length of the intervals that it is shown in."""
+        return Step.HOUR if self.until - self.since <= _HOURLY else Step.DAY
+
+    @property
+    def last_day(self) -> date:
+        """The last day that belongs to it."""
+        return (self.until - timedelta(microseconds=1)).date()
+
+    def starts(self) -> Sequence[datetime]:
+        length = HOUR if self.step is Step.HOUR else DAY
+        count = -((self.since - self.until) // length)
+        return [self.since + length * index for index in range(count)]
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of an address that mean this period again."""
+        if self.name != "custom":
+            return {"range": self.name}
+        return {"from": self.since.date().isoformat(), "to": self.last_day.isoformat()}
+
+
+def period(query: FormFields, now: datetime) -> ReportPeriod:
+    """The period that an address asks for; raises :class:`InvalidRequest`."""
+    if query.get("from") or query.get("to"):
+        return _custom(query, now)
+    name = query.get("range") or USUAL_PERIOD
+    if name not in PERIOD_LENGTHS:
+        known = ", ".join(PERIOD_LENGTHS)
+        raise InvalidRequest(f"There is no range {name[:20]}; take one of {known}.", param="range")
+    length = PERIOD_LENGTHS[name][1]
+    unit = HOUR if length <= _HOURLY else DAY
+    until = _floor(now, unit) + unit
+    return ReportPeriod(name, until - length, until)
+
+
+def _custom(query: FormFields, now: datetime) -> ReportPeriod:
+    last = _day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
+    last = _floor(last, DAY)
+    first = _day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
+    until = last + DAY
+    if first >= until:
+        raise InvalidRequest("The first day comes after the last one.", param="from")
+    if until - first > LONGEST_PERIOD:
+        raise InvalidRequest(f"A range has at most {LONGEST_PERIOD.days} days.", param="from")
+    return ReportPeriod("custom", first, until)
+
+
+def _day(text: str, name: str) -> datetime:
+    try:
+        found = date.fromisoformat(text)
+    except ValueError as failure:
+        raise InvalidRequest(
+            f"{text[:20]} is not a day; write it like 2026-11-21.", param=name
+        ) from failure
+    if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        raise InvalidRequest(
+            f"A day lies between {_FIRST_YEAR} and {_LAST_YEAR}, not in {found.year}.", param=name
+        )
+    return datetime.combine(found, datetime.min.time(), UTC)
+
+
+def _floor(moment: datetime, unit: timedelta) -> datetime:
+    utc = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return utc if unit == HOUR else utc.replace(hour=0)

@@ -1,0 +1,131 @@
+"""One's own account: name, password, two-factor authentication, sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import segno
+from markupsafe import Markup
+
+from causerie.errors import InvalidRequest, ServiceError
+from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.request_context import RequestContext
+
+_PAGE = "profile/profile.html"
+_LONGEST_ADDRESS = 600
+_REMOVAL_FIELDS: Mapping[str, str] = MappingProxyType(
+    {"wrong_code": "code", "wrong_credentials": "password"}
+)
+
+
+async def show(context: RequestContext) -> None:
+    await context.show(_PAGE, **await _values(context))
+
+
+async def rename(context: RequestContext) -> None:
+    try:
+        context.check_form()
+        await context.accounts.profile.rename(context.me, context.form.get("name"))
+    except InvalidRequest as problem:
+        await context.show_problem(_PAGE, problem, **await _values(context))
+        return
+    context.go("/profile", done="name-saved")
+
+
+async def change_password(context: RequestContext) -> None:
+    """Change the password; the other sessions end."""
+    session_id = context.session.id if context.session is not None else None
+    old, new = context.form.raw("old"), context.form.raw("password")
+    try:
+        await context.accounts.profile.change_password(
+            context.me, old, new, context.client, session_id=session_id
+        )
+    except ServiceError as problem:
+        if problem.code == "wrong_credentials":
+            problem.param = "old"
+        await context.show_problem(_PAGE, problem, **await _values(context))
+        return
+    context.go("/profile", done="password-saved")
+
+
+async def enrol(context: RequestContext) -> None:
+    """Begin with two-factor authentication: a picture for the app, and a field for its first
+    code."""
+    enrolment = await context.accounts.profile.enrol(context.me, context.services.site.brand.name)
+    await _show_enrolment(context, enrolment.address, enrolment.secret)
+
+
+async def confirm(context: RequestContext) -> None:
+    """Take the first code; shows the recovery codes, once."""
+    try:
+        codes = await context.accounts.profile.confirm(
+            context.me, context.form.get("code"), context.client
+        )
+    except ServiceError as problem:
+        address, secret = context.form.get("address"), context.form.get("secret")
+        await _show_enrolment(context, address, secret, problem)
+        return
+    await context.show("profile/codes.html", codes=codes)
+
+
+async def ask_removal(context: RequestContext) -> None:
+    """The form that does away with two-factor authentication."""
+    await context.show("profile/remove.html")
+
+
+async def remove_factor(context: RequestContext) -> None:
+    """Do without two-factor authentication."""
+    try:
+        await context.accounts.profile.remove_factor(
+            context.me, context.form.raw("password"), context.form.get("code"), context.client
+        )
+    except ServiceError as problem:
+        problem.param = _REMOVAL_FIELDS.get(problem.code or "")
+        await context.show_problem("profile/remove.html", problem)
+        return
+    context.go("/profile", done="factor-removed")
+
+
+async def end_session(context: RequestContext) -> None:
+    await context.accounts.sign_in.end(context.me, context.params["session"])
+    context.go("/profile", done="session-ended")
+
+
+async def end_others(context: RequestContext) -> None:
+    """End all sessions but this one."""
+    if context.session is not None:
+        await context.accounts.sign_in.end_others(context.me, context.session.id)
+    context.go("/profile", done="sessions-ended")
+
+
+async def _values(context: RequestContext) -> dict[str, Any]:
+    return {
+        "identities": await context.accounts.users.identities(context.me),
+        "has_factor": await context.accounts.profile.has_factor(context.me),
+        "page": page_of(
+            await context.accounts.sign_in.sessions(context.me), context.query, lambda _: ()
+        ),
+        "current": context.session.id if context.session is not None else "",
+        "name": context.form.get("name") or context.me.name,
+    }
+
+
+async def _show_enrolment(
+    context: RequestContext, address: str, secret: str, problem: ServiceError | None = None
+) -> None:
+    """The picture again after a wrong code: what it shows comes back with the form."""
+    values: dict[str, Any] = {"picture": _picture(address), "address": address, "secret": secret}
+    if problem is None:
+        await context.show("profile/enrol.html", **values)
+    else:
+        await context.show_problem("profile/enrol.html", problem, **values)
+
+
+def _picture(address: str) -> Markup:
+    if not address.startswith("otpauth://totp/") or len(address) > _LONGEST_ADDRESS:
+        return Markup("")
+    code = segno.make(address, error="m", micro=False)
+    drawn = code.svg_inline(border=0, omitsize=True, svgclass=None, lineclass=None)
+    return Markup(drawn)

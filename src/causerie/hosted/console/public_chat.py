@@ -1,0 +1,202 @@
+"""Chat of visitors without an account: which models, how much, and what a request may hold.
+
+Counts are of one day in UTC, and of all replicas where they share a server. Without one they
+are of this process, and a restart begins anew. Everything that a visitor sends is written anew
+into a request that holds nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
+from causerie.catalog.listing import Listing
+from causerie.errors import InvalidRequest, RateLimited, ServiceError, counted
+from causerie.hosted.accounts.passwords import network
+from causerie.hosted.console.catalog_view import model_price
+
+_MOST_ADDRESSES = 100_000
+_SOON = 5  # seconds until a place may be free
+
+
+@dataclass(frozen=True, slots=True)
+class PublicChatOptions:
+    """Bounds as in the settings; without models there is no such chat."""
+
+    models: frozenset[str] = frozenset()
+    messages_per_day: int = 20
+    total_messages_per_day: int = 1000
+    concurrent: int = 4
+    max_characters: int = 8000
+    max_tokens: int = 512
+
+
+class _Message(Struct, frozen=True, forbid_unknown_fields=True):
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class _Conversation(Struct, frozen=True, forbid_unknown_fields=True):
+    messages: Annotated[list[_Message], Meta(min_length=1, max_length=100)]
+
+
+class PublicChat:
+    """The chat of one service. ``shared`` is where replicas count together."""
+
+    def __init__(
+        self,
+        options: PublicChatOptions,
+        clock: Callable[[], datetime],
+        shared: SharedBudgetStore | None = None,
+    ) -> None:
+        self.options = options
+        self._clock = clock
+        self._shared = shared
+        self._day: date | None = None
+        self._used: dict[str, int] = {}
+        self._total = 0
+        self._running: set[str] = set()
+
+    def offers(self, model: Listing) -> bool:
+        """Return true if visitors may chat with a model: it is named, and free everywhere."""
+        free = all(model_price(each.tariff).free for each in model.endpoints)
+        return model.id in self.options.models and model.twist is None and free
+
+    def request(self, body: bytes, model: str) -> bytes:
+        """Return the request of a visitor's messages; raise :class:`InvalidRequest`."""
+        try:
+            messages = msgspec.json.decode(body, type=_Conversation).messages
+        except msgspec.MsgspecError as failure:
+            words = f"Messages have a `role` and a text as `content`: {failure}."
+            raise InvalidRequest(words, param="messages") from failure
+        length = sum(len(each.content) for each in messages)
+        if length > self.options.max_characters:
+            raise InvalidRequest(
+                f"The conversation has {counted(length, 'character')}; without an account it has "
+                f"at most {self.options.max_characters:,}. Begin a new one, or sign in.",
+                code="conversation_too_long",
+                param="messages",
+            )
+        if messages[-1].role != "user" or not messages[-1].content.strip():
+            raise InvalidRequest("The last message is yours, and has a text.", param="messages")
+        return msgspec.json.encode(
+            {
+                "model": model,
+                "messages": messages,
+                "max_tokens": self.options.max_tokens,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            }
+        )
+
+    @asynccontextmanager
+    async def message(self, address: str) -> AsyncIterator[None]:
+        """Count a message from an address, unless the block raises :class:`ServiceError`.
+
+        Raises :class:`RateLimited` if the address, or all together, have had theirs.
+        """
+        where, now = network(address), self._clock().astimezone(UTC)
+        with self._counted_here(where, now):
+            held = await self._hold(where, now)
+            spent = [1, 1, 0, 0]  # as in `_wants`
+            try:
+                yield
+            except ServiceError:
+                spent = [0, 0, 0, 0]
+                raise
+            finally:
+                if held and self._shared is not None:
+                    await self._shared.settle(held, spent, held=True)
+
+    @contextmanager
+    def _counted_here(self, where: str, now: datetime) -> Iterator[None]:
+        if self._day != now.date():
+            self._day, self._used, self._total = now.date(), {}, 0
+        self._check(where, now)
+        day = self._day
+        self._running.add(where)
+        self._count(where, 1)
+        try:
+            yield
+        except ServiceError:
+            if self._day == day:
+                self._count(where, -1)
+            raise
+        finally:
+            self._running.discard(where)
+
+    def _count(self, where: str, number: int) -> None:
+        self._used[where] = self._used.get(where, 0) + number
+        self._total += number
+
+    def _check(self, where: str, now: datetime) -> None:
+        """Refuse by what this process has counted."""
+        full = where not in self._used and len(self._used) >= _MOST_ADDRESSES
+        stood = (
+            self._used.get(where, 0),
+            self.options.total_messages_per_day if full else self._total,
+            int(where in self._running),
+            len(self._running),
+        )
+        self._refuse(stood, now)
+
+    async def _hold(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+        """Hold a message with the other replicas, if there are any and the server answers."""
+        if self._shared is None:
+            return ()
+        wants = self._wants(where, now)
+        answer = await self._shared.hold(wants, read=True)
+        if answer is None:  # this process decides alone, which it has
+            return ()
+        if answer.outcome is HoldOutcome.REFUSED:
+            self._refuse([spent + held for spent, held in answer.stood], now)
+        return wants
+
+    def _wants(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+        """Messages of a day by address and of all, then replies under way by address and of all."""
+        day = f"visitors:{now.date()}"
+        places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
+        return [
+            HoldRequest(place, amount, 1, 0)
+            for place, amount in zip(places, self._amounts(), strict=True)
+        ]
+
+    def _amounts(self) -> tuple[int, int, int, int]:
+        options = self.options
+        return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
+
+    def _refuse(self, stood: Sequence[int], now: datetime) -> None:
+        """Raise :class:`RateLimited` for the first bound that is reached."""
+        amounts = self._amounts()
+        words = (
+            f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "
+            "is left. Sign in to go on, or come back tomorrow.",
+            "All messages of visitors for today are used. Sign in, or come back tomorrow.",
+            "A reply to you is under way. Wait until it ends, or stop it.",
+            "Too many visitors are chatting now. Try again in a few seconds, or sign in.",
+        )
+        for number, (used, amount) in enumerate(zip(stood, amounts, strict=True)):
+            if used >= amount:
+                daily = number < 2
+                wait = _until_tomorrow(now) if daily else _SOON
+                code = "requests" if daily else "concurrency"
+                raise _refused(words[number], wait, {"allowed": amount}, code)
+
+
+def _refused(words: str, wait: int, metadata: Mapping[str, object], code: str) -> RateLimited:
+    headers = {"Retry-After": str(wait)}
+    told = {"limit": "public_chat", **metadata}
+    return RateLimited(words, code=code, headers=headers, metadata=told)
+
+
+def _until_tomorrow(now: datetime) -> int:
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return math.ceil((midnight - now).total_seconds())

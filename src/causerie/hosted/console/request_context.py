@@ -1,0 +1,463 @@
+"""One request of a page: who comes and from where, what they sent, and the ways to answer."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from jinja2 import Environment
+
+from causerie.catalog.page_cache import CachedPage
+from causerie.errors import Forbidden, InvalidRequest, ServiceError, Unauthenticated
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.authorization import forbidden
+from causerie.hosted.accounts.people import (
+    Action,
+    Actor,
+    Extent,
+    Membership,
+    PersonStatus,
+    Project,
+    Role,
+    RoleColumn,
+    User,
+    actor_of,
+    columns,
+    extent,
+)
+from causerie.hosted.accounts.projects import ProjectOverview
+from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
+from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.navigation import NOTICES, NavigationEntry, sections
+from causerie.hosted.console.public_chat import PublicChat
+from causerie.hosted.identity.provider import OidcProvider
+from causerie.http.answers import Export, send_cached, send_compressed
+from causerie.http.event_loop import Turns
+from causerie.http.exchange import Exchange
+from causerie.http.headers import Headers
+from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
+from causerie.http.pages.branding import Branding, Logo, Logos
+from causerie.observe.mail import Outbox
+
+# Two cookies: of a session, or a visitor who has none yet, and of the project that was open last.
+#
+# That of the session names it. ``HttpOnly`` keeps scripts from it, ``SameSite=Lax``
+# other sites; over https it is ``Secure`` and has the prefix ``__Host-``, which no
+# other host of the same domain can set (RFC 6265bis, section 4.1.3). The other is
+# a preference that a script sets (static/frame.js): an id, which gives no right.
+
+_NAME = "causerie"
+_PROJECT = "causerie-project"
+_TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
+
+
+def token_in(headers: Headers, *, secure: bool) -> str:
+    """The token that the browser sent; empty where it sent none that could be ours."""
+    sent = _cookie_values(headers, _cookie_name(secure))
+    return next((value for value in sent if _TOKEN.fullmatch(value)), "")
+
+
+def project_in(headers: Headers) -> str:
+    """Return the id of the project that was open last; empty if none was."""
+    return next(_cookie_values(headers, _PROJECT), "")
+
+
+def cookie(token: str, *, secure: bool, life: timedelta | None) -> str:
+    """``Set-Cookie`` for a token; without ``life`` it ends with the browser."""
+    age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
+    flags = "; Secure" if secure else ""
+    return f"{_cookie_name(secure)}={token}; Path=/{age}; HttpOnly; SameSite=Lax{flags}"
+
+
+def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
+    for header in headers.every("cookie"):
+        for part in header.split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == wanted:
+                yield value
+
+
+def _cookie_name(secure: bool) -> str:
+    return f"__Host-{_NAME}" if secure else _NAME
+
+
+# Origin of a request: its address, and the check that this site's own pages sent it.
+#
+# A form that changes something is accepted only with an ``Origin`` header that names this site:
+# browsers send it with every such request and pages cannot forge it. ``X-Forwarded-For`` counts
+# only if the connection comes from a trusted proxy; ``X-Forwarded-Proto`` decides nothing but the
+# attributes of the visitor's own cookie.
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The site's own addresses, and how it presents itself.
+
+    ``address`` is its public one, like ``https://llm.example``, where that is
+    known; without it a request's ``Host`` says. ``proxies`` are trusted.
+    """
+
+    address: str = ""
+    proxies: tuple[Network, ...] = ()
+    brand: Branding = Branding()  # noqa: RUF009 - frozen
+    logos: Mapping[str, Logo] = field(default_factory=dict)
+    """By the names of authors and providers."""
+
+    def secure(self, exchange: Exchange) -> bool:
+        """Return true if the visitor came by https."""
+        if self.address:
+            return self.address.startswith("https:")
+        return exchange.headers.get("x-forwarded-proto", "").lower() == "https"
+
+    def base(self, exchange: Exchange) -> str:
+        """The address that this visitor reaches us at, without a path."""
+        if self.address:
+            return self.address.rstrip("/")
+        scheme = "https" if self.secure(exchange) else "http"
+        return f"{scheme}://{exchange.headers.get('host', '')}"
+
+    def client(self, exchange: Exchange) -> str:
+        """The visitor's address: the last one that a trusted proxy did not have itself."""
+        address = exchange.peer
+        hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
+        while self._trusts(address) and hops and (hop := hops.pop().strip()):
+            address = _without_port(hop)
+        return address[:100]
+
+    def check(self, exchange: Exchange) -> None:
+        """Raises :class:`Forbidden` for what another site's page has sent."""
+        origin = exchange.headers.get("origin", "").lower()
+        fetched = exchange.headers.get("sec-fetch-site", "") or "same-origin"
+        own = {self.base(exchange).lower()}
+        if not self.address:
+            own.add(f"https://{exchange.headers.get('host', '')}".lower())  # https ends before us
+        if origin not in own or fetched != "same-origin":
+            raise Forbidden(
+                "This form was not sent by a page of this site, so nothing was changed. "
+                "Open the page anew and try again.",
+                code="foreign_origin",
+            )
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self.proxies)
+
+
+def _without_port(hop: str) -> str:
+    """The address alone: some proxies name the port of each connection behind it."""
+    host, _, port = hop.rpartition(":")
+    named = port.isdecimal() and (host.endswith("]") or ":" not in host)
+    return (host if named else hop).strip("[]")
+
+
+# One request of a page: who comes, what they sent, and the ways to answer.
+
+PREFIX = "/console"
+SEE_OTHER = 303
+_OK = 200
+_NO_CONTENT = 204
+_HTML = "text/html; charset=utf-8"
+_GZIP_LEVEL = 5
+_OF_IMAGES = {
+    "cache-control": "public, max-age=86400",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # an SVG's
+}
+_MARKET = ("/catalog", "/rankings")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleServices:
+    """Services that all requests share.
+
+    ``open_to_all`` lets people ask for accounts without an invitation. ``outbox`` takes letters to
+    them, if there is mail.
+    """
+
+    accounts: Accounts
+    templates: Environment
+    site: Site
+    clock: Callable[[], datetime]
+    public_chat: PublicChat
+    entries: tuple[NavigationEntry, ...] = ()
+    open_to_all: bool = False
+    providers: Callable[[], Sequence[OidcProvider]] = tuple
+    has_catalog: Callable[[], bool] = bool
+    outbox: Outbox | None = None
+    logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
+    public_rankings: bool = False
+
+    def leads_to(self) -> tuple[NavigationEntry, ...]:
+        """The entries of the navigation that there are pages behind now."""
+        return tuple(e for e in self.entries if e.pattern not in _MARKET or self.has_catalog())
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path.
+
+    A page asks :attr:`actor` and hands it to accounts, which decide what it
+    may; what templates ask by ``may`` only hides what would be refused.
+    """
+
+    exchange: Exchange
+    services: ConsoleServices
+    token: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    query: FormFields = field(default_factory=FormFields)
+    form: FormFields = field(default_factory=FormFields)
+    user: User | None = None
+    session: Session | None = None
+    view: ProjectOverview | None = None
+    fits: bool = True  # whether the form is of a page of this very session
+    token_is_new: bool = False  # made for this answer, so nobody has signed in with it
+    _headers: dict[str, str] = field(default_factory=dict)
+    _found: Sequence[tuple[Project, Membership]] | None = None
+
+    # The visitor.
+
+    @property
+    def me(self) -> User:
+        """Return the signed-in user; raise :class:`Unauthenticated`."""
+        if self.user is None:
+            raise Unauthenticated("Sign in first.", code="session_ended")
+        return self.user
+
+    @property
+    def actor(self) -> Actor:
+        """Return the signed-in user as an actor."""
+        return actor_of(self.me)
+
+    @property
+    def accounts(self) -> Accounts:
+        """The rules for all that a page does."""
+        return self.services.accounts
+
+    @property
+    def client(self) -> SessionClient:
+        """Return the visitor's address and program."""
+        agent = self.exchange.headers.get("user-agent", "")
+        return SessionClient(self.services.site.client(self.exchange), agent)
+
+    @property
+    def base(self) -> str:
+        """The address that this visitor reaches the service at."""
+        return self.services.site.base(self.exchange)
+
+    @property
+    def by_script(self) -> bool:
+        """Return true if a script fetches this for a part of the page that is open."""
+        return self.exchange.headers.get("hx-request", "") == "true"
+
+    async def project(self) -> ProjectOverview:
+        """The project of the path; raises :class:`NotFound` where one may not see it."""
+        if self.view is None:
+            self.view = await self.accounts.projects.see(self.actor, self.params["project"])
+        return self.view
+
+    async def may(self, action: Action) -> bool:
+        """Return true if the user may do something with all of the project, or of the service."""
+        rights: _Rights = (await self._frame())["may"]
+        return rights(action)
+
+    async def check_right(self, action: Action, made_by: str | None = None) -> None:
+        """Raises :class:`Forbidden` before somebody fills in a form that would be refused."""
+        rights: _Rights = (await self._frame())["may"]
+        if not rights(action, made_by):
+            raise forbidden(action, extent(action, rights.parts))
+
+    def check_form(self) -> None:
+        """Raises :class:`InvalidRequest` where the session that the form is of has ended."""
+        if not self.fits:
+            raise InvalidRequest(
+                "You have signed in since this was typed, so nothing was changed yet. "
+                "Look it through, and send it again.",
+                code="stale_form",
+                status=403,
+            )
+
+    # Answers.
+
+    def keep(self, token: str, life: timedelta | None) -> None:
+        """Give the browser another token, with the answer."""
+        self.token = token
+        secure = self.services.site.secure(self.exchange)
+        self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
+
+    async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows.
+
+        It is compressed if nobody else can have chosen what the request says, see
+        :func:`asked_by_person`; never the answer to a form, which may show a secret.
+        """
+        text = await self._rendered(template, values)
+        opened = self.exchange.method == "GET" and status == _OK
+        if opened and asked_by_person(self.exchange.headers):
+            own = self._own()
+            await send_compressed(self.exchange, text.encode(), own, content_type=_HTML)
+        else:
+            self.send(status, text)
+
+    async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+        """Send a page that everybody may see; to a stranger small, once, and without a cookie.
+
+        A signed-in user gets it as any other page.
+        """
+        if self.user is not None:
+            await self.show(template, status=status, **values)
+            return
+        text = await self._rendered(template, values)
+        open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
+        body = text.encode()
+        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        taken = self.exchange.headers.take_gzip
+        small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
+        page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
+        await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
+
+    async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+        """Send a form again, with what was wrong in it."""
+        self._headers |= {
+            name.lower(): value
+            for name, value in problem.headers.items()
+            if name != "WWW-Authenticate"  # a person is asked by our form
+        }
+        await self.show(template, status=problem.status, problem=problem, **values)
+
+    async def show_form(
+        self, template: str, problem: ServiceError | None, /, **values: Any
+    ) -> None:
+        """Send a form; again, with what was wrong in it, if there is a problem."""
+        if problem is None:
+            await self.show(template, **values)
+        else:
+            await self.show_problem(template, problem, **values)
+
+    def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+        """Send a page about a failure without asking for anything: the reason may be anywhere."""
+        self.user = None
+        context = {**self._outside((), None, frozenset({RoleColumn.OUTSIDER})), **values}
+        text = self.services.templates.get_template(template).render(
+            {**context, "problem": problem}
+        )
+        self.send(problem.status, text)
+
+    def send(self, status: int, text: str) -> None:
+        """Send text that was made already."""
+        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
+
+    def send_image(self, content_type: str, content: bytes) -> None:
+        """Send an image that everybody may see; a new one has another address."""
+        headers = {**PAGE_HEADERS, **_OF_IMAGES}
+        self.exchange.respond(200, content, content_type=content_type, headers=headers)
+
+    def send_json(self, content: bytes) -> None:
+        """Send a document that everybody may read who may see its page."""
+        self.exchange.respond(
+            200, content, content_type="application/json", headers={**PAGE_HEADERS, **self._own()}
+        )
+
+    async def save(self, file: Export) -> None:
+        """Send a file that the browser saves."""
+        await file.send(self.exchange, self._own())
+
+    def go(self, path: str, *, done: str = "") -> None:
+        """Lead to another page of the console, which then shows the notice ``done``."""
+        target = PREFIX + path + (f"?done={done}" if done else "")
+        if self.by_script:
+            self.exchange.respond(_NO_CONTENT, b"", headers=self._own() | {"hx-redirect": target})
+        else:
+            self.leave(target)
+
+    def leave(self, address: str) -> None:
+        """Redirect to an address, which may be another site's."""
+        self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
+
+    def _own(self) -> dict[str, str]:
+        """The headers of an answer to this visitor alone."""
+        return {**PAGE_HEADERS, "cache-control": "no-store", **self._headers}
+
+    async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
+        context = {"problem": None, **await self._frame(), **values}
+        found = self.services.templates.get_template(template)
+        pieces, turns = [], Turns()
+        for piece in found.generate(context):
+            pieces.append(piece)
+            await turns.pause()
+        return "".join(pieces)
+
+    async def _frame(self) -> dict[str, Any]:
+        """Return the values that every page's frame shows."""
+        found = await self._memberships()
+        projects = [project for project, _ in found]
+        current = self.view.project if self.view is not None else None
+        if current is None:
+            current = self.usual(projects)
+        role = next((each.role for one, each in found if current and one.id == current.id), None)
+        return {**self._outside(projects, current, self._parts(role)), "role": role}
+
+    def usual(self, projects: Sequence[Project]) -> Project | None:
+        """Return the one that was open last in this browser, else the first."""
+        last = project_in(self.exchange.headers)
+        first = projects[0] if projects else None
+        return next((each for each in projects if each.id == last), first)
+
+    async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
+        """Return the user's projects, read once by a page that only shows."""
+        if self.user is None:
+            return ()
+        if self._found is None or self.exchange.method != "GET":
+            self._found = await self.accounts.projects.of(self.user)
+        return self._found
+
+    def _outside(
+        self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
+    ) -> dict[str, Any]:
+        """The frame, as far as it needs no database."""
+        path = self.exchange.path.removeprefix(PREFIX)
+        return {
+            "context": self,
+            "user": self.user,
+            "prefix": PREFIX,
+            "form_token": form_token(self.token),
+            "projects": projects,
+            "project": current,
+            "may": _Rights(parts, self.user.id if self.user is not None else ""),
+            "sections": sections(
+                self.services.leads_to(), current, path, operator=RoleColumn.OPERATOR in parts
+            ),
+            "notice": NOTICES.get(self.query.get("done")),
+            "now": self.services.clock(),
+            "providers": self.services.providers(),
+            "open_to_all": self.services.open_to_all,
+            "has_catalog": self.services.has_catalog(),
+            "has_rankings": self.services.public_rankings,
+        }
+
+    def _parts(self, role: Role | None) -> frozenset[RoleColumn]:
+        user = self.user
+        return columns(
+            PersonStatus(user.name, user.operator, disabled=False, role=role) if user else None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """Rights of the user for templates: ``may('keys.edit', key.person)``."""
+
+    parts: frozenset[RoleColumn]
+    user_id: str
+
+    def __call__(self, action: str, made_by: str | None = None) -> bool:
+        reach = extent(Action(action), self.parts)
+        return reach is Extent.ALL or (reach is Extent.OWN and made_by == self.user_id)

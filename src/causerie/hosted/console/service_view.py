@@ -1,0 +1,297 @@
+"""The service as its pages see it: the interfaces that the console calls, what its models can do
+and cost, and how those stand who answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
+
+from causerie.catalog.catalog import DoorCatalog
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.hosted.accounts.people import User
+from causerie.hosted.operations.ports import Operations
+from causerie.hosted.operations.probes import GROUPS, Cell
+from causerie.http.exchange import Exchange
+from causerie.protocol.numbers import money
+from causerie.protocol.targets import TimeBucket
+from causerie.routing.target_state import TargetStatus
+
+# Interfaces of the service that the console calls.
+
+
+@dataclass(frozen=True, slots=True)
+class DoorView:
+    """A door that keys of projects open. ``prefix`` is the path of its base URL."""
+
+    name: str
+    prefix: str
+
+
+class ServiceView(Protocol):
+    """The service that the pages are of; without ``operations`` there are none about providers."""
+
+    @property
+    def operations(self) -> Operations | None: ...
+
+    def doors(self) -> Sequence[DoorView]:
+        """The doors that keys of projects open, the usual one first."""
+
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Return entries as ``GET /models`` does, with names for people.
+
+        They are those of one door, by its name, or of all that keys of projects open.
+        """
+
+    def market(self) -> DoorCatalog | None:
+        """The catalog that everybody may see; ``None`` where there is no router's door."""
+
+    def answering(self, model: str) -> Sequence[str]:
+        """The targets of a model, by the names that ``status`` and ``targets`` have for them."""
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        """Read the request's body as one of ``POST /chat/completions`` and answer it.
+
+        It counts for the project, whose limits and budgets hold. A client that
+        leaves ends the generation. Raises ``ServiceError`` before the answer begins.
+        """
+
+    async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
+        """Answer a request of a visitor without an account for this model, at the catalog's door.
+
+        The body is that of ``POST /chat/completions``. Raises as :meth:`complete`.
+        """
+
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines."""
+
+    def targets(self) -> Sequence[TargetStatus]:
+        """All targets of routing."""
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        """The last day of a target, in quarters of an hour."""
+
+    def requests(self, target: str) -> int:
+        """Return how many requests a target had in the last day."""
+
+    def worker(self) -> tuple[int, int] | None:
+        """Return the number of this worker process and of all, if there are several."""
+
+
+# The catalog for people: what a model can do, what it costs, and how those stand who answer.
+#
+# Entries come as ``GET /models`` gives them; a field that one lacks is not known.
+
+_MILLION = 1_000_000
+_NEARNESS = MappingProxyType(
+    {"ready": 0, "full": 1, "loading": 2}
+    | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
+    | {"down": 4, "rejecting": 4, "failed": 4}
+)
+_PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
+
+
+@dataclass(frozen=True, slots=True)
+class StatusBadge:
+    """State of one target: a word, with a ``tone`` (good, warn, bad or none), and details."""
+
+    target: str
+    word: str
+    tone: str = ""
+    detail: str = ""
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A model as a page shows it. Prices are per 1M tokens."""
+
+    id: str
+    name: str
+    description: str
+    context: int | None
+    output: int | None
+    images: bool
+    price: tuple[Decimal, Decimal] | None
+    parameters: Sequence[str]
+    thinks: bool | None
+    """``None``: not known before it has been loaded."""
+    efforts: Sequence[str]
+    must_think: bool
+    defaults: Mapping[str, float]
+    """Parameters where a request sets none; empty if they are not known."""
+
+    @property
+    def anchor(self) -> str:
+        """A name for elements of a page; the id itself may hold any character."""
+        return anchor(self.id)
+
+    @property
+    def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
+        return grouped_parameters(self.parameters)
+
+    @property
+    def abilities(self) -> Sequence[str]:
+        """Return its capabilities, in a few words."""
+        words = {"tools": "tools", "response_format": "structured output"}
+        found = [word for name, word in words.items() if name in self.parameters]
+        if self.thinks:
+            found.append("thinking")
+        return [*found, "images"] if self.images else found
+
+
+def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
+    """Parameters by what they are for; those that everything has are left out."""
+    named = {name for _, names in GROUPS for name in names} | _PLAIN
+    found = [(title, [name for name in names if name in parameters]) for title, names in GROUPS]
+    found.append(("Other", [name for name in parameters if name not in named]))
+    return [(title, names) for title, names in found if names]
+
+
+def model_row(entry: Mapping[str, Any]) -> ModelRow:
+    id = str(entry.get("id", ""))
+    reasoning = entry.get("reasoning") or {}
+    efforts = reasoning.get("supported_efforts", ())
+    architecture = entry.get("architecture") or {}
+    return ModelRow(
+        id=id,
+        name=str(entry.get("name") or id),
+        description=str(entry.get("description") or ""),
+        context=entry.get("context_length"),
+        output=entry.get("max_output_tokens"),
+        images="image" in (architecture.get("input_modalities") or ()),
+        price=_token_prices(entry.get("pricing") or {}),
+        parameters=tuple(entry.get("supported_parameters") or ()),
+        thinks=None if efforts is None else bool(efforts),
+        efforts=tuple(efforts or ()),
+        must_think=bool(reasoning.get("mandatory")),
+        defaults=entry.get("default_parameters") or {},
+    )
+
+
+def anchor(model: str) -> str:
+    """Return the id of a page's elements about a model."""
+    return f"model-{sha256(model.encode()).hexdigest()[:12]}"
+
+
+def target_badges(
+    service_view: ServiceView, targets: Mapping[str, Sequence[str]]
+) -> Mapping[str, Sequence[StatusBadge]]:
+    """Return the states of targets, by the key that they are given under."""
+    engines = {each.model: _engine_badge(each) for each in service_view.status()}
+    target_states = {each.name: each for each in service_view.targets()}
+    return {
+        model: [
+            engines[name] if name in engines else _target_badge(name, target_states.get(name))
+            for name in names
+        ]
+        for model, names in targets.items()
+    }
+
+
+def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
+    """Return the state of the target that is the nearest to answering, without its name."""
+    found = min(badges, key=lambda each: _NEARNESS.get(each.word, len(_NEARNESS)), default=None)
+    if found is None:
+        return ()
+    detail = found.detail if found.progress is not None else ""
+    return [StatusBadge("", found.word, found.tone, detail, found.progress)]
+
+
+def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
+    """Return the state of everything that answers requests, engines first, each once."""
+    engines = [_engine_badge(each) for each in service_view.status()]
+    own = {each.target for each in engines}
+    others = [each for each in service_view.targets() if each.name not in own]
+    return [*engines, *(_target_badge(each.name, each) for each in others)]
+
+
+def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
+    """Return those that are not ready, the worst first."""
+    found = [each for each in badges if each.tone in ("warn", "bad")]
+    return sorted(found, key=lambda each: each.tone)  # "bad" is before "warn"
+
+
+def _token_prices(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
+    try:
+        prompt = money(pricing["prompt"]) * _MILLION
+        completion = money(pricing["completion"]) * _MILLION
+    except (KeyError, ValueError):
+        return None
+    return prompt, completion
+
+
+def _engine_badge(status: EngineStatus) -> StatusBadge:
+    if status.state is EngineState.READY:
+        busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
+        away = status.detail if status.members else ""
+        tone = "warn" if away else "good"
+        return StatusBadge(status.model, "ready", tone, ", ".join(filter(None, [busy, away])))
+    if status.state is EngineState.LOADING:
+        done = f"{status.progress * 100:.0f} %" if status.progress is not None else status.detail
+        return StatusBadge(status.model, "loading", "warn", done, status.progress)
+    if status.state is EngineState.FAILED:
+        return StatusBadge(status.model, "failed", "bad", status.detail or "restarting")
+    return StatusBadge(status.model, "asleep", "", "loads with the first request")
+
+
+def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
+    """A target that others run, by what its breaker knows."""
+    if status is None:
+        return StatusBadge(name, "not known")
+    running = f"{status.in_flight} running" if status.in_flight else ""
+    if status.state == "up":
+        return StatusBadge(name, "ready", "good", running)
+    wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
+    tone = "bad" if status.state in ("down", "rejecting") else "warn"
+    detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
+    return StatusBadge(name, status.state.replace("_", " "), tone, detail)
+
+
+# Parameters of models side by side: those that tell them apart first, the others by answer.
+#
+# Models of which nothing was measured are set aside: they would differ from all others everywhere.
+
+_ANSWER_ORDER = ("partly", "no", "unclear", "unknown", "yes")
+
+
+class CapabilityColumn(Protocol):
+    """One model: its cells by parameter."""
+
+    @property
+    def cells(self) -> Mapping[str, Cell]: ...
+
+
+Column = TypeVar("Column", bound=CapabilityColumn)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedMatrix(Generic[Column]):
+    """``differing`` parameters need a row each; ``alike`` are equal for all measured, by answer."""
+
+    measured: Sequence[Column]
+    unmeasured: Sequence[Column]
+    differing: Sequence[str]
+    alike: Sequence[tuple[str, Sequence[str]]]
+
+
+def folded(
+    columns: Sequence[Column], groups: Sequence[tuple[str, Sequence[str]]]
+) -> FoldedMatrix[Column]:
+    """Fold a matrix; parameters keep the order of their groups."""
+    unmeasured = [each for each in columns if {c.mark for c in each.cells.values()} == {"unknown"}]
+    measured = [each for each in columns if each not in unmeasured]
+    differing: list[str] = []
+    alike: dict[str, list[str]] = {mark: [] for mark in _ANSWER_ORDER}
+    for name in (name for _, names in groups for name in names):
+        marks = {column.cells[name].mark for column in measured}
+        if len(marks) == 1:
+            alike[marks.pop()].append(name)
+        elif marks:
+            differing.append(name)
+    folded_away = [(mark, names) for mark, names in alike.items() if names]
+    return FoldedMatrix(measured, unmeasured, differing, folded_away)

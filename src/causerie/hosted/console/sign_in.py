@@ -1,0 +1,428 @@
+"""Signing in and out, by password or another provider, and the one-time links and sign-ups that
+make accounts. Accounts decide what is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from causerie.errors import NotFound, ServiceError, Unauthenticated
+from causerie.hosted.accounts import passwords
+from causerie.hosted.accounts.encryption import Cipher, WrongKey
+from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, OneTimeLink
+from causerie.hosted.accounts.people import SYSTEM, Role
+from causerie.hosted.accounts.sso_provisioning import NO_GROUPS, GroupClaims, GroupGrant, Vouched
+from causerie.hosted.accounts.tokens import (
+    LIFE,
+    SECOND_FACTOR_LIFE,
+    NewSession,
+    Stage,
+    new_token,
+    tidy_email,
+)
+from causerie.hosted.accounts.users import Asked
+from causerie.hosted.console.request_context import PREFIX, RequestContext
+from causerie.hosted.identity.provider import (
+    Claims,
+    OidcProvider,
+    ProviderOptions,
+    Returned,
+    SignInAttempt,
+)
+from causerie.observe.mail import Letter
+
+# Signing in and out. Accounts decide if a password or a code is right.
+
+_START = "/"
+
+
+async def show_sign_in(context: RequestContext) -> None:
+    """The form for address and password."""
+    if context.user is not None:
+        context.go(next_path(context.query.get("next")))
+        return
+    await context.show("sign_in/password.html", next=context.query.get("next"), email="")
+
+
+async def enter_password(context: RequestContext) -> None:
+    """Take address and password."""
+    email, after = context.form.get("email"), context.form.get("next")
+    password = context.form.raw("password")
+    try:
+        started = await context.accounts.sign_in.with_password(
+            email, password, context.client, old_token=context.token
+        )
+    except ServiceError as problem:
+        await context.show_problem("sign_in/password.html", problem, next=after, email=email)
+        return
+    go_on(context, started, after)
+
+
+async def show_code(context: RequestContext) -> None:
+    """The form for two-factor authentication."""
+    await context.show("sign_in/code.html", next=context.query.get("next"))
+
+
+async def enter_code(context: RequestContext) -> None:
+    """Take the code of two-factor authentication."""
+    after = context.form.get("next")
+    try:
+        started = await context.accounts.sign_in.with_code(
+            context.token, context.form.get("code"), context.client
+        )
+    except ServiceError as problem:
+        if isinstance(problem, Unauthenticated) and problem.code == "session_ended":
+            context.go(f"/sign-in?done=session-ended&next={quote(after)}")
+            return
+        await context.show_problem("sign_in/code.html", problem, next=after)
+        return
+    go_on(context, started, after)
+
+
+async def sign_out(context: RequestContext) -> None:
+    if context.session is not None:
+        await context.accounts.sign_in.end(context.me, context.session.id)
+    context.keep(new_token(), None)
+    context.go("/sign-in", done="signed-out")
+
+
+def go_on(context: RequestContext, started: NewSession, after: str) -> None:
+    """Take the new session's token, and lead to the code that it waits for, or in."""
+    if started.session.stage is Stage.SECOND_FACTOR:
+        context.keep(started.token, SECOND_FACTOR_LIFE)
+        context.go(f"/sign-in/code?next={quote(after)}")
+        return
+    context.keep(started.token, LIFE)
+    context.go(next_path(after))
+
+
+def next_path(given: str) -> str:
+    """Return the page after signing in: one of the console, whatever was requested."""
+    inside = given.startswith(f"{PREFIX}/") and given.isascii() and given.isprintable()
+    if not inside or "//" in given or "\\" in given:
+        return _START
+    return given.removeprefix(PREFIX)
+
+
+# Pages of one-time links: a new account, a project, or a new password.
+#
+# The secret is behind the ``#`` of the link, so that it gets into no log and no ``Referer``; a
+# script puts it into the form that asks for it.
+
+
+def link_address(base: str, token: str) -> str:
+    """The link for a token; ``base`` is the service's address without a path."""
+    return f"{base}{PREFIX}/link#{token}"
+
+
+async def show_link(context: RequestContext) -> None:
+    """The form that a script fills in and sends."""
+    await context.show("links/token.html")
+
+
+async def follow_link(context: RequestContext) -> None:
+    token = context.form.get("token")
+    try:
+        link = await opened_link(context, token)
+    except ServiceError as problem:
+        await context.show_problem("links/token.html", problem)
+        return
+    await context.show(_link_page(context, link), **await _link_values(context, link, token))
+
+
+async def opened_link(context: RequestContext, token: str) -> OneTimeLink:
+    """Return a link; raise :class:`NotFound`, and :class:`RateLimited` after many guesses."""
+    async with context.accounts.attempts.from_address("link", context.client):
+        return await context.accounts.users.link(token)
+
+
+async def accept_invitation(context: RequestContext) -> None:
+    """Make the account that an invitation is for, and sign in to it."""
+    form, token = context.form, context.form.get("token")
+    link = await opened_link(context, token)
+    email, password = link.email or form.get("email"), form.raw("password")
+    try:
+        await context.accounts.users.accept(
+            token, email=email, name=form.get("name"), password=password
+        )
+    except NotFound:
+        raise
+    except ServiceError as problem:
+        if problem.code != "taken" or proves_address(link):
+            values = await _link_values(context, link, token)
+            values |= {"email": email, "name": form.get("name")}
+            await context.show_problem("links/account.html", problem, **values)
+            return
+        await context.accounts.attempts.begin(
+            passwords.address_scopes("link", context.client.address)
+        )
+    if not proves_address(link):  # whoever has the link may not be who has the address
+        context.go("/sign-in", done="account-ready")
+        return
+    started = await context.accounts.sign_in.with_password(
+        email, password, context.client, old_token=context.token
+    )
+    go_on(context, started, "")
+
+
+def proves_address(link: OneTimeLink) -> bool:
+    """Return whether only the holder of the address can have this link.
+
+    Others must not learn from it whether an address has an account.
+    """
+    return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
+
+
+async def join_project(context: RequestContext) -> None:
+    """Make who is signed in a member."""
+    token = context.form.get("token")
+    link = await opened_link(context, token)
+    try:
+        await context.accounts.users.join(token, context.me)
+    except NotFound:
+        raise
+    except ServiceError as problem:
+        await context.show_problem(
+            "links/join.html", problem, **await _link_values(context, link, token)
+        )
+        return
+    if link.project_id is None:
+        context.go("/")
+    else:
+        context.go(f"/projects/{link.project_id}/keys", done="joined")
+
+
+async def reset_password(context: RequestContext) -> None:
+    """Take a new password."""
+    token = context.form.get("token")
+    link = await opened_link(context, token)
+    try:
+        await context.accounts.profile.reset_password(token, context.form.raw("password"))
+    except NotFound:
+        raise
+    except ServiceError as problem:
+        values = await _link_values(context, link, token)
+        await context.show_problem("links/password.html", problem, **values)
+        return
+    context.go("/sign-in", done="password-reset")
+
+
+def _link_page(context: RequestContext, link: OneTimeLink) -> str:
+    if link.kind is LinkKind.RESET:
+        return "links/password.html"
+    if link.kind is LinkKind.INVITATION and context.user is not None:
+        return "links/join.html"
+    return "links/account.html"
+
+
+async def _link_values(context: RequestContext, link: OneTimeLink, token: str) -> dict[str, Any]:
+    offered = None
+    if link.project_id is not None:  # whoever holds the link may know the project's name
+        offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
+    return {"link": link, "token": token, "offered": offered, "email": link.email or "", "name": ""}
+
+
+# Purpose of a visitor's sign-in at another provider: kept with the visitor, readable by nobody
+# else.
+#
+# It travels as the ``state`` of the request to the provider, sealed with the token of the visitor's
+# own session. So nobody else can open or create one (the purpose of a state), nothing is kept here
+# for visitors who never come back, and a session that has ended in between ends the login state
+# too.
+
+_PURPOSE = "login_state"
+_LONGEST = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class LoginState:
+    """Aim of a sign-in."""
+
+    attempt: SignInAttempt
+    after: str = ""
+    """Page to open afterwards."""
+    link: str = field(default="", repr=False)
+    """Secret of an invitation."""
+    joins: bool = False
+    """Add the identity to the account that the visitor is signed in to."""
+
+
+_decoder = msgspec.json.Decoder(LoginState)
+
+
+def sealed(login_state: LoginState, token: str) -> str:
+    """The state, for the visitor with this token."""
+    return Cipher([token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
+
+
+def unsealed(state: str, token: str) -> LoginState | None:
+    """Return this visitor's login state; ``None`` if the state is not one of theirs."""
+    if not state.isascii() or len(state) > _LONGEST:
+        return None
+    try:
+        return _decoder.decode(Cipher([token]).open(state, _PURPOSE))
+    except (WrongKey, msgspec.DecodeError):
+        return None
+
+
+# Signing in by another provider, and linking its word to one's account.
+
+_AWAY_PAGE = "sign_in/away.html"
+
+
+async def begin_openid(context: RequestContext) -> None:
+    """Lead to the provider, to sign in."""
+    after = context.query.get("next")
+    context.leave(await _provider_address(context, _provider(context), after=after))
+
+
+async def begin_openid_with_link(context: RequestContext) -> None:
+    """The way to the provider for whoever holds a link that makes an account.
+
+    A page with a link to it: the policy lets no form lead to another site.
+    """
+    provider, link = _provider(context), context.form.get("token")
+    await opened_link(context, link)
+    await context.show(
+        _AWAY_PAGE, provider=provider, address=await _provider_address(context, provider, link=link)
+    )
+
+
+async def begin_linking(context: RequestContext) -> None:
+    """The way to the provider for whoever wants to sign in by it from now on."""
+    provider = _provider(context)
+    await context.show(
+        _AWAY_PAGE,
+        provider=provider,
+        address=await _provider_address(context, provider, joins=True),
+    )
+
+
+async def return_from_provider(context: RequestContext) -> None:
+    """Complete a sign-in at the return from the provider."""
+    provider, query = _provider(context), context.query
+    login_state = unsealed(query.get("state"), context.token)
+    returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
+    async with context.accounts.attempts.from_address("provider", context.client):
+        claims = await provider.finish(
+            login_state.attempt if login_state is not None else None, returned
+        )
+    if login_state is not None and login_state.joins:
+        await context.accounts.users.link_identity(context.me, claims.issuer, claims.subject)
+        context.go("/profile", done="identity-linked")
+        return
+    started = await context.accounts.arrivals.enter(
+        _vouched(claims, provider.options),
+        context.client,
+        domains=provider.options.domains,
+        link_token=login_state.link if login_state is not None else "",
+        old_token=context.token,
+    )
+    go_on(
+        context, started, await _page_after(context, login_state) if login_state is not None else ""
+    )
+
+
+def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
+    """Return the identity as accounts take it, with what its groups give."""
+    groups = NO_GROUPS
+    if claims.groups is not None:
+        grants = [
+            GroupGrant(each.group, each.project, Role(each.role), each.operator)
+            for each in options.groups
+        ]
+        groups = GroupClaims(options.name, claims.groups, grants)
+    return Vouched(
+        claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
+    )
+
+
+async def unlink_identity(context: RequestContext) -> None:
+    """Sign in by this identity no more."""
+    form = context.form
+    await context.accounts.users.unlink_identity(
+        context.me, form.get("issuer"), form.raw("subject")
+    )
+    context.go("/profile", done="identity-unlinked")
+
+
+async def _page_after(context: RequestContext, login_state: LoginState) -> str:
+    """Return the next page; a visitor who had an account already still has to accept the link."""
+    try:
+        link = await context.accounts.users.link(login_state.link)
+    except NotFound:  # there was none, or it has just been used up
+        return login_state.after
+    wanted = link.project_id is not None or link.operator
+    return link_address("", login_state.link) if wanted else login_state.after
+
+
+def _provider(context: RequestContext) -> OidcProvider:
+    for provider in context.services.providers():
+        if provider.options.name == context.params["provider"]:
+            return provider
+    raise NotFound("There is no such page.")
+
+
+async def _provider_address(
+    context: RequestContext,
+    provider: OidcProvider,
+    *,
+    after: str = "",
+    link: str = "",
+    joins: bool = False,
+) -> str:
+    def state(attempt: SignInAttempt) -> str:
+        return sealed(LoginState(attempt, after, link, joins), context.token)
+
+    name = quote(provider.options.name)
+    return await provider.begin(f"{context.base}{PREFIX}/sign-in/{name}/back", state)
+
+
+# Asking for an account without an invitation, where the service is open to all.
+#
+# The answer is the same whether the address has an account or not: only its holder learns that, by
+# mail. Without mail an operator gives the link to whoever asks.
+
+
+async def show_sign_up(context: RequestContext) -> None:
+    await context.show("sign_in/account.html", email="")
+
+
+async def enter_sign_up(context: RequestContext) -> None:
+    """Take note of the address, and send its holder a letter."""
+    email = context.form.get("email")
+    try:  # every sign-up counts, right or not
+        email = tidy_email(email)
+        await context.accounts.attempts.begin(
+            passwords.sign_up_scopes(email, context.client.address)
+        )
+        asked = await context.accounts.sign_ups.ask(email)
+    except ServiceError as problem:
+        await context.show_problem("sign_in/account.html", problem, email=email)
+        return
+    if context.services.outbox is not None:
+        context.services.outbox.send(_sign_up_letter(context, email, asked))
+    await context.show(
+        "sign_in/asked.html", email=email, by_mail=context.services.outbox is not None
+    )
+
+
+def _sign_up_letter(context: RequestContext, email: str, asked: Asked) -> Letter:
+    ending = "\nIf it was not you, ignore this letter; nothing has changed.\n"
+    if asked.known:
+        text = (
+            f"Somebody, probably you, asked for an account at {context.base} with this address.\n"
+            f"There is one already. Sign in at\n\n    {context.base}{PREFIX}/sign-in\n\n"
+            "If you do not know the password any more, ask an operator of the service for a link.\n"
+        )
+        return Letter(email, "You have an account already", text + ending)
+    text = (
+        f"Somebody, probably you, asked for an account at {context.base} with this address.\n"
+        f"This link creates it. It works once, within seven days:\n\n"
+        f"    {link_address(context.base, asked.made.token)}\n"
+    )
+    return Letter(email, "Your account", text + ending)

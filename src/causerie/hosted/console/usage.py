@@ -1,0 +1,423 @@
+"""The page of usage: what was used over time, by what and whom, and the same as CSV."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from urllib.parse import urlencode
+
+from causerie.errors import Forbidden, InvalidRequest
+from causerie.hosted.accounts.usage import (
+    PERCENTILES,
+    TIMED,
+    By,
+    FirstTokens,
+    Step,
+    UsageBucket,
+    UsageQuery,
+    UsageSum,
+    time_buckets,
+)
+from causerie.hosted.console.charts import Chart, lines, stacked
+from causerie.hosted.console.fields import PERIOD_LENGTHS, FormFields, ReportPeriod, page_of, period
+from causerie.hosted.console.request_context import RequestContext
+from causerie.http.answers import Export, csv_lines, csv_text
+
+# The names that people gave to what records know by its id.
+
+_NO_NAME = {
+    By.KEY: "playground",
+    By.USER: "no user",
+    By.PROJECT: "no project",
+    By.APP: "not named",
+    By.TAG: "no tag",
+}
+
+
+class DisplayNames:
+    """Names by id; two things of one name are told apart by their ids."""
+
+    def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
+        self.known = known
+        self._none = none
+        self._bearers = Counter(known.values())
+
+    def of(self, id: str) -> str:
+        """The name; the id itself of what is gone."""
+        if not id:
+            return self._none
+        name = self.known.get(id, id)
+        return f"{name} ({id})" if self._bearers[name] > 1 else name
+
+
+async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
+    """The names of keys, people or projects; models and doors are their own."""
+    return DisplayNames(await _known_names(context, project, by), _NO_NAME.get(by, "not known"))
+
+
+async def _known_names(context: RequestContext, project: str | None, by: By) -> Mapping[str, str]:
+    if by is By.PROJECT:
+        return {one.id: one.name for one in await context.accounts.projects.every(context.actor)}
+    if by is By.USER and project is None:
+        return {user.id: user.name for user in await context.accounts.users.every(context.actor)}
+    if project is None:
+        return {}
+    try:
+        if by is By.KEY:
+            return {
+                key.id: key.name for key in await context.accounts.keys.of(context.actor, project)
+            }
+        if by is By.USER:
+            members = await context.accounts.projects.members(context.actor, project)
+            return {member.user.id: member.user.name for member in members}
+    except Forbidden:  # the numbers may be seen by some who may not see whose they are
+        return {}
+    return {}
+
+
+# The page of usage: what was used over time, by what, and the same as CSV.
+
+_COUNTED = (
+    *("requests", "refused", "failed", "aborted"),
+    *("prompt", "cached", "completion", "reasoning"),
+)
+_SUMMED = (*_COUNTED, "cost", "first_tokens")
+_SPEEDS = 50  # of groups, in a table that has no pages
+_MEANS = ("first_token_seconds", "duration_seconds")
+_LONGEST_NAME = 60
+
+
+class Metric(StrEnum):
+    """Metric that the bars show."""
+
+    COST = "cost"
+    TOKENS = "tokens"
+    REQUESTS = "requests"
+    ERRORS = "errors"
+
+
+_TITLES = {
+    By.MODEL: "Model",
+    By.KEY: "Key",
+    By.USER: "Person",
+    By.PROJECT: "Project",
+    By.APP: "App",
+    By.TAG: "Tag",
+}
+_VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
+    Metric.COST: lambda each: float(each.cost),
+    Metric.TOKENS: lambda each: each.prompt + each.completion,
+    Metric.REQUESTS: lambda each: each.requests,
+    Metric.ERRORS: lambda each: each.refused + each.failed,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageForm:
+    """Query in the page's address."""
+
+    period: ReportPeriod
+    metric: Metric
+    by: By
+    model: str
+    user: str = ""
+
+    def question(self, step: Step, *by: By) -> UsageQuery:
+        since, until = self.period.since, self.period.until
+        return UsageQuery(
+            since, until, step, by=by, model=self.model or None, user=self.user or None
+        )
+
+    @property
+    def over_time(self) -> UsageQuery:
+        """Return the query of this usage, by interval and group."""
+        return self.question(self.period.step, self.by)
+
+    @property
+    def timed(self) -> By:
+        """Return the grouping of times to the first token: none are kept by label."""
+        return self.by if self.by in TIMED else By.MODEL
+
+    def requests_of(self, group: str = "", *, failures: bool = False) -> str:
+        """Return the query of the page of single requests: of a group, or of all of them."""
+        narrowed = ((self.by, group), ("model", self.model), ("user", self.user))
+        fields = {str(name): value for name, value in narrowed if value}
+        only = {"failures": "yes"} if failures else {}
+        return "?" + urlencode({**self.period.fields(), **fields, **only})
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Return the address's fields other than the period."""
+        fields = {"metric": str(self.metric), "by": str(self.by)}
+        narrowed = {"model": self.model, "user": self.user}
+        return fields | {name: value for name, value in narrowed.items() if value}
+
+    def address(self, **changes: str) -> str:
+        """The query of this page with something else chosen."""
+        when = {} if "range" in changes else self.period.fields()
+        return "?" + urlencode({**when, **self.fields, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """A line of the table: a group and what it adds up to."""
+
+    id: str
+    name: str
+    sum: UsageSum
+
+
+_COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = MappingProxyType(
+    {
+        "name": lambda row: row.name.casefold(),
+        "requests": lambda row: row.sum.requests,
+        "errors": lambda row: row.sum.refused + row.sum.failed,
+        "prompt": lambda row: row.sum.prompt,
+        "cached": lambda row: row.sum.cached,
+        "completion": lambda row: row.sum.completion,
+        "reasoning": lambda row: row.sum.reasoning,
+        "ttft": lambda row: row.sum.first_token_seconds,
+        "cost": lambda row: row.sum.cost,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TtftRow:
+    """TTFT of a group: percentiles, in seconds."""
+
+    name: str
+    times: Sequence[float]
+
+
+async def show(context: RequestContext) -> None:
+    view = await context.project()
+    await _page(context, view.project.id)
+
+
+async def show_service(context: RequestContext) -> None:
+    await _page(context, None)
+
+
+async def _page(context: RequestContext, project: str | None) -> None:
+    wish = _wish(context.query, context.services.clock(), whole=project is None)
+    reader = _Reader(context, project)
+    groups = await reader.sums(wish.question(Step.ALL, wish.by))
+    names = await names_of(context, project, wish.by)
+    # Of a whole service the times of many keys are added up: the page does not wait for them.
+    timed = project is not None or context.query.get("times") == "yes"
+    people = await names_of(context, project, By.USER) if wish.user else None
+    rows = await asyncio.to_thread(_rows, groups, wish, names)
+    kept = {**wish.period.fields(), **wish.fields}
+    page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
+    speeds = await reader.speeds(wish, names) if timed else ()
+    await context.show(
+        "usage.html",
+        wish=wish,
+        here=context.exchange.path,
+        whole=project is None,
+        lengths=PERIOD_LENGTHS,
+        metrics=list(Metric),
+        person=people.of(wish.user) if people is not None else "",
+        bys={by: _TITLES[by] for by in _ways(project is None, person=bool(wish.user))},
+        title_of_group=_TITLES[wish.by],
+        total=await asyncio.to_thread(total_usage, groups),
+        chart=await reader.chart(wish, names),
+        speed=await reader.speed(wish) if timed else None,
+        speeds=speeds[:_SPEEDS],
+        speeds_left_out=max(len(speeds) - _SPEEDS, 0),
+        speeds_by=_TITLES[wish.timed],
+        page=page,
+        hourly=wish.period.step is Step.HOUR,
+    )
+
+
+async def download(context: RequestContext) -> None:
+    project = (await context.project()).project
+    await _download(context, project.id, project.name)
+
+
+async def download_service(context: RequestContext) -> None:
+    await _download(context, None, "all")
+
+
+async def _download(context: RequestContext, project: str | None, of: str) -> None:
+    wish = _wish(context.query, context.services.clock(), whole=project is None)
+    names = await names_of(context, project, wish.by)
+    pieces = _Reader(context, project).table(wish, names)
+    await context.save(Export("text/csv; charset=utf-8", _file_name(of, wish), pieces))
+
+
+class _Reader:
+    """Asks about one project, or about all where it is ``None``."""
+
+    def __init__(self, context: RequestContext, project: str | None) -> None:
+        self._usage = context.accounts.usage
+        self._actor = context.actor
+        self._project = project
+
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+        if self._project is None:
+            return await self._usage.of_all(self._actor, question)
+        return await self._usage.of_project(self._actor, self._project, question)
+
+    async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
+        return await self._usage.first_tokens(self._actor, self._project, question)
+
+    def over_time(self, wish: UsageForm) -> AsyncGenerator[UsageBucket]:
+        return time_buckets(self._usage, self._actor, self._project, wish.over_time)
+
+    async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[bytes]:
+        """The lines of one period after another, so that none is long.
+
+        The head comes with the first: whoever may not read them is refused before.
+        """
+        text = csv_lines([_head(wish)])
+        async with aclosing(self.over_time(wish)) as found:
+            async for question, sums in found:
+                firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
+                if sums:
+                    text += await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                if text:
+                    yield text
+                    text = b""
+
+    async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
+        """Return the bars, by name and interval."""
+        found: dict[str, dict[datetime, float]] = {}
+        async with aclosing(self.over_time(wish)) as pieces:
+            async for _, sums in pieces:
+                await asyncio.to_thread(_add, found, sums, wish, names)
+        whole = wish.metric is not Metric.COST
+        return await asyncio.to_thread(stacked, wish.period.starts(), found, whole=whole)
+
+    async def speed(self, wish: UsageForm) -> Chart:
+        """Percentiles over time."""
+        found = await self.first_tokens(wish.question(wish.period.step))
+        names = ("median", "90th percentile", "99th percentile")
+        return lines(
+            wish.period.starts(),
+            {
+                name: {each.start: each.times[rank] for each in found if each.start is not None}
+                for rank, name in enumerate(names)
+            },
+        )
+
+    async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
+        """Return percentiles by the grouping of the page, by model for labels."""
+        if wish.timed is not wish.by:
+            names = DisplayNames({}, "not known")
+        found = [
+            TtftRow(names.of(each.group), each.times)
+            for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
+        ]
+        return sorted(found, key=lambda each: each.name)
+
+
+def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
+    """Return the groupings; of one ``person`` there are no sums by app."""
+    ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
+    return (*ways, By.TAG) if person else (*ways, By.APP, By.TAG)
+
+
+def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
+    user = query.get("user")[:100]
+    return UsageForm(
+        period(query, now),
+        Metric(_one_of(query, "metric", list(Metric))),
+        By(_one_of(query, "by", _ways(whole, person=bool(user)))),
+        query.get("model")[:300],
+        user,
+    )
+
+
+def _one_of(query: FormFields, name: str, known: Sequence[str]) -> str:
+    given = query.get(name) or known[0]
+    if given not in known:
+        raise InvalidRequest(
+            f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
+        )
+    return given
+
+
+def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
+    """Several sums as one; a mean weighs as much as there is that it is of."""
+    whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
+    waited = lasted = 0.0
+    for each in sums:
+        whole = replace(
+            whole, **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED}
+        )
+        lasted += each.duration_seconds * each.requests
+        if each.first_token_seconds is not None:
+            waited += each.first_token_seconds * each.first_tokens
+    return replace(
+        whole,
+        first_token_seconds=waited / whole.first_tokens if whole.first_tokens else None,
+        duration_seconds=lasted / whole.requests if whole.requests else 0.0,
+    )
+
+
+def _add(
+    found: dict[str, dict[datetime, float]],
+    sums: Iterable[UsageSum],
+    wish: UsageForm,
+    names: DisplayNames,
+) -> None:
+    """To what the bars show."""
+    value = _VALUE[wish.metric]
+    for each in sums:
+        if each.start is not None and (amount := value(each)):
+            place = found.setdefault(names.of(each.group[wish.by]), {})
+            place[each.start] = place.get(each.start, 0.0) + amount
+
+
+def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> Sequence[UsageRow]:
+    rows = [UsageRow(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
+    return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
+
+
+def _file_name(of: str, wish: UsageForm) -> str:
+    """Return a name with owner, days (UTC) and grouping: ``usage-acme-2026-10-01…csv``."""
+    words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+    first, last = wish.period.since.date(), wish.period.last_day
+    return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
+
+
+def _head(wish: UsageForm) -> Sequence[str]:
+    ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
+    return ["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]
+
+
+def _lines(
+    sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
+) -> bytes:
+    times = {(each.start, each.group): each.times for each in firsts}
+    return csv_lines(
+        _line(each, id, names.of(id), times.get((each.start, id), ()))
+        for each in sums
+        for id in [each.group[wish.by]]
+    )
+
+
+def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
+    """Of an interval and group; moments are UTC, cost is exact."""
+    first = sum.first_token_seconds
+    return [
+        sum.start.isoformat() if sum.start is not None else "",
+        csv_text(group),
+        csv_text(name),
+        *(str(getattr(sum, each)) for each in _COUNTED),
+        f"{sum.cost:f}",
+        "" if first is None else f"{first:.6f}",
+        f"{sum.duration_seconds:.6f}",
+        *([f"{time:.6f}" for time in times] or [""] * len(PERCENTILES)),
+    ]

@@ -1,0 +1,252 @@
+"""What a provider says of itself, its endpoints and its keys, cached for a while; JSON from a
+provider, with an end to its time and its size.
+
+Addresses are the issuer's, which comes from the configuration, and those that the issuer's own
+document names. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key
+
+from causerie.http.addresses import IpNetwork
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import TransportFailed
+from causerie.protocol import bounded_json
+
+# JSON from a provider, with an end to its time and its size.
+#
+# Addresses are the issuer's, which comes from the configuration, and those that
+# the issuer's own document names. Redirects are not followed.
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+class IdentityProviderFailed(Exception):
+    """The provider did not answer as it should; the words are for the log, and hold no secret."""
+
+
+class IdentityHttp:
+    """Asks providers. An answer that takes longer, or is larger, is none.
+
+    ``ca_file`` has the certificates to trust; unset, those that the system trusts. ``networks`` may
+    be reached apart from public addresses; ``None``: any address.
+    """
+
+    def __init__(
+        self,
+        *,
+        seconds: float = 10.0,
+        max_bytes: int = 512 * 1024,
+        ca_file: str | None = None,
+        networks: Sequence[IpNetwork] | None = None,
+    ) -> None:
+        self._networks = networks
+        self._seconds = seconds
+        self._max_bytes = max_bytes
+        self._ca_file = ca_file
+        self._tls: ssl.SSLContext | None = None
+
+    async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
+        """Return the object at ``url``; raise :class:`IdentityProviderFailed`."""
+        return await self._ask("GET", url, headers, b"")
+
+    async def post(
+        self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
+    ) -> Mapping[str, Any]:
+        """Post a form and return the answer; raise :class:`IdentityProviderFailed`."""
+        body = urlencode(fields).encode()
+        return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
+
+    async def _ask(
+        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Mapping[str, Any]:
+        parts = urlsplit(url)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        reach = Reach(
+            tls=await self._trusted(),
+            connect_seconds=self._seconds,
+            idle_seconds=0,
+            networks=self._networks,
+        )
+        try:
+            client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
+        except ValueError as failure:
+            raise IdentityProviderFailed(f"an address that is none: {failure}") from failure
+        try:
+            async with asyncio.timeout(self._seconds):
+                accept = ("accept", "application/json")
+                response = await client.send(method, path, [accept, *headers], body)
+                content = await response.read(self._max_bytes)
+        except TransportFailed as failure:
+            words = str(failure) if failure.kind == "tls" else f"{parts.netloc}: {failure.kind}"
+            raise IdentityProviderFailed(words) from failure
+        except TimeoutError as failure:
+            raise IdentityProviderFailed(
+                f"{parts.netloc}: no answer in {self._seconds:g} s"
+            ) from failure
+        except ValueError as failure:
+            raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
+        finally:
+            await client.close()
+        return _object(parts.netloc, response.status, content)
+
+    async def _trusted(self) -> ssl.SSLContext:
+        """Read from many certificates: not in the loop, and not before it is used."""
+        if self._tls is None:
+
+            def read() -> ssl.SSLContext:
+                return ssl.create_default_context(cafile=self._ca_file)
+
+            try:
+                self._tls = await asyncio.to_thread(read)
+            except OSError as failure:
+                raise IdentityProviderFailed("the file of certificates cannot be read") from failure
+        return self._tls
+
+
+def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
+    try:
+        found: Any = bounded_json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if status != 200:
+        error = found.get("error") if isinstance(found, dict) else None
+        word = error if isinstance(error, str) and error.isascii() and error.isprintable() else ""
+        raise IdentityProviderFailed(f"{place}: status {status} {word[:40]}".rstrip())
+    if not isinstance(found, dict):
+        raise IdentityProviderFailed(f"{place}: no JSON object")
+    return found
+
+
+# Metadata of a provider: its endpoints and its keys, cached for a while.
+#
+# OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 for the keys.
+
+_PATH = "/.well-known/openid-configuration"
+_KEPT = 3600.0  # seconds
+_ANEW = 60.0  # seconds between two looks for keys that were not there
+_FAILED = 5.0  # seconds for which a failure is not tried again
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderMetadata:
+    """A provider's document, as far as it is used here."""
+
+    authorization: str
+    token: str
+    keys: str
+    userinfo: str | None
+    algorithms: frozenset[str]
+    secret_in_form: bool
+    names_itself: bool
+
+    @staticmethod
+    def parse(found: Mapping[str, Any], issuer: str) -> ProviderMetadata:
+        """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
+        if found.get("issuer") != issuer:
+            raise IdentityProviderFailed("its document names another issuer")
+        methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        return ProviderMetadata(
+            authorization=_address(found, "authorization_endpoint", issuer),
+            token=_address(found, "token_endpoint", issuer),
+            keys=_address(found, "jwks_uri", issuer),
+            userinfo=(
+                _address(found, "userinfo_endpoint", issuer)
+                if "userinfo_endpoint" in found
+                else None
+            ),
+            algorithms=frozenset(_words(found, "id_token_signing_alg_values_supported")),
+            secret_in_form="client_secret_basic" not in methods,
+            names_itself=found.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+
+class ProviderDocument:
+    """The document and the keys of one issuer."""
+
+    def __init__(self, issuer: str, web: IdentityHttp, monotonic: Callable[[], float]) -> None:
+        self.issuer = issuer
+        self._web = web
+        self._monotonic = monotonic
+        self._turn = asyncio.Lock()
+        self._metadata: ProviderMetadata | None = None
+        self._metadata_at = 0.0
+        self._keys: Sequence[Key] = ()
+        self._keys_at: float | None = None
+        self._failure: IdentityProviderFailed | None = None
+        self._failed_at = 0.0
+
+    async def metadata(self) -> ProviderMetadata:
+        """Raise :class:`IdentityProviderFailed`."""
+        async with self._turn:
+            return await self._document()
+
+    async def keys(self, *, anew: bool = False) -> Sequence[Key]:
+        """Return its keys; ``anew`` where a key was not among them. Raises
+        :class:`IdentityProviderFailed`."""
+        async with self._turn:
+            metadata = await self._document()
+            age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
+            if age >= (_ANEW if anew else _KEPT):
+                self._keys = _imported(await self._once(metadata.keys))
+                self._keys_at = self._monotonic()
+            return self._keys
+
+    async def _document(self) -> ProviderMetadata:
+        now = self._monotonic()
+        if self._metadata is None or now - self._metadata_at >= _KEPT:
+            found = await self._once(self.issuer.rstrip("/") + _PATH)
+            self._metadata = ProviderMetadata.parse(found, self.issuer)
+            self._metadata_at = now
+        return self._metadata
+
+    async def _once(self, url: str) -> Mapping[str, Any]:
+        """Ask, but not again at once after it failed: many may want to sign in meanwhile."""
+        if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
+            raise IdentityProviderFailed(str(self._failure))
+        try:
+            found = await self._web.get(url)
+        except IdentityProviderFailed as failure:
+            self._failure, self._failed_at = failure, self._monotonic()
+            raise
+        self._failure = None
+        return found
+
+
+def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
+    """Return the public keys for signatures; those of unknown kinds are left out."""
+    listed = found.get("keys")
+    keys: list[Key] = []
+    for each in listed if isinstance(listed, list) else []:
+        if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC", "OKP"):
+            continue
+        if each.get("use", "sig") != "sig":
+            continue
+        try:
+            keys.append(JWKRegistry.import_key(each))
+        except (JoseError, ValueError, TypeError, KeyError):
+            continue
+    return keys
+
+
+def _address(found: Mapping[str, Any], name: str, issuer: str) -> str:
+    value = found.get(name)
+    schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
+    if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:
+        raise IdentityProviderFailed(f"its document has no good {name}")
+    return value
+
+
+def _words(found: Mapping[str, Any], name: str) -> Sequence[str]:
+    value = found.get(name)
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,0 +1,398 @@
+"""One way to sign in: to the provider and back, by authorization code with PKCE; and the
+verification of the id token (OpenID Connect Core 1.0, section 3.1.3.7).
+
+Only signatures by public keys are accepted. With `none` there is no signature. With a shared
+secret (HS256), anyone who knows the value that we use as the secret, like the issuer's public
+key, could sign.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+import structlog
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import Key
+
+from causerie.errors import Unauthenticated, UpstreamFailed
+from causerie.hosted.identity.metadata import (
+    IdentityHttp,
+    IdentityProviderFailed,
+    ProviderDocument,
+    ProviderMetadata,
+)
+from causerie.protocol import bounded_json
+
+# Verification of an id token: issuer's signature, audience, time, and nonce.
+#
+# OpenID Connect Core 1.0, section 3.1.3.7. Only signatures by public keys are
+# accepted. With `none` there is no signature. With a shared secret (HS256), anyone
+# who knows the value that we use as the secret, like the issuer's public key,
+# could sign.
+
+_LEEWAY = 60  # seconds by which clocks may differ
+_KINDS = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    **dict.fromkeys(("EdDSA", "Ed25519"), "OKP"),
+}
+
+
+class BadToken(Exception):
+    """It is not to be believed; the words are for the log."""
+
+
+class UnknownKey(BadToken):
+    """None of the keys signed it; there may be newer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expected claims of a token; ``now`` is in seconds since 1970."""
+
+    issuer: str
+    client_id: str
+    nonce: str
+    algorithms: frozenset[str]
+    now: float
+
+
+def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
+    """Return the claims of a good token; raise :class:`BadToken`."""
+    header = _header(token)
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str) or algorithm not in _KINDS:
+        raise BadToken(f"signed by {str(algorithm)[:20]!r}, which is no signature by a public key")
+    if expected.algorithms and algorithm not in expected.algorithms:
+        raise BadToken(f"signed by {algorithm}, which its issuer does not offer")
+    if "crit" in header:
+        raise BadToken("it demands an extension")
+    claims = _claims(_payload(token, algorithm, header.get("kid"), keys))
+    for wrong in _wrong(claims, expected):
+        raise BadToken(wrong)
+    return claims
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    try:
+        header = jws.extract_compact(token.encode()).headers()
+    except (JoseError, ValueError, TypeError, RecursionError) as failure:
+        raise BadToken("it is no signed token") from failure
+    return header
+
+
+def _payload(token: str, algorithm: str, kid: object, keys: Sequence[Key]) -> bytes:
+    fitting = [
+        key
+        for key in keys
+        if key.key_type == _KINDS[algorithm]
+        and (kid is None or key.get("kid") == kid)
+        and key.get("alg") in (None, algorithm)
+    ]
+    for key in fitting:
+        try:
+            found = jws.deserialize_compact(token.encode(), key, algorithms=[algorithm])
+        except (JoseError, ValueError, TypeError):
+            continue
+        return found.payload or b""
+    if kid is not None and fitting:
+        raise BadToken("its signature is wrong")
+    raise UnknownKey("no key of its issuer signed it")
+
+
+def _claims(payload: bytes) -> Mapping[str, Any]:
+    try:
+        claims: Any = bounded_json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+        raise BadToken("its payload is no JSON") from failure
+    if not isinstance(claims, dict):
+        raise BadToken("its payload is no object")
+    return claims
+
+
+def _wrong(claims: Mapping[str, Any], expected: Expected) -> Iterator[str]:
+    if claims.get("iss") != expected.issuer:
+        yield "it is of another issuer"
+    audience = claims.get("aud")
+    audiences = audience if isinstance(audience, list) else [audience]
+    if expected.client_id not in audiences:
+        yield "it is for somebody else"
+    azp = claims.get("azp")
+    if (len(audiences) > 1 or azp is not None) and azp != expected.client_id:
+        yield "it was given to somebody else"
+    nonce = claims.get("nonce")
+    if not isinstance(nonce, str) or not hmac.compare_digest(
+        nonce.encode("utf-8", "replace"), expected.nonce.encode()
+    ):
+        yield "it is of another attempt"
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= 255:
+        yield "it names nobody"
+    yield from _wrong_times(claims, expected.now)
+
+
+def _wrong_times(claims: Mapping[str, Any], now: float) -> Iterator[str]:
+    expires, issued = claims.get("exp"), claims.get("iat")
+    begins = claims.get("nbf", issued)
+    if not (_is_time(expires) and _is_time(issued) and _is_time(begins)):
+        yield "its times are missing, or none"
+        return
+    if expires + _LEEWAY < now:
+        yield "it has expired"
+    if max(issued, begins) - _LEEWAY > now:
+        yield "it is of the future"
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return type(value) in (int, float)
+
+
+# One way to sign in: to the provider and back, by authorization code with PKCE.
+#
+# OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256); RFC 9207 (the issuer names itself in
+# its answer). The state of an attempt is given to the caller, who keeps it with the browser that
+# began it, and binds the state to that browser.
+
+ATTEMPT_SECONDS = 600
+_LONGEST = 4096
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRule:
+    """Grant to the members of a group: a role in a project, or that of an operator."""
+
+    group: str
+    project: str = ""
+    role: str = "member"
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderOptions:
+    """A provider, and what it knows us as. ``name`` is part of addresses, ``title`` for people.
+
+    People with a verified address of one of the ``domains`` may sign up; ``*`` is all.
+    """
+
+    name: str
+    title: str
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: Sequence[str] = ("openid", "email", "profile")
+    domains: frozenset[str] = frozenset()
+    groups_claim: str = "groups"
+    groups: Sequence[GroupRule] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SignInAttempt:
+    """State of a sign-in that the same browser must bring back.
+
+    ``began`` is in seconds since 1970.
+    """
+
+    provider: str
+    callback: str
+    began: int
+    nonce: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Parameters of the callback address, except the state."""
+
+    code: str = field(default="", repr=False)
+    error: str = ""
+    issuer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Identity as asserted by the provider. ``email`` is in lower case, or empty."""
+
+    issuer: str
+    subject: str
+    email: str
+    email_verified: bool
+    name: str
+    groups: frozenset[str] | None = frozenset()
+    """``None``: the provider names another place that knows them."""
+
+
+class OidcProvider:
+    """Sends people to a provider and takes them back. ``now`` is in seconds since 1970."""
+
+    def __init__(
+        self,
+        options: ProviderOptions,
+        web: IdentityHttp,
+        *,
+        now: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options
+        self._web = web
+        self._now = now
+        self._provider = ProviderDocument(options.issuer, web, monotonic)
+
+    async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
+        """Return the address to which to redirect a browser; it comes back to ``callback``.
+
+        ``state`` stores an attempt and returns the state parameter, which only this
+        browser can bring back. Raises :class:`UpstreamFailed`.
+        """
+        try:
+            metadata = await self._provider.metadata()
+        except IdentityProviderFailed as failure:
+            raise self._unreachable(failure) from failure
+        attempt = SignInAttempt(
+            provider=self.options.name,
+            callback=callback,
+            began=int(self._now()),
+            nonce=secrets.token_urlsafe(32),
+            verifier=secrets.token_urlsafe(48),
+        )
+        challenge = urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest())
+        query = urlencode(
+            {
+                "response_type": "code",
+                "client_id": self.options.client_id,
+                "redirect_uri": callback,
+                "scope": " ".join(self.options.scopes),
+                "state": state(attempt),
+                "nonce": attempt.nonce,
+                "code_challenge": challenge.rstrip(b"=").decode(),
+                "code_challenge_method": "S256",
+            }
+        )
+        joint = "&" if "?" in metadata.authorization else "?"
+        return f"{metadata.authorization}{joint}{query}"
+
+    async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Claims:
+        """Return the verified claims of a sign-in; ``attempt`` is the one that the state stores.
+
+        Raises :class:`Unauthenticated` if the identity is not proved, and
+        :class:`UpstreamFailed` if the provider cannot be reached.
+        """
+        attempt = self._of_this_browser(attempt)
+        try:
+            metadata = await self._provider.metadata()
+            if returned.issuer != self.options.issuer and (
+                returned.issuer or metadata.names_itself
+            ):
+                raise BadToken("the answer is of another issuer")
+            if returned.error or not 0 < len(returned.code) <= _LONGEST:
+                raise BadToken("the provider did not let them in")
+            reply = await self._redeem(metadata, attempt, returned.code)
+            claims = await self._verified(metadata, attempt, reply)
+            return await self._told(metadata, claims, reply)
+        except IdentityProviderFailed as failure:
+            raise self._unreachable(failure) from failure
+        except BadToken as failure:
+            raise self._refused(failure) from failure
+
+    def _of_this_browser(self, attempt: SignInAttempt | None) -> SignInAttempt:
+        if attempt is None or attempt.provider != self.options.name:
+            raise self._refused(BadToken("the state is not of this browser"))
+        if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
+            raise self._refused(BadToken("the attempt took too long"))
+        return attempt
+
+    async def _redeem(
+        self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
+    ) -> Mapping[str, Any]:
+        options = self.options
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": attempt.callback,
+            "code_verifier": attempt.verifier,
+        }
+        headers = []
+        if options.client_secret is None or metadata.secret_in_form:
+            fields["client_id"] = options.client_id
+            if options.client_secret is not None:
+                fields["client_secret"] = options.client_secret
+        else:  # RFC 6749, section 2.3.1: both are encoded as in a form, then joined
+            pair = f"{quote_plus(options.client_id)}:{quote_plus(options.client_secret)}"
+            headers.append(("authorization", "Basic " + b64encode(pair.encode()).decode()))
+        return await self._web.post(metadata.token, fields, headers)
+
+    async def _verified(
+        self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        token = reply.get("id_token")
+        if not isinstance(token, str):
+            raise BadToken("there is no id token")
+        expected = Expected(
+            issuer=self.options.issuer,
+            client_id=self.options.client_id,
+            nonce=attempt.nonce,
+            algorithms=metadata.algorithms,
+            now=self._now(),
+        )
+        try:
+            return verified(token, await self._provider.keys(), expected)
+        except UnknownKey:
+            return verified(token, await self._provider.keys(anew=True), expected)
+
+    async def _told(
+        self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
+    ) -> Claims:
+        """With what the provider tells alongside the token, where that lacks something (5.3.2)."""
+        access, groups = reply.get("access_token"), self.options.groups_claim
+        lacks = not claims.get("email") or (self.options.groups and groups not in claims)
+        if lacks and metadata.userinfo and isinstance(access, str):
+            more = await self._web.get(metadata.userinfo, [("authorization", f"Bearer {access}")])
+            if more.get("sub") != claims["sub"]:
+                raise BadToken("the provider tells of somebody else")
+            claims = {**more, **claims}
+        email, name = claims.get("email"), claims.get("name")
+        return Claims(
+            issuer=self.options.issuer,
+            subject=claims["sub"],
+            email=email.strip().lower() if isinstance(email, str) else "",
+            email_verified=claims.get("email_verified") in (True, "true"),
+            name=name.strip() if isinstance(name, str) else "",
+            groups=self._groups(claims),
+        )
+
+    def _groups(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
+        """Return the groups in the claim: a list of names, or one (5.6.2: or a place elsewhere)."""
+        name = self.options.groups_claim
+        elsewhere = claims.get("_claim_names")
+        if name not in claims and isinstance(elsewhere, dict) and name in elsewhere:
+            _log.warning("identity.groups_elsewhere", provider=self.options.name, claim=name)
+            return None
+        claim = claims.get(name)
+        listed = claim if isinstance(claim, list) else [claim]
+        return frozenset(each for each in listed if isinstance(each, str) and each)
+
+    def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
+        _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
+        return UpstreamFailed(
+            f"{self.options.title} cannot be asked now who you are. Try again in a while, or sign "
+            "in another way.",
+            code="identity_provider",
+        )
+
+    def _refused(self, failure: BadToken) -> Unauthenticated:
+        _log.warning("identity.refused", provider=self.options.name, why=str(failure))
+        return Unauthenticated(
+            f"Signing in with {self.options.title} was not completed. Begin anew from the page "
+            "to sign in.",
+            code="identity_refused",
+        )

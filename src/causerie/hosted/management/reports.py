@@ -1,0 +1,415 @@
+"""Answers about use and actions, and lists in answers: a page each, and where the next begins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.audit import AuditEntry
+from causerie.hosted.accounts.bounds import BudgetPeriod, Unit
+from causerie.hosted.accounts.keys import ApiKey, OneTimeLink
+from causerie.hosted.accounts.spending import Spending
+from causerie.hosted.accounts.usage import By, FirstTokens, Ranking, UsageSum
+from causerie.hosted.management.requests import PageQuery
+from causerie.hosted.management.views import (
+    Amount,
+    KeyView,
+    LinkView,
+    MemberView,
+    Moment,
+    ProjectView,
+    UserView,
+    amount,
+)
+from causerie.metering.ledger import UsageRecord
+
+# Answers about use and actions; ``views`` has those about objects.
+
+_MICROSECONDS = 1_000_000
+
+
+class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Group of sums; only the requested dimensions are present."""
+
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    model: str | None = None
+    door: str | None = None
+    app: str | None = None
+    tag: str | None = None
+
+
+class UsageView(Struct, frozen=True, kw_only=True):
+    """Sums over the requests of one interval and group; times are means."""
+
+    start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
+    group: Group
+    requests: int
+    refused: Annotated[int, Meta(description="Requests with a 4xx status, but 499.")]
+    failed: Annotated[int, Meta(description="Requests with a 5xx status.")]
+    aborted: Annotated[int, Meta(description="Requests that their client aborted (499).")]
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    cost: Amount
+    first_token_seconds: float | None
+    duration_seconds: float
+
+    @staticmethod
+    def of(sum: UsageSum) -> UsageView:
+        return UsageView(
+            start=sum.start,
+            group=Group(**{by.value: name for by, name in sum.group.items()}),
+            requests=sum.requests,
+            refused=sum.refused,
+            failed=sum.failed,
+            aborted=sum.aborted,
+            prompt_tokens=sum.prompt,
+            cached_tokens=sum.cached,
+            completion_tokens=sum.completion,
+            reasoning_tokens=sum.reasoning,
+            cost=amount(sum.cost),
+            first_token_seconds=sum.first_token_seconds,
+            duration_seconds=sum.duration_seconds,
+        )
+
+
+class BudgetSpending(Struct, frozen=True, kw_only=True):
+    """State of a budget; money as text, tokens too."""
+
+    amount: Amount
+    period: BudgetPeriod
+    unit: Unit
+    model: str
+    spent: Amount
+    resets_at: Annotated[Moment | None, Meta(description="`null` if it never resets.")]
+
+    @staticmethod
+    def of(spending: Spending) -> BudgetSpending:
+        budget = spending.budget
+        return BudgetSpending(
+            amount=amount(budget.amount),
+            period=budget.period,
+            unit=budget.unit,
+            model=budget.model,
+            spent=amount(spending.spent),
+            resets_at=spending.resets_at,
+        )
+
+
+class ProjectSpending(Struct, frozen=True, kw_only=True):
+    """State of the project's own budgets."""
+
+    budgets: list[BudgetSpending]
+
+
+class PersonSpending(Struct, frozen=True, kw_only=True):
+    """State of the person's own budgets, over all projects."""
+
+    budgets: list[BudgetSpending]
+
+
+class KeySpending(Struct, frozen=True, kw_only=True):
+    """State of the key's own budgets."""
+
+    last_used_at: Annotated[
+        Moment | None, Meta(description="Time of the last request; `null`: never used.")
+    ]
+    budgets: list[BudgetSpending]
+
+
+class LatencyView(Struct, frozen=True, kw_only=True):
+    """Seconds to the first token, as percentiles; alongside them what they were asked by."""
+
+    project: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    p50: float
+    p90: float
+    p99: float
+
+    @staticmethod
+    def of(first: FirstTokens, by: Sequence[By]) -> LatencyView:
+        """From accounts; ``by`` is what was asked."""
+        p50, p90, p99 = first.times
+        group: dict[str, Any] = {each.value: first.group for each in by}
+        return LatencyView(p50=p50, p90=p90, p99=p99, **group)
+
+
+class RequestView(Struct, frozen=True, kw_only=True):
+    """One request; never what it said. Without a key or project these are empty."""
+
+    id: str
+    request_id: str
+    at: Moment
+    project: str
+    key: str
+    user: str
+    app: Annotated[str, Meta(description="Name of the application, if the client sent one.")]
+    referer: Annotated[str, Meta(description="Address of the application, if the client sent one.")]
+    tag: Annotated[str, Meta(description="The client's header `X-Tag`, if it sent one.")]
+    door: str
+    model: str
+    served_by: str
+    stream: bool
+    status: int
+    code: str | None
+    param: Annotated[str | None, Meta(description="The field that caused the error.")]
+    reason: Annotated[str, Meta(description="The error message, unless it quotes the request.")]
+    finish_reason: str | None
+    attempts: int
+    tried: Annotated[list[str], Meta(description="Targets tried, each with its failure.")]
+    continued: Annotated[int, Meta(description="How often another target continued the reply.")]
+    prompt_tokens: int
+    cached_tokens: int
+    cache_miss: Annotated[
+        str,
+        Meta(
+            description="Why less of the prompt was cached than the turn before had computed; "
+            "empty if it was not."
+        ),
+    ]
+    completion_tokens: int
+    reasoning_tokens: int
+    cost: Amount
+    estimated: Annotated[
+        bool,
+        Meta(description="Whether tokens were estimated because the target reported no usage."),
+    ]
+    queue_seconds: float
+    upstream_seconds: float
+    first_token_seconds: float | None
+    duration_seconds: float
+
+    @staticmethod
+    def of(record: UsageRecord) -> RequestView:
+        first = record.first_token_us
+        return RequestView(
+            id=record.id,
+            request_id=record.request_id,
+            at=record.moment,
+            project=record.project,
+            key=record.key,
+            user=record.user,
+            app=record.app,
+            referer=record.referer,
+            tag=record.tag,
+            door=record.door,
+            model=record.model,
+            served_by=record.served_by,
+            stream=record.stream,
+            status=record.status,
+            code=record.code,
+            param=record.param,
+            reason=record.reason,
+            finish_reason=record.finish,
+            attempts=record.attempts,
+            tried=list(record.tried),
+            continued=record.continued,
+            prompt_tokens=record.prompt,
+            cached_tokens=record.cached,
+            cache_miss=record.cache_miss,
+            completion_tokens=record.completion,
+            reasoning_tokens=record.reasoning,
+            cost=amount(record.cost),
+            estimated=record.estimated,
+            queue_seconds=record.queue_us / _MICROSECONDS,
+            upstream_seconds=record.upstream_us / _MICROSECONDS,
+            first_token_seconds=None if first is None else first / _MICROSECONDS,
+            duration_seconds=record.duration_us / _MICROSECONDS,
+        )
+
+
+class AuditView(Struct, frozen=True, kw_only=True):
+    """One thing that was done."""
+
+    id: int
+    at: Moment
+    actor: str
+    actor_name: str
+    action: str
+    subject: str
+    project: str | None
+    details: Mapping[str, str]
+
+    @staticmethod
+    def of(entry: AuditEntry) -> AuditView:
+        return AuditView(
+            id=entry.id,
+            at=entry.at,
+            actor=entry.actor,
+            actor_name=entry.actor_name,
+            action=entry.action,
+            subject=entry.subject,
+            project=entry.project_id,
+            details=entry.details,
+        )
+
+
+class RankedView(Struct, frozen=True, kw_only=True):
+    """A model or provider, and its tokens: prompts and replies."""
+
+    rank: int
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    tokens: int
+    requests: int
+    rank_before: Annotated[
+        int | None, Meta(description="Rank in the period before; `null` if it was not used then.")
+    ]
+
+
+class RankingList(Struct, frozen=True, kw_only=True):
+    """Those with the most tokens first, from `since` up to `until`."""
+
+    since: datetime
+    until: datetime
+    data: list[RankedView]
+
+    @staticmethod
+    def of(ranking: Ranking, by: Literal["model", "provider"]) -> RankingList:
+        """As accounts know it."""
+        return RankingList(
+            since=ranking.since,
+            until=ranking.until,
+            data=[
+                RankedView(
+                    rank=each.rank,
+                    tokens=each.tokens,
+                    requests=each.requests,
+                    rank_before=each.rank_before,
+                    **{by: each.name},
+                )
+                for each in ranking.rows
+            ],
+        )
+
+
+# Lists in answers: a page each, and where the next begins.
+#
+# A cursor says after what the next page begins, not at which number, so that
+# what is made or deleted meanwhile neither repeats nor hides anything else.
+
+Next = Annotated[str | None, Meta(description="`cursor` of the next page; `null`: the last.")]
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+class UserList(Struct, frozen=True, kw_only=True):
+    """By address."""
+
+    data: list[UserView]
+    next: Next
+
+
+class ProjectList(Struct, frozen=True, kw_only=True):
+    """By name."""
+
+    data: list[ProjectView]
+    next: Next
+
+
+class MemberList(Struct, frozen=True, kw_only=True):
+    """By name."""
+
+    data: list[MemberView]
+    next: Next
+
+
+class LinkList(Struct, frozen=True, kw_only=True):
+    """Oldest first."""
+
+    data: list[LinkView]
+    next: Next
+
+
+class KeyList(Struct, frozen=True, kw_only=True):
+    """Newest first."""
+
+    data: list[KeyView]
+    next: Next
+
+
+class UsageList(Struct, frozen=True, kw_only=True):
+    """By time, then by group."""
+
+    data: list[UsageView]
+    next: Next
+
+
+class LatencyList(Struct, frozen=True, kw_only=True):
+    """By name; what has none comes last."""
+
+    data: list[LatencyView]
+
+
+class RequestList(Struct, frozen=True, kw_only=True):
+    """Newest first."""
+
+    data: list[RequestView]
+    next: Next
+
+
+class AuditList(Struct, frozen=True, kw_only=True):
+    """Newest first."""
+
+    data: list[AuditView]
+    next: Next
+
+
+def cursor(place: object) -> str:
+    """A place in a list, as text."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
+
+
+def place_of(cursor: str, type: type[P]) -> P | None:
+    """The place that a cursor says; ``None`` for the beginning. Raises :class:`InvalidRequest`."""
+    if not cursor:
+        return None
+    try:
+        decoded = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        return msgspec.json.decode(decoded, type=type)
+    except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+        raise no_cursor() from error
+
+
+def no_cursor() -> InvalidRequest:
+    """Return the error for a cursor that none of our pages gave."""
+    return InvalidRequest("`cursor` takes `next` of the page before, unchanged.", param="cursor")
+
+
+def by_creation(each: OneTimeLink | ApiKey) -> tuple[str, str]:
+    """Return the place of what has a moment of its own."""
+    return f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id
+
+
+def page_of(
+    kind: Callable[..., P],
+    view: Callable[[T], Struct],
+    items: Sequence[T],
+    query: PageQuery,
+    place: Callable[[T], tuple[str, str]],
+    *,
+    falling: bool = False,
+) -> P:
+    """Return a page of this ``kind`` of views, out of all items in the order of ``place``."""
+    after = place_of(query.cursor, tuple[str, str])
+    ordered = sorted(items, key=place, reverse=falling)
+    rest = [
+        each
+        for each in ordered
+        if after is None or (place(each) < after if falling else place(each) > after)
+    ]
+    taken = rest[: query.limit]
+    following = cursor(place(taken[-1])) if len(rest) > len(taken) else None
+    return kind(data=[view(each) for each in taken], next=following)

@@ -1,0 +1,208 @@
+"""Declaration of one operation of the API, and the reading of a request's query and body by it.
+
+The same declaration answers requests and is the documentation, so the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.people import Actor
+from causerie.http.answers import Export
+from causerie.http.exchange import BodyLimits, Exchange, check_json_type, read_body
+from causerie.protocol import bounded_json
+
+# Declaration of one operation of the API: its path, its input and its output.
+#
+# The same declaration answers requests and is the documentation, so the two cannot differ.
+
+ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
+
+
+Q = TypeVar("Q", bound=Struct)
+B = TypeVar("B", bound=Struct)
+A = TypeVar("A", bound=Struct | Export | None)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[Q, B]):
+    """One request: who calls, what the path names, what the query and the body say."""
+
+    actor: Actor
+    ids: Mapping[str, str]
+    query: Q
+    body: B
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRoute(Generic[Q, B, A]):
+    """One operation."""
+
+    method: str
+    path: str
+    status: int
+    summary: str
+    handler: Callable[[ApiCall[Q, B]], Awaitable[A]]
+    query: type[Q]
+    body: type[B]
+    answer: type[A]
+
+    @property
+    def name(self) -> str:
+        """A name for programs that are made from the documentation."""
+        words = re.findall(r"[a-z]+", self.path)
+        return "_".join([self.method.lower(), *words])
+
+    @property
+    def parameters(self) -> Sequence[str]:
+        """Return the names of the path's parameters, in order."""
+        return re.findall(r"{(\w+)}", self.path)
+
+    @property
+    def takes_body(self) -> bool:
+        return self.method in ("POST", "PUT", "PATCH")
+
+
+AnyRoute = ApiRoute[Any, Any, Any]
+
+
+def route(
+    place: str, summary: str, handler: Callable[[ApiCall[Q, B]], Awaitable[A]]
+) -> ApiRoute[Q, B, A]:
+    """An operation; ``place`` is ``METHOD PATH``, and 201 behind it where something is made.
+
+    Query, body and answer are those that the annotations of the handler name.
+    """
+    hints = get_type_hints(handler)
+    (query, body), answer = get_args(hints["call"]), hints["return"]
+    method, path, *made = place.split()
+    status = int(made[0]) if made else 204 if answer is NoneType else 200
+    return ApiRoute(method, path, status, summary, handler, query, body, answer)
+
+
+# Reading what a request says: its query and its body, as the types that the routes name.
+#
+# Unknown fields are refused, never ignored; an error names the field.
+
+_LIMITS = BodyLimits(max_bytes=64 * 1024)
+_WORK = bounded_json.Bounds(values=10_000, exponents=0)
+_MOST_PARAMETERS = 32
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_TYPE = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+
+T = TypeVar("T", bound=Struct)
+
+
+async def body_of(exchange: Exchange, type: type[T]) -> T:
+    """The body; an empty one is ``{}``. Raises :class:`InvalidRequest`."""
+    body = await read_body(exchange, _LIMITS)
+    if body:
+        check_json_type(exchange.headers)
+    if b"\\u0000" in body:
+        raise InvalidRequest("The body holds the character U+0000; leave it out.")
+    try:
+        return bounded_json.decode(body or b"{}", type, _WORK)
+    except msgspec.ValidationError as error:
+        raise _translated(str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(
+            "The body is not valid JSON; send one object, encoded as UTF-8.", code="invalid_json"
+        ) from error
+
+
+def query_of(query: str, type: type[T]) -> T:
+    """The query; raises :class:`InvalidRequest`."""
+    try:
+        pairs = parse_qsl(
+            query, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
+        )
+    except ValueError as error:
+        raise InvalidRequest(
+            f"The query is not at most {_MOST_PARAMETERS} pairs NAME=VALUE in UTF-8."
+        ) from error
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise InvalidRequest(f"`{name[:100]}` is given twice; give it once.", param=name[:100])
+        if any(ord(each) < 32 or ord(each) == 127 for each in value):
+            raise InvalidRequest(
+                f"`{name[:100]}` holds a control character; leave it out.",
+                param=name[:100],
+                code="invalid_value",
+            )
+        given[name] = value
+    try:
+        return msgspec.convert(given, type, strict=False)
+    except msgspec.ValidationError as error:
+        raise _translated(str(error)) from error
+
+
+def moment(text: str, param: str) -> datetime | None:
+    """A time of a query, or a day, which is its midnight in UTC; ``None`` for nothing.
+
+    Raises :class:`InvalidRequest`.
+    """
+    if not text:
+        return None
+    try:
+        # A plus sign that stands unescaped in a query is read as a space.
+        found = datetime.fromisoformat(text.replace(" ", "+"))
+    except ValueError as error:
+        raise _no_moment(param) from error
+    if found.tzinfo is None:
+        if len(text) > len("2026-11-21"):
+            raise _no_moment(param)
+        found = found.replace(tzinfo=UTC)
+    if not _EARLIEST <= found <= _LATEST:
+        raise InvalidRequest("A time lies between 1970 and 2200.", param=param)
+    return found.astimezone(UTC)
+
+
+def _no_moment(param: str) -> InvalidRequest:
+    return InvalidRequest(
+        "A time is written 2026-11-21T12:00:00Z, or 2026-11-21 for the beginning of a day (UTC).",
+        param=param,
+    )
+
+
+def _translated(message: str) -> InvalidRequest:
+    """Return msgspec's error in the wording of the rest of the service."""
+    what, _, path = message.partition(" - at `$")
+    path = path.removesuffix("`").removeprefix(".")
+    if found := _UNKNOWN.search(what):
+        param = _joined_path(path, found[1])
+        return InvalidRequest(
+            f"`{param[:100]}` is not known here; leave it out.",
+            code="unsupported_parameter",
+            param=param[:100],
+        )
+    if found := _MISSING.search(what):
+        param = _joined_path(path, found[1])
+        return InvalidRequest(f"`{param}` is missing.", code="missing_parameter", param=param)
+    place = f"`{path}`" if path else "The body"
+    if found := _TYPE.search(what):
+        wanted = found[1].replace(" | ", " or ")
+        return InvalidRequest(
+            f"{place} must be {wanted}, not {found[2]}.", code="invalid_type", param=path or None
+        )
+    reason = what[:1].lower() + what[1:200].replace("`", "")
+    return InvalidRequest(
+        f"{place} is not right: {reason}; /api/openapi.json says what is.", param=path or None
+    )
+
+
+def _joined_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,312 @@
+"""Operations that look back: usage, also as CSV, single requests, and who did what."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from msgspec import UNSET
+
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.people import Actor
+from causerie.hosted.accounts.spending import SpendingReader
+from causerie.hosted.accounts.usage import (
+    By,
+    RankingPeriod,
+    RecordFilter,
+    Step,
+    UsageBucket,
+    UsageQuery,
+    UsageSum,
+    time_buckets,
+)
+from causerie.hosted.management.reports import (
+    AuditList,
+    AuditView,
+    BudgetSpending,
+    KeySpending,
+    LatencyList,
+    LatencyView,
+    ProjectSpending,
+    RankingList,
+    RequestList,
+    RequestView,
+    UsageList,
+    UsageView,
+    cursor,
+    no_cursor,
+    place_of,
+)
+from causerie.hosted.management.requests import (
+    AuditQuery,
+    LatencySpan,
+    NoBody,
+    NoQuery,
+    RankingQuery,
+    RequestPage,
+    Span,
+    UsagePage,
+    UsageSpan,
+)
+from causerie.hosted.management.routing import ApiCall, moment
+from causerie.hosted.management.views import amount
+from causerie.http.answers import Export, csv_lines, csv_text
+
+# Times, grouping and filters of queries of usage.
+
+_USUAL_SPAN = timedelta(days=30)
+_LONGEST_SPAN = {
+    Step.HOUR: timedelta(days=92),
+    Step.DAY: timedelta(days=3660),
+    Step.ALL: timedelta(days=3660),
+}
+
+
+def between(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
+    """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
+    end = moment(until, "until") or now
+    start = moment(since, "since") or end - _USUAL_SPAN
+    if end <= start:
+        raise InvalidRequest("`until` has to be after `since`.", param="until")
+    return start, end
+
+
+def project_of(actor: Actor, span_project: str) -> str | None:
+    """Return the project to query: the one named, else the key's, else all."""
+    return span_project or actor.project
+
+
+def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
+    """Return the query of sums. Raises :class:`InvalidRequest`."""
+    since, until = between(query.since, query.until, now)
+    longest = _LONGEST_SPAN[query.step]
+    if until - since > longest:
+        raise InvalidRequest(
+            f"With the step `{query.step}` the time asked for is at most {longest.days} days.",
+            param="since",
+        )
+    by = tuple(By(name) for name in query.by.split(",") if name)
+    if len(set(by)) != len(by):
+        raise InvalidRequest("`by` takes each name once.", param="by")
+    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
+
+
+def narrowed(query: Span) -> dict[str, str | None]:
+    """Return the filters in addition to the project; the rest is ``None``."""
+    return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}
+
+
+# Sums of usage as CSV, made while they are read.
+
+CSV_TYPE = "text/csv; charset=utf-8; header=present"
+_COUNTED = (
+    *("requests", "refused", "failed", "aborted"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
+    *("cost", "first_token_seconds", "duration_seconds"),
+)
+
+
+async def usage_csv(
+    question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
+) -> AsyncGenerator[bytes]:
+    """Yield the head with the lines of the first bucket, then those of the others."""
+    text = csv_lines([["start", *question.by, *_COUNTED]])
+    async with aclosing(buckets):
+        async for _, sums in buckets:
+            if sums:
+                text += await asyncio.to_thread(_csv_lines, sums, question)
+            if text:
+                yield text
+                text = b""
+
+
+def _csv_lines(sums: Sequence[UsageSum], question: UsageQuery) -> bytes:
+    return csv_lines(_csv_line(each, question) for each in sums)
+
+
+def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
+    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
+    first = "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}"
+    counts = (
+        *(sum.requests, sum.refused, sum.failed, sum.aborted),
+        *(sum.prompt, sum.cached, sum.completion, sum.reasoning),
+    )
+    return [
+        start,
+        *(csv_text(sum.group[by]) for by in question.by),
+        *map(str, counts),
+        amount(sum.cost),
+        first,
+        f"{sum.duration_seconds:.6f}",
+    ]
+
+
+# Operations that look back: usage, single requests, and who did what.
+
+_LARGEST = 2**62
+Place = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageOperations:
+    """Operations on usage."""
+
+    accounts: Accounts
+    clock: Clock
+
+    async def ranking(self, call: ApiCall[RankingQuery, NoBody]) -> RankingList:
+        period = RankingPeriod(call.query.period)
+        rankings, by = self.accounts.rankings, call.query.by
+        read = rankings.models_of_all if by == "model" else rankings.providers_of_all
+        return RankingList.of(await read(call.actor, period), by)
+
+    async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
+        query = call.query
+        asked = usage_query(query, self.clock())
+        after = place_of(query.cursor, tuple[str, tuple[str, ...]])
+        found: list[UsageSum] = []
+        project = project_of(call.actor, query.project)
+        rest = time_buckets(self.accounts.usage, call.actor, project, _from(asked, after))
+        async with aclosing(rest):
+            async for _, sums in rest:
+                found += [sum for sum in sums if after is None or _place(sum, asked) > after]
+                if len(found) > query.limit:
+                    break
+        taken = found[: query.limit]
+        more = len(found) > len(taken)
+        return UsageList(
+            data=await asyncio.to_thread(lambda: [UsageView.of(each) for each in taken]),
+            next=cursor(_place(taken[-1], asked)) if more else None,
+        )
+
+    async def export(self, call: ApiCall[UsageSpan, NoBody]) -> Export:
+        """The same as a table, whole."""
+        asked = usage_query(call.query, self.clock())
+        project = project_of(call.actor, call.query.project)
+        buckets = time_buckets(self.accounts.usage, call.actor, project, asked)
+        return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
+
+    async def project_spending(self, call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
+        """Return the state of a project's budgets."""
+        seen = await self.accounts.projects.see(call.actor, call.ids["project"])
+        reader = self._spending(call.actor, seen.project.id)
+        found = await reader.of_project(seen.bounds.budgets)
+        return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
+
+    async def key_spending(self, call: ApiCall[NoQuery, NoBody]) -> KeySpending:
+        """Return the state of a key's budgets."""
+        key = await self.accounts.keys.see(call.actor, call.ids["key"])
+        used = await self.accounts.usage.last_used(call.actor, key.project_id)
+        reader = self._spending(call.actor, key.project_id)
+        found = await reader.of_keys({key.id: key.bounds.budgets})
+        return KeySpending(
+            last_used_at=used.get(key.id),
+            budgets=[BudgetSpending.of(each) for each in found[key.id]],
+        )
+
+    def _spending(self, actor: Actor, project: str) -> SpendingReader:
+        return SpendingReader(self.accounts.usage, actor, project, self.clock())
+
+    async def first_tokens(self, call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
+        query = call.query
+        since, until = between(query.since, query.until, self.clock())
+        by = (By(query.by),) if query.by else ()
+        found = await self.accounts.usage.first_tokens(
+            call.actor,
+            project_of(call.actor, query.project),
+            UsageQuery(
+                since=since,
+                until=until,
+                step=Step.ALL,
+                by=by,
+                key=query.key or None,
+                user=query.user or None,
+                model=query.model or None,
+            ),
+        )
+        found = sorted(found, key=lambda each: each.group)
+        return LatencyList(data=[LatencyView.of(each, by) for each in found])
+
+    async def requests(self, call: ApiCall[RequestPage, NoBody]) -> RequestList:
+        query = call.query
+        since, until = between(query.since, query.until, self.clock())
+        before = place_of(query.cursor, tuple[int, str])
+        if before is not None:
+            _check_record(before)
+        wanted = RecordFilter(
+            since=since,
+            until=until,
+            status=None if query.status is UNSET else query.status,
+            request_id=query.request_id or None,
+            tag=query.tag or None,
+            failures_only=query.failures == "true",
+            before=before,
+            limit=query.limit,
+            **narrowed(query),
+        )
+        project = project_of(call.actor, query.project)
+        found = await self.accounts.usage.requests(call.actor, project, wanted)
+        last = found[-1] if len(found) == wanted.count else None
+        return RequestList(
+            data=[RequestView.of(each) for each in found],
+            next=cursor((last.at, last.id)) if last is not None else None,
+        )
+
+    async def audit(self, call: ApiCall[AuditQuery, NoBody]) -> AuditList:
+        query = call.query
+        before = place_of(query.cursor, int)
+        if before is not None and not 0 <= before < _LARGEST:
+            raise no_cursor()
+        wanted = AuditFilter(
+            actor=query.actor or None,
+            action=query.action or None,
+            subject=query.subject or None,
+            kind=None if query.kind is UNSET else query.kind,
+            before=before,
+            limit=query.limit,
+        )
+        project = project_of(call.actor, query.project)
+        projects = self.accounts.projects
+        if project is None:
+            found = await projects.audit_of_all(call.actor, wanted)
+        else:
+            found = await projects.audit(call.actor, project, wanted)
+        full = len(found) == wanted.count
+        return AuditList(
+            data=[AuditView.of(each) for each in found], next=cursor(found[-1].id) if full else None
+        )
+
+
+def _place(sum: UsageSum, asked: UsageQuery) -> Place:
+    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
+    return start, tuple(sum.group[by] for by in asked.by)
+
+
+def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
+    """The question without the time buckets that earlier pages have answered."""
+    if after is None or asked.step is Step.ALL:
+        return asked
+    try:
+        start = moment(after[0], "cursor") or asked.since
+    except InvalidRequest as failure:
+        raise no_cursor() from failure
+    if start >= asked.until:
+        raise no_cursor()
+    return replace(asked, since=max(asked.since, start))
+
+
+def _check_record(place: tuple[int, str]) -> None:
+    """Raises :class:`InvalidRequest` for what is no record's time and id."""
+    try:
+        uuid.UUID(place[1])
+    except ValueError as error:
+        raise no_cursor() from error
+    if not 0 <= place[0] < _LARGEST:
+        raise no_cursor()

@@ -1,0 +1,286 @@
+"""Answers about objects. Money is text in decimal notation, exact to a billionth."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
+
+from causerie.hosted.accounts.authorization import Narrowed
+from causerie.hosted.accounts.bounds import BudgetPeriod, Credit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.issuing import NewKey
+from causerie.hosted.accounts.keys import ApiKey, KeyState, LinkKind, NewLink, OneTimeLink, Purpose
+from causerie.hosted.accounts.people import Actor, Project, ProjectMember, Role, User
+
+Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+def amount(value: Decimal) -> str:
+    """In decimal notation, without an exponent and without zeros at the end."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+class Me(Struct, frozen=True, kw_only=True):
+    """Identity of the request's key."""
+
+    kind: str
+    id: str
+    name: str
+    operator: bool
+    project: str | None
+
+    @staticmethod
+    def of(actor: Actor) -> Me:
+        return convert(actor, Me, from_attributes=True)
+
+
+class LimitView(Struct, frozen=True, kw_only=True):
+    """By the minute, and at the same time; ``null`` is unbounded."""
+
+    model: str
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    input_tokens_per_minute: int | None
+    output_tokens_per_minute: int | None
+    concurrent: int | None
+
+
+class BudgetView(Struct, frozen=True, kw_only=True):
+    """So much, within a period."""
+
+    amount: Amount
+    period: BudgetPeriod
+    unit: Unit
+    model: str
+
+
+class BoundsView(Struct, frozen=True, kw_only=True):
+    """All limits and budgets."""
+
+    limits: tuple[LimitView, ...]
+    budgets: tuple[BudgetView, ...]
+
+    @staticmethod
+    def of(bounds: LimitsAndBudgets) -> BoundsView:
+        return BoundsView(
+            limits=convert(bounds.limits, tuple[LimitView, ...], from_attributes=True),
+            budgets=tuple(
+                BudgetView(
+                    amount=amount(each.amount), period=each.period, unit=each.unit, model=each.model
+                )
+                for each in bounds.budgets
+            ),
+        )
+
+
+class UserView(Struct, frozen=True, kw_only=True):
+    """A person with an account."""
+
+    id: str
+    email: str
+    name: str
+    operator: bool
+    created_at: Moment
+    disabled_at: Moment | None
+
+    @staticmethod
+    def of(user: User) -> UserView:
+        return convert(user, UserView, from_attributes=True)
+
+
+class ProjectView(Struct, frozen=True, kw_only=True):
+    """A project."""
+
+    id: str
+    name: str
+    created_at: Moment
+    archived_at: Moment | None
+    recording_days: Annotated[
+        int | None, Meta(description="Retention of request logging in days; `null`: it is off.")
+    ]
+
+    @staticmethod
+    def of(project: Project) -> ProjectView:
+        return convert(project, ProjectView, from_attributes=True)
+
+
+class ProjectDetails(ProjectView, frozen=True, kw_only=True):
+    """A project, with what it may use."""
+
+    bounds: BoundsView
+
+    @staticmethod
+    def seen(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
+        known = asdict(ProjectView.of(project))
+        return ProjectDetails(bounds=BoundsView.of(bounds), **known)
+
+
+class CreditView(Struct, frozen=True, kw_only=True):
+    """One amount that was put in, or with a minus taken out."""
+
+    id: str
+    amount: str
+    at: Moment
+    by: str
+    note: str
+
+    @staticmethod
+    def of(credit: Credit) -> CreditView:
+        return CreditView(
+            id=credit.id, amount=amount(credit.amount), at=credit.at, by=credit.by, note=credit.note
+        )
+
+
+class CreditsView(Struct, frozen=True, kw_only=True):
+    """Credits paid in, spent and left; ``data`` is every amount, newest first."""
+
+    put_in: str
+    spent: str
+    left: str
+    data: list[CreditView]
+
+
+class MemberView(Struct, frozen=True, kw_only=True):
+    """Somebody in a project."""
+
+    user: str
+    email: str
+    name: str
+    role: Role
+    since: Moment
+    from_group: Annotated[
+        str, Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand.")
+    ]
+    disabled_at: Moment | None
+
+    @staticmethod
+    def of(member: ProjectMember) -> MemberView:
+        return MemberView(
+            user=member.user.id,
+            email=member.user.email,
+            name=member.user.name,
+            role=member.role,
+            since=member.since,
+            from_group=member.from_group,
+            disabled_at=member.user.disabled_at,
+        )
+
+
+class LinkView(Struct, frozen=True, kw_only=True):
+    """A link that works once."""
+
+    id: str
+    kind: LinkKind
+    email: str | None
+    project: str | None
+    role: Role | None
+    operator: bool
+    user: str | None
+    created_by: str
+    created_at: Moment
+    expires_at: Moment
+
+    @staticmethod
+    def of(link: OneTimeLink) -> LinkView:
+        return LinkView(**_link(link))
+
+
+class NewLinkView(LinkView, frozen=True, kw_only=True):
+    """A link that was just made."""
+
+    token: Annotated[str, Meta(description="The secret, shown only once.")]
+    path: Annotated[
+        str, Meta(description="The path of the page that uses it, below the service's address.")
+    ]
+
+    @staticmethod
+    def made(made: NewLink, path: str) -> NewLinkView:
+        return NewLinkView(token=made.token, path=path, **_link(made.link))
+
+
+def _link(link: OneTimeLink) -> dict[str, Any]:
+    return {
+        "id": link.id,
+        "kind": link.kind,
+        "email": link.email,
+        "project": link.project_id,
+        "role": link.role,
+        "operator": link.operator,
+        "user": link.user_id,
+        "created_by": link.created_by,
+        "created_at": link.created_at,
+        "expires_at": link.expires_at,
+    }
+
+
+class KeyView(Struct, frozen=True, kw_only=True):
+    """A key, without its secret."""
+
+    id: Annotated[str, Meta(description="The public part of the key.")]
+    project: str
+    name: str
+    purpose: Purpose
+    state: KeyState
+    created_by: str
+    person: Annotated[
+        str, Meta(description="The user that it belongs to; empty for a key of the project itself.")
+    ]
+    created_at: Moment
+    expires_at: Moment | None
+    disabled_at: Moment | None
+    doors: list[str] | None
+    models: list[str] | None
+    bounds: BoundsView
+
+    @staticmethod
+    def of(key: ApiKey, now: datetime) -> KeyView:
+        return KeyView(**_key(key, now))
+
+
+class NarrowedView(Struct, frozen=True, kw_only=True):
+    """Losses of a member, in addition to the role or the membership itself."""
+
+    keys_stopped: list[KeyView]
+    keys_transferred: list[KeyView]
+    invitations_withdrawn: int
+
+    @staticmethod
+    def of(found: Narrowed, now: datetime) -> NarrowedView:
+        return NarrowedView(
+            keys_stopped=[KeyView.of(key, now) for key in found.keys_stopped],
+            keys_transferred=[KeyView.of(key, now) for key in found.keys_transferred],
+            invitations_withdrawn=found.invitations_withdrawn,
+        )
+
+
+class NewKeyView(KeyView, frozen=True, kw_only=True):
+    """A key with its secret."""
+
+    credential: Annotated[str, Meta(description="The whole key, shown only once.")]
+
+    @staticmethod
+    def made(made: NewKey, now: datetime) -> NewKeyView:
+        return NewKeyView(credential=made.credential, **_key(made.key, now))
+
+
+def _key(key: ApiKey, now: datetime) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "project": key.project_id,
+        "name": key.name,
+        "purpose": key.purpose,
+        "state": key.state(now),
+        "created_by": key.created_by,
+        "person": key.person,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "disabled_at": key.disabled_at,
+        "doors": None if key.doors is None else sorted(key.doors),
+        "models": None if key.models is None else sorted(key.models),
+        "bounds": BoundsView.of(key.bounds),
+    }

@@ -1,0 +1,277 @@
+"""A provider tried before it is used, its list of models, one completion and one stream; and the
+interface of the configuration for pages and the management API: its entries.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.errors import ServiceError
+from causerie.hosted.accounts.people import Actor
+from causerie.hosted.accounts.ports import EntryKind
+from causerie.protocol.events import ReasoningDelta, TextDelta
+from causerie.protocol.numbers import money
+from causerie.protocol.parameters import ParsingRules
+from causerie.providers.provider import Provider
+from causerie.providers.target import ProviderTarget
+from causerie.shapes.chat_completions.reader import parse
+
+# A provider tried before it is used: its list of models, one completion, one stream.
+
+_LIST_SECONDS = 10.0
+_MOST_MODELS = 2000
+_LONGEST_WORDS = 300
+_LONGEST_DESCRIPTION = 500
+_TOKENS = 32
+_MILLION = 1_000_000
+PRICE_PARTS = ("prompt", "completion", "cached", "reasoning", "request")
+
+
+class ListedModel(Struct, frozen=True, kw_only=True):
+    """A model as the provider lists it; what it does not publish is ``null``."""
+
+    id: str
+    name: str | None = None
+    context_length: int | None = None
+    max_output_tokens: int | None = None
+    prompt_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
+    completion_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
+    cached_price: Annotated[
+        str | None, Meta(description="Per million prompt tokens from the cache, if above 0.")
+    ] = None
+    reasoning_price: Annotated[
+        str | None, Meta(description="Per million tokens of reasoning, if above 0.")
+    ] = None
+    request_price: Annotated[str | None, Meta(description="Per request, if above 0.")] = None
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`ValueError` for a price that is no amount of money."""
+        for part in PRICE_PARTS:
+            if (price := getattr(self, f"{part}_price")) is not None:
+                money(price)
+
+
+class TrialStep(Struct, frozen=True, kw_only=True):
+    """One request of a trial."""
+
+    ok: bool
+    seconds: float
+    first_token_seconds: float | None = None
+    problem: str = ""
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """Outcome of a trial; `model` was asked, and is empty if there was none to ask."""
+
+    models: tuple[ListedModel, ...]
+    model: str
+    listing: TrialStep
+    completion: TrialStep | None = None
+    stream: TrialStep | None = None
+
+
+async def trial(provider: Provider, key: str, model: str = "") -> Trial:
+    """Try a provider, within its deadlines; no word of the result holds its key."""
+    provider.candid = True
+    listed = await list_models(provider, key)
+    found, listing = listed.models, listed.listing
+    asked = model or next((one.id for one in found), "")
+    if not asked:
+        return listed
+    completion = await _asked(provider, asked, key, stream=False)
+    stream = await _asked(provider, asked, key, stream=True)
+    return Trial(models=found, model=asked, listing=listing, completion=completion, stream=stream)
+
+
+async def list_models(provider: Provider, key: str) -> Trial:
+    """Read a provider's list of models alone."""
+    began = time.monotonic()
+    try:
+        found = await provider.listing(_LIST_SECONDS)
+    except ServiceError as failure:
+        return Trial(models=(), model="", listing=_failed(failure, began, key))
+    step = TrialStep(ok=True, seconds=time.monotonic() - began)
+    return Trial(models=published(found), model="", listing=step)
+
+
+async def _asked(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:
+    fields = {
+        "model": model,
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": _TOKENS,
+        "stream": stream,
+    }
+    request = parse(msgspec.json.encode(fields), ParsingRules())
+    began, first = time.monotonic(), None
+    try:
+        async with ProviderTarget(provider, model).generate(request) as reply:
+            async for batch in reply.events:
+                if first is None and any(map(_says, batch)):
+                    first = time.monotonic() - began
+    except ServiceError as failure:
+        return _failed(failure, began, key)
+    seconds = time.monotonic() - began
+    if first is None:
+        return TrialStep(ok=False, seconds=seconds, problem="The reply holds no text.")
+    return TrialStep(ok=True, seconds=seconds, first_token_seconds=first if stream else None)
+
+
+def _says(event: object) -> bool:
+    return isinstance(event, TextDelta | ReasoningDelta) and bool(event.text)
+
+
+def _failed(failure: ServiceError, began: float, key: str) -> TrialStep:
+    words = failure.message
+    if (status := failure.metadata.get("upstream_status")) is not None:
+        words = f"Status {status}: {words}"
+    if key:
+        words = words.replace(key, "[key]")
+    return TrialStep(ok=False, seconds=time.monotonic() - began, problem=words[:_LONGEST_WORDS])
+
+
+def published(entries: Sequence[Mapping[str, Any]]) -> tuple[ListedModel, ...]:
+    """Return what a provider's list says of its models, as far as it can be read."""
+    return tuple(_model(each) for each in entries[:_MOST_MODELS])
+
+
+def _model(entry: Mapping[str, Any]) -> ListedModel:
+    pricing = entry.get("pricing")
+    prices = pricing if isinstance(pricing, dict) else {}
+    context = entry.get("context_length", entry.get("max_model_len"))
+    top = entry.get("top_provider")
+    output = top.get("max_completion_tokens") if isinstance(top, dict) else None
+    return ListedModel(
+        id=str(entry["id"])[:_LONGEST_WORDS],
+        name=_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
+        context_length=_tokens(context),
+        max_output_tokens=_tokens(entry.get("max_output_tokens", output)),
+        prompt_price=_per_million(prices.get("prompt")),
+        completion_price=_per_million(prices.get("completion")),
+        cached_price=_above_zero(_per_million(prices.get("input_cache_read"))),
+        reasoning_price=_above_zero(_per_million(prices.get("internal_reasoning"))),
+        request_price=_above_zero(_amount(prices.get("request"), 1)),
+        description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
+    )
+
+
+def _words(text: object, longest: int) -> str | None:
+    """Return a text on one line, cut at a word."""
+    if not isinstance(text, str) or not text.strip():
+        return None
+    words = " ".join(text.split())
+    return words if len(words) <= longest else words[:longest].rpartition(" ")[0] + " …"
+
+
+def _tokens(number: object) -> int | None:
+    return number if type(number) is int and number > 0 else None
+
+
+def _per_million(price: object) -> str | None:
+    """Return a price by token, as lists publish it, for a million of them."""
+    return _amount(price, _MILLION)
+
+
+def _above_zero(amount: str | None) -> str | None:
+    """Return an amount; lists publish 0 also for what has no price of its own."""
+    return amount if amount is not None and money(amount) else None
+
+
+def _amount(price: object, times: int) -> str | None:
+    if not isinstance(price, str):
+        return None
+    try:
+        return f"{money(money(price) * times).normalize():f}"
+    except ValueError:
+        return None
+
+
+# Interface of the configuration for pages and the management API: its entries.
+
+Settings = Annotated[
+    dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")
+]
+
+
+class EntryView(Struct, frozen=True, kw_only=True):
+    """An entry of the configuration. One of the file is locked, and has no `id`."""
+
+    id: str
+    kind: EntryKind
+    name: str
+    origin: Literal["file", "database"]
+    locked: bool
+    where: Annotated[str, Meta(description="File and line, where a line sets it.")] = ""
+    enabled: bool
+    in_force: bool
+    problems: Annotated[
+        tuple[str, ...], Meta(description="Why it is switched on and yet not in force.")
+    ] = ()
+    settings: Settings
+    has_key: bool
+    version: int = 1
+    created_at: datetime | None = None
+    created_by: str = ""
+    updated_at: datetime | None = None
+    updated_by: str = ""
+
+
+class EntryWish(Struct, frozen=True, kw_only=True):
+    """Wanted state of an entry. ``key``: unset keeps the one that is there, empty removes it."""
+
+    settings: dict[str, Any]
+    key: str | None = None
+    enabled: bool = True
+    version: int | None = None
+    """Of the entry that was read before; unset: whatever is there is changed."""
+
+
+class EntryStep(Struct, frozen=True, kw_only=True):
+    """One of several changes. Without an ``id`` the entry is new, without a ``wish`` deleted."""
+
+    kind: EntryKind
+    id: str = ""
+    wish: EntryWish | None = None
+
+
+class Configuring(Protocol):
+    """Changes to the configuration. Everything raises ``Forbidden`` for those who are no
+    operators, and ``InvalidRequest`` with all problems for what does not hold."""
+
+    async def every(self, actor: Actor) -> Sequence[EntryView]:
+        """Providers first; of each kind those of the file, then the others, oldest first."""
+
+    async def see(self, actor: Actor, id: str) -> EntryView:
+        """One of the database; raises ``NotFound``."""
+
+    async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
+        """A new one, in force when this returns."""
+
+    async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
+        """Change one as a whole; in force when this returns."""
+
+    async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
+        """Switch one on or off."""
+
+    async def delete(self, actor: Actor, id: str) -> None:
+        """Forget one, with its key."""
+
+    async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
+        """Several changes, checked together: all are in force when this returns, or none."""
+
+    async def listed(self, actor: Actor, provider: str) -> Trial:
+        """Return what a provider that is in force lists now; raises ``NotFound``."""
+
+    async def test(
+        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
+    ) -> Trial:
+        """Try a provider that is not kept, or with an ``entry`` that one as it is."""
+
+    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
+        """Try a provider of the file, with its key; raises ``NotFound``."""

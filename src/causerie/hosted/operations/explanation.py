@@ -1,0 +1,429 @@
+"""Routing explanation of a request that nobody has sent: its target, and the reasons; foreseen
+by the very parts that would carry it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from msgspec import Struct
+
+from causerie.access.keys import Caller
+from causerie.access.limits import estimate
+from causerie.catalog.catalog import Entry
+from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
+from causerie.catalog.listing import Listing
+from causerie.catalog.model import TargetExclusion, Tariff, plain
+from causerie.errors import InvalidRequest, ServiceError
+from causerie.pipeline import Pipeline, PipelineDoor, another_may, scoped
+from causerie.protocol.known_fields import KNOWN, Known, refusal, sift
+from causerie.protocol.request import ChatRequest
+from causerie.protocol.targets import UNKNOWN_STATS, Candidate, Preferences, SortBy, TargetStats
+from causerie.routing.router import Decided, RankedTarget
+from causerie.routing.target_state import TargetStatus
+
+# Why an endpoint has its place among those that can take a request, in words for people.
+#
+# Says what :mod:`~causerie.catalog.endpoint` has decided by, and decides nothing.
+
+
+def reasons(
+    one: CatalogEndpoint,
+    able: Sequence[CatalogEndpoint],
+    preferences: Preferences,
+    sort: SortBy | None,
+    stats_of: StatsReader,
+) -> Iterator[str]:
+    """Yield the reasons for priority and weight of ``one`` of ``able``; ``sort`` is the model's
+    own.
+    """
+    if preferences.order:
+        place = _place(one, preferences.order)
+        if place is not None:
+            yield f"is number {place} of `provider.order`"
+            return
+        yield "is not in `provider.order`, so it comes after those that are"
+    by = preferences.sort or sort
+    if by == "price":
+        yield f"{_price(one)}; cheapest first"
+    elif by is not None:
+        yield _measured(stats_of(one.name) or UNKNOWN_STATS, by)
+    elif not one.tariff.usual:
+        yield "is free; free endpoints come before all others"
+    else:
+        yield _share(one, able)
+    if not preferences.order and not preferences.allow_fallbacks:
+        yield "is the only one tried, because `allow_fallbacks` is false"
+
+
+def _place(one: CatalogEndpoint, order: Sequence[str]) -> int | None:
+    for number, name in enumerate(order, start=1):
+        if one.is_one_of(frozenset((name,))):
+            return number
+    return None
+
+
+def _price(one: CatalogEndpoint) -> str:
+    if not one.tariff.usual:
+        return "is free"
+    return f"costs {_short(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
+
+
+def _share(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
+    least = min(each.tariff.usual for each in able if each.tariff.usual)
+    if one.tariff.usual == least:
+        return f"{_price(one)}, the cheapest one that is not free"
+    times = _short(one.tariff.usual / least)
+    return f"{_price(one)}, {times} times the cheapest; its share falls with the square of that"
+
+
+def _measured(target_stats: TargetStats, by: SortBy) -> str:
+    measured = target_stats.speed if by == "throughput" else target_stats.first_token
+    if measured is not None:
+        if by == "throughput":
+            return f"writes {measured.p50:.0f} tokens per second; fastest first"
+        usual, now = measured.p50, target_stats.expected
+        if now is not None and now > usual:
+            return f"has a TTFT of {now * 1000:.0f} ms now, usually {usual * 1000:.0f} ms"
+        return f"has a TTFT of {usual * 1000:.0f} ms; lowest first"
+    if target_stats.idle:
+        return "was not measured in the last five minutes, so it gets one request to measure it"
+    return "was not measured yet; a request that measures it is in flight"
+
+
+def _short(amount: Decimal) -> str:
+    return f"{Decimal(f'{amount:.3g}').normalize():f}"
+
+
+# Routing explanation of a request that nobody has sent: its target, and the reasons.
+
+
+class ExplainedRefusal(Struct, frozen=True, kw_only=True):
+    """The error that a client would get."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+
+    @staticmethod
+    def of(failure: ServiceError) -> ExplainedRefusal:
+        """As it would be sent."""
+        return ExplainedRefusal(
+            status=failure.status, code=failure.code, message=failure.message, param=failure.param
+        )
+
+
+class PriceTexts(Struct, frozen=True, kw_only=True):
+    """Decimal numbers as text: per 1M tokens, and for one request."""
+
+    prompt: str
+    completion: str
+    request: str
+
+
+class ExplainedTarget(Struct, frozen=True, kw_only=True):
+    """A target that would be asked, at its place.
+
+    ``reasons`` gave it the place, ``cautions`` are what may come in between.
+    ``share`` is the part of all conversations that belong there, of those with its
+    ``priority``; ``tied`` are those whose place and its own are drawn by lot. Times are in
+    seconds; what nobody has measured in the last five minutes is ``null``.
+    """
+
+    target: str
+    decided: Decided
+    reasons: tuple[str, ...]
+    cautions: tuple[str, ...]
+    tied: tuple[str, ...]
+    priority: int
+    weight: float
+    share: float
+    state: str
+    in_flight: int
+    price: PriceTexts | None
+    first_token_seconds: float | None
+    tokens_per_second: float | None
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A target of the model that would not be asked, and by what it is left out."""
+
+    target: str
+    reasons: tuple[TargetExclusion, ...]
+
+
+class ExplainedRoute(Struct, frozen=True, kw_only=True):
+    """One model's way: its targets in the order in which they would be asked.
+
+    ``asked`` is the model as the request names it, ``model`` its id; ``changes``
+    is what the name of the model adds to the request. With ``refusal`` nobody is asked.
+    """
+
+    asked: str
+    model: str
+    places: tuple[ExplainedTarget, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    changes: tuple[str, ...] = ()
+    refusal: ExplainedRefusal | None = None
+
+
+class RoutingExplanation(Struct, frozen=True, kw_only=True):
+    """Routing explanation of a request at this moment.
+
+    ``routes`` are the models in the order in which they would be asked, as far as that can
+    be said before somebody answers; ``goes_to`` is the target that would be asked first.
+    ``refusal`` is what the client would get where nobody is asked. ``tokens`` is what prompt
+    and output are estimated at, ``unknown`` fields that nobody here
+    knows; with ``strict`` a target that does not get them rejects the request.
+    """
+
+    door: str
+    goes_to: str | None = None
+    routes: tuple[ExplainedRoute, ...] = ()
+    refusal: ExplainedRefusal | None = None
+    tokens: int | None = None
+    unknown: tuple[str, ...] = ()
+    strict: bool = False
+
+
+# Foresees the way of a request by the very parts that would carry it.
+#
+# Sends nothing, takes no limit, holds no budget, tries no provider that rests: who
+# can take the request is asked of the catalog, the order of routing.
+
+_SHORTER = TargetExclusion("model", "has a shorter context, and `:extended` asks for the longest")
+_SECOND = TargetExclusion(
+    "provider.allow_fallbacks", "is not the first choice, and `allow_fallbacks` is false"
+)
+_STRICT = "does not get this field, and the request wants unknown fields rejected"
+_BUSY = TargetExclusion("", "has no free capacity for free requests now")
+
+
+FieldsOf = Callable[[str], Known]
+"""The fields that a target gets, by its name."""
+
+
+def explanation(
+    pipeline: Pipeline,
+    door: PipelineDoor,
+    caller: Caller,
+    request: ChatRequest,
+    fields_of: FieldsOf = lambda _: KNOWN,
+) -> RoutingExplanation:
+    """Return what would become of the request now; never raises for what is wrong with it."""
+    request = scoped(door, caller, request)
+    names = (request.model, *request.fallbacks)
+    told = estimate(request)
+    tokens = told.input + told.output
+    routes: list[ExplainedRoute] = []
+    refused: ExplainedRefusal | None = None
+    try:
+        for name in names:
+            pipeline.allowed(door, caller, name)
+        for name in names:
+            model = pipeline.allowed(door, caller, name)
+            route, failure = _route(pipeline, model, name, request, fields_of)
+            routes.append(route)
+            refused = route.refusal
+            if failure is not None and not another_may(failure):
+                break
+    except ServiceError as failure:
+        refused = ExplainedRefusal.of(failure)
+    goes_to = next((route.places[0].target for route in routes if route.places), None)
+    return RoutingExplanation(
+        door=door.name,
+        goes_to=goes_to,
+        routes=tuple(routes),
+        refusal=refused if goes_to is None else None,
+        tokens=tokens,
+        unknown=request.unlisted.names if request.unlisted is not None else (),
+        strict=request.strict,
+    )
+
+
+def _route(
+    pipeline: Pipeline, model: Entry, name: str, request: ChatRequest, fields_of: FieldsOf
+) -> tuple[ExplainedRoute, ServiceError | None]:
+    """One model's, and the failure where nobody is asked."""
+    chosen: Sequence[Candidate] = ()
+    able: Sequence[Candidate] = ()
+    prospects: Sequence[RankedTarget] = ()
+    strict: Mapping[str, InvalidRequest] = {}
+    failed: ServiceError | None = None
+    try:
+        request = model.adapted(request)
+        chosen = model.candidates(request)
+        able = pipeline.able(model, request)
+        strict = _strict_refusals(request, able, fields_of)
+        takers = [one for one in able if one.name not in strict]
+        if strict and not takers:
+            failed = strict[able[0].name]
+        else:
+            prospects = pipeline.router.explain(takers, request)
+    except ServiceError as failure:
+        failed = failure
+    whole = pipeline.catalog.resolve(None, model.id)
+    told = _Told(pipeline, model, request)
+    route = ExplainedRoute(
+        asked=name,
+        model=model.id,
+        places=tuple(told.placed(one) for one in prospects),
+        left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
+        changes=(*request.changes, *model.changes(request)),
+        refusal=ExplainedRefusal.of(failed) if failed is not None else None,
+    )
+    return route, failed
+
+
+def _strict_refusals(
+    request: ChatRequest, targets: Sequence[Candidate], fields_of: FieldsOf
+) -> Mapping[str, InvalidRequest]:
+    """Return the errors of the targets that do not get each field of a strict request."""
+    if not request.strict or request.unlisted is None:
+        return {}
+    body, found = request.unlisted.body, {}
+    for one in targets:
+        known = fields_of(one.name)
+        _, unlisted = sift(body, known)
+        if unlisted is not None and unlisted.names and (refused := refusal(body, known)):
+            found[one.name] = refused
+    return found
+
+
+class _Told:
+    """Words for the targets of one model."""
+
+    def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
+        self._router = pipeline.router
+        self._model = model
+        self._request = request
+        self._endpoints = {one.name: one for one in _endpoints(model)}
+
+    def placed(self, prospect: RankedTarget) -> ExplainedTarget:
+        """One that would be asked."""
+        one, status = prospect.candidate, prospect.status
+        target_stats = self._router.target_stats(one.name) or UNKNOWN_STATS
+        endpoint = self._endpoints.get(one.name)
+        first, speed = target_stats.first_token, target_stats.speed
+        return ExplainedTarget(
+            target=one.name,
+            decided=prospect.decided,
+            reasons=(*self._priority(one, endpoint), _decided(prospect)),
+            cautions=tuple(self._cautions(one, status)),
+            tied=prospect.tied,
+            priority=one.priority,
+            weight=one.weight,
+            share=round(prospect.share, 4),
+            state=status.state,
+            in_flight=status.in_flight,
+            price=prices(endpoint.tariff) if endpoint is not None else None,
+            first_token_seconds=first.p50 if first is not None else None,
+            tokens_per_second=speed.p50 if speed is not None else None,
+        )
+
+    def left_out(
+        self,
+        whole: Entry,
+        chosen: Sequence[Candidate],
+        able: Sequence[Candidate],
+        prospects: Sequence[RankedTarget],
+        strict: Mapping[str, InvalidRequest],
+    ) -> Iterator[LeftOut]:
+        """Those who would not be asked, of all that the model has without a suffix."""
+        excluded = self._model.excluded(self._request)
+        placed = {one.candidate.name for one in prospects}
+        for target in dict.fromkeys(whole.targets):
+            if target in placed:
+                continue
+            if target in excluded:
+                why = tuple(excluded[target])
+            elif target not in self._model.targets:
+                why = (_SHORTER,)
+            elif chosen and target not in _names(chosen):
+                why = (_SECOND,)
+            elif chosen and target not in _names(able):
+                why = (_BUSY,)
+            elif target in strict:
+                why = (TargetExclusion(strict[target].param or "", _STRICT),)
+            elif able:
+                why = (self._resting(target),)
+            else:
+                continue  # what refused the request is not about targets
+            yield LeftOut(target=target, reasons=why)
+
+    def _priority(self, one: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
+        if endpoint is None or not isinstance(self._model, Listing):
+            if len(self._model.targets) > 1:
+                yield f"has priority {one.priority} and weight {one.weight:g} among the targets"
+            return
+        preferences = self._request.preferences
+        able = [
+            each
+            for each in self._endpoints.values()
+            if not any(each.exclusions(self._request.params, preferences))
+        ]
+        yield from reasons(endpoint, able, preferences, self._model.sort, self._router.target_stats)
+
+    def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
+        if status.state == "half_open":
+            yield f"failed last time, and this request tests it{_because(status)}"
+        elif status.state == "rejecting":
+            yield f"rejects all requests{_because(status)}"
+        elif status.state != "up":
+            yield f"is down{_because(status)}"
+        elif status.failures:
+            yield f"has failed {status.failures} in a row{_because(status)}"
+        length = self._model.profile(one.name).context_length
+        told = estimate(self._request, (one,))
+        tokens = told.input + told.output
+        if length is not None and tokens > length:
+            yield (
+                f"has a context of {length:,} tokens, and prompt and output are estimated at "
+                f"{tokens:,}: it may reject the request, and the next one is tried then"
+            )
+
+    def _resting(self, target: str) -> TargetExclusion:
+        target_state = self._router.target_state(target)
+        because = _because(target_state.status()) if target_state is not None else ""
+        rejects = target_state is not None and target_state.breaker.state() == "rejecting"
+        what = "rejects all requests" if rejects else "is down"
+        words = f"{what}{because}; of such targets only the one back soonest is tried, last"
+        return TargetExclusion("", words)
+
+
+def _decided(prospect: RankedTarget) -> str:
+    share = f"{prospect.share * 100:.0f} % of conversations have affinity to it"
+    match prospect.decided:
+        case "alone":
+            return "is the only one with its priority"
+        case "home":
+            return f"the conversation has affinity to it ({share}), for its prompt cache"
+        case "overflow":
+            return f"the target with the affinity is full, and this is next ({share})"
+        case "load":
+            lot = "; ties are broken at random" if prospect.tied else ""
+            return f"{prospect.status.in_flight} in flight there, weighted{lot}"
+        case "last":
+            return "takes no requests now; tried when no other target is left"
+
+
+def _because(status: TargetStatus) -> str:
+    reason = f" ({status.reason})" if status.reason else ""
+    return (
+        f"{reason}, next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else reason
+    )
+
+
+def _names(candidates: Sequence[Candidate]) -> frozenset[str]:
+    return frozenset(one.name for one in candidates)
+
+
+def _endpoints(model: Entry) -> Sequence[CatalogEndpoint]:
+    return model.endpoints if isinstance(model, Listing) else ()
+
+
+def prices(tariff: Tariff) -> PriceTexts:
+    """For people and programs."""
+    return PriceTexts(**{name: plain(price) for name, price in tariff.by_million.items()})

@@ -1,0 +1,265 @@
+"""Interface of operations for pages and the management API: providers, routes and alerts, and
+the views of them. Times are in seconds, money is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Annotated, Literal, Protocol
+
+from msgspec import Meta, Struct
+
+from causerie.hosted.accounts.people import Actor
+from causerie.hosted.operations.configuring import Configuring
+from causerie.hosted.operations.explanation import PriceTexts, RoutingExplanation
+from causerie.hosted.operations.probes import Cell, Result, State
+from causerie.probe.provider_interview import Found
+from causerie.probe.question import Thinking
+
+# Interface of alerts for pages and the management API: channels, rules, and what was sent.
+
+
+class AlertChannel(Struct, frozen=True, kw_only=True):
+    """A channel of the configuration."""
+
+    name: str
+    type: Literal["webhook", "email"]
+    to: Annotated[
+        tuple[str, ...], Meta(description="Host and port of a webhook, or addresses of letters.")
+    ]
+    kinds: tuple[str, ...]
+
+
+class AlertRule(Struct, frozen=True, kw_only=True):
+    """Kind of alert, and the condition for it."""
+
+    kind: str
+    words: str
+
+
+class AlertView(Struct, frozen=True, kw_only=True):
+    """An alert that has fired; ``resolved_at`` is unset while it holds, and if it has no end."""
+
+    kind: str
+    summary: str
+    firing: bool
+    since: datetime
+    resolved_at: datetime | None = None
+    details: Mapping[str, str] = {}
+
+
+class AlertDelivery(Struct, frozen=True, kw_only=True):
+    """A message to one receiver, and what came of the last attempt."""
+
+    id: str
+    channel: str
+    to: Annotated[str, Meta(description="Address of a letter; empty for a webhook.")] = ""
+    kind: str
+    title: str
+    at: datetime
+    state: Literal["waiting", "delivered", "failed", "dropped"]
+    attempts: int
+    next_at: datetime | None = None
+    outcome: str = ""
+
+
+class AlertsView(Struct, frozen=True, kw_only=True):
+    """Channels, rules in force, alerts, and the newest deliveries."""
+
+    kinds: Annotated[tuple[str, ...], Meta(description="Alerts that a channel may get.")]
+    channels: tuple[AlertChannel, ...]
+    rules: tuple[AlertRule, ...]
+    alerts: tuple[AlertView, ...]
+    deliveries: tuple[AlertDelivery, ...]
+
+
+class ChannelTest(Struct, frozen=True, kw_only=True):
+    """Outcome of a test of one channel: what each receiver answered."""
+
+    channel: str
+    delivered: bool
+    answers: tuple[str, ...]
+
+
+class AlertDesk(Protocol):
+    """Alerts. Everything raises ``Forbidden`` for those who are no operators."""
+
+    async def see(self, actor: Actor) -> AlertsView:
+        """Everything at once."""
+
+    async def test(self, actor: Actor, channel: str) -> ChannelTest:
+        """Send a test to all receivers of a channel now; raises ``NotFound``."""
+
+
+# Views of providers for operators. Times are in seconds, money is text.
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    """A model that a target answers for: with a priority and weight in an alias, or at a price
+    in the catalog."""
+
+    model: str
+    priority: int | None = None
+    weight: float | None = None
+    price: PriceTexts | None = None
+
+
+class TargetView(Struct, frozen=True, kw_only=True):
+    """A target as it stands now. Measurements that are missing lately are ``null``: times to the
+    first token and speeds of five minutes, the share of answered requests of half an hour and a
+    day.
+
+    ``reason`` is why it failed last; it is asked again in ``wait_seconds``.
+    """
+
+    name: str
+    model: str
+    state: str
+    in_flight: int
+    failures: int
+    wait_seconds: float
+    reason: str
+    first_token_seconds: float | None
+    slow_first_token_seconds: float | None
+    tokens_per_second: float | None
+    uptime_half_hour: float | None
+    uptime_day: float | None
+    serves: tuple[Serving, ...]
+
+
+class ProbeCost(Struct, frozen=True, kw_only=True):
+    """The most that a probe can cost; ``words`` say when which."""
+
+    requests: int
+    tokens: int
+    words: str
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A difference from the configuration."""
+
+    what: str
+    before: str
+    now: str
+
+
+class ProbedModelView(Struct, frozen=True, kw_only=True):
+    """A model at a provider.
+
+    ``probed`` is the day of the probe in force and ``evidence`` its text; ``newest`` is the result
+    of the last probe that is kept, ``changes`` are its differences from the configuration.
+    """
+
+    id: str
+    probed: date | None
+    evidence: str
+    context_length: int | None
+    thinking: Thinking | None
+    continues: bool | None
+    cells: tuple[Cell, ...]
+    cost: ProbeCost | None
+    used: Result | None = None
+    newest: Result | None = None
+    changes: tuple[Change, ...] = ()
+
+
+class ProbeView(Struct, frozen=True, kw_only=True):
+    """The probe under way at a provider, else its last one since the service began."""
+
+    model: str
+    quick: bool
+    state: State
+    asked: int
+    questions: int
+    question: str
+    requests: int
+    tokens: int
+    cost: ProbeCost
+    began: datetime
+    ended: datetime | None
+    failure: str
+    hint: str
+    findings: Annotated[
+        tuple[Found, ...],
+        Meta(description="Of a quick probe, which is not kept. Others are with their models."),
+    ] = ()
+
+
+class ProviderView(Struct, frozen=True, kw_only=True):
+    """A provider; ``base_url`` is empty for this service itself, which is not probed."""
+
+    name: str
+    base_url: str
+    dialect: str
+    max_concurrent: int | None
+    targets: tuple[TargetView, ...]
+    models: tuple[ProbedModelView, ...]
+    probe: ProbeView | None = None
+
+
+class AppliedResult(Struct, frozen=True, kw_only=True):
+    """Outcome of putting a result in force.
+
+    ``written``: it is in the configuration; ``in_force``: requests are checked against it. If not,
+    ``problem`` is the reason, and ``by_hand`` is the text to put below the provider.
+    """
+
+    written: bool
+    in_force: bool
+    problem: str = ""
+    by_hand: str = ""
+
+
+# Interface of operations for pages and the management API: providers and routes.
+
+
+class RouteQuery(Struct, frozen=True):
+    """A request that nobody has sent: its body as JSON, the door it would come to.
+
+    ``key`` is the id of the key that it would come with (empty: one that may everything),
+    ``session`` what its header ``x-session-id`` would say, ``strict`` whether it says
+    ``x-unknown-params: reject``.
+    """
+
+    body: bytes
+    door: str = ""
+    key: str = ""
+    session: str = ""
+    strict: bool = False
+
+
+class Operations(Protocol):
+    """Providers and routes. Everything raises ``Forbidden`` for those who are no operators."""
+
+    @property
+    def configuration(self) -> Configuring: ...
+    @property
+    def alerts(self) -> AlertDesk: ...
+
+    def doors(self) -> Sequence[str]:
+        """The names of all doors, the usual one first."""
+
+    def models(self) -> Sequence[str]:
+        """The ids of all models."""
+
+    async def providers(self, actor: Actor) -> Sequence[ProviderView]:
+        """All providers, in the configured order, and this service if it runs models."""
+
+    async def provider(self, actor: Actor, name: str) -> ProviderView:
+        """One provider; raises ``NotFound``."""
+
+    async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
+        """Begin to probe a model there; ``quick``: what usual clients need, for a minute at most.
+
+        Raises ``NotFound``, and ``InvalidRequest`` where a probe is under way or none can be.
+        """
+
+    async def cancel(self, actor: Actor, name: str) -> ProbeView:
+        """End the probe under way; raises ``NotFound`` where there was none."""
+
+    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
+        """Put the newest result in force; raises ``NotFound`` and ``InvalidRequest``."""
+
+    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
+        """Explain the routing of a request now."""

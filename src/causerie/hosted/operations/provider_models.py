@@ -1,0 +1,535 @@
+"""Models that a provider lists, compared with what is configured and with the catalog, and the
+changes that follow or publish them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.operations.configuring import (
+    PRICE_PARTS,
+    EntryStep,
+    EntryView,
+    EntryWish,
+    ListedModel,
+)
+from causerie.protocol.numbers import money
+
+# Models that a provider lists, compared with what is configured, and the changes that follow.
+
+_DIGITS = Decimal("0.000000001")  # of money in the configuration
+
+State = Literal["new", "changed", "same", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedModel:
+    """A model of a provider: as it is listed now, and as it is configured."""
+
+    id: str
+    state: State
+    listed: ListedModel | None
+    alias: EntryView | None
+    context_before: int | None
+    price_before: Mapping[str, str] | None
+
+    @property
+    def alone(self) -> bool:
+        """Return true if no other model answers for its alias, so that their prices are one."""
+        return self.alias is None or len(self.alias.settings["targets"]) == 1
+
+
+def compared(
+    provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
+) -> Sequence[ComparedModel]:
+    """Compare the list with what is configured: first the models listed, then those gone."""
+    aliases = _served(provider.name, entries)
+    contexts = _contexts(provider.settings)
+    found = [_compared(one, aliases.get(one.id), contexts) for one in listed]
+    there = {one.id for one in listed}
+    gone = [
+        ComparedModel(id, "gone", None, alias, contexts.get(id), _alias_price(alias))
+        for id, alias in aliases.items()
+        if id not in there and "*" not in id
+    ]
+    return [*found, *gone]
+
+
+def taken_over(
+    provider: EntryView,
+    entries: Sequence[EntryView],
+    picked: Sequence[ListedModel],
+    gone: Collection[str] = (),
+    prefix: str = "",
+) -> Sequence[EntryStep]:
+    """Return the changes that configure the models picked as they are listed, and drop those gone.
+
+    Entries of the file stay as they are.
+    """
+    aliases = _served(provider.name, entries)
+    made: dict[str, EntryStep] = {}
+    for one in picked:
+        alias = aliases.get(one.id)
+        if alias is None:
+            wish = EntryWish(settings=_alias(provider.name, one, prefix))
+            made[one.id] = EntryStep(kind="alias", wish=wish)
+        elif not alias.locked and len(alias.settings["targets"]) == 1:
+            settings = {**alias.settings, **_published(one)}
+            if settings != alias.settings:
+                made[one.id] = changed(alias, settings)
+    dropped = _without(provider.name, entries, gone)
+    contexts = _with_contexts(provider, picked, gone)
+    return [*contexts, *made.values(), *dropped]
+
+
+def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
+    """Return the entry of a provider, that of the file first; raise :class:`NotFound`."""
+    found = [each for each in entries if (each.kind, each.name) == ("provider", name)]
+    for each in sorted(found, key=lambda one: not one.locked):
+        if each.in_force:
+            return each
+    raise NotFound("No provider of this name is in force; switch it on first.", code="not_found")
+
+
+def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
+    """Return the changes that delete a provider, its targets, and aliases with no other target."""
+    targets = [model for each in _aliases(entries) for model in _models(provider.name, each)]
+    end = EntryStep(kind="provider", id=provider.id)
+    return [*_without(provider.name, entries, targets), end]
+
+
+def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
+    return [each for each in _aliases(entries) if _models(provider, each)]
+
+
+def _compared(
+    one: ListedModel, alias: EntryView | None, contexts: Mapping[str, int]
+) -> ComparedModel:
+    price, context = _alias_price(alias), contexts.get(one.id)
+    state: State = "new" if alias is None else "same"
+    found = ComparedModel(one.id, state, one, alias, context, price)
+    if alias is None:
+        return found
+    new_context = one.context_length is not None and one.context_length != context
+    new_price = found.alone and any(
+        money(amount) != money((price or {}).get(part, "0"))
+        for part, amount in published_price(one).items()
+    )
+    if not new_context and not new_price:
+        return found
+    return ComparedModel(one.id, "changed", one, alias, context, price)
+
+
+def _aliases(entries: Sequence[EntryView]) -> Iterator[EntryView]:
+    return (each for each in entries if each.kind == "alias")
+
+
+def _models(provider: str, alias: EntryView) -> Sequence[str]:
+    targets = alias.settings.get("targets")
+    return [
+        str(each.get("model"))
+        for each in (targets if isinstance(targets, list) else ())
+        if isinstance(each, Mapping) and each.get("provider") == provider
+    ]
+
+
+def _served(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
+    """Return the alias of each model; one that has no other target goes first."""
+    found: dict[str, EntryView] = {}
+    for each in sorted(_aliases(entries), key=lambda one: len(one.settings.get("targets", ()))):
+        for model in _models(provider, each):
+            found.setdefault(model, each)
+    return found
+
+
+def _contexts(settings: Mapping[str, Any]) -> Mapping[str, int]:
+    return {
+        each["id"]: each["context_length"]
+        for each in settings.get("models", ())
+        if "id" in each and each.get("context_length") is not None
+    }
+
+
+def _alias_price(alias: EntryView | None) -> Mapping[str, str] | None:
+    return alias.settings.get("price") if alias is not None else None
+
+
+def published_price(one: ListedModel) -> Mapping[str, str]:
+    """Return the price as the configuration has it; what is not published is left out."""
+    found = {part: getattr(one, f"{part}_price") for part in PRICE_PARTS}
+    return {part: configured(money(amount)) for part, amount in found.items() if amount is not None}
+
+
+def configured(amount: Decimal) -> str:
+    """Return an amount of money as the configuration has it."""
+    try:
+        return f"{amount.quantize(_DIGITS).normalize():f}"
+    except InvalidOperation:
+        return f"{amount:f}"  # more than the configuration accepts
+
+
+def _published(one: ListedModel) -> dict[str, Any]:
+    price = published_price(one)
+    return {"price": dict(price)} if price else {}
+
+
+def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "id": prefix + one.id,
+        "targets": [{"provider": provider, "model": one.id}],
+        **_published(one),
+    }
+    if one.name and one.name != one.id:
+        settings["name"] = one.name
+    return settings
+
+
+def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
+    """Return the change of an entry that was read before to these settings."""
+    wish = EntryWish(settings=settings, enabled=entry.enabled, version=entry.version)
+    return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
+
+
+def _without(
+    provider: str, entries: Sequence[EntryView], models: Collection[str]
+) -> Iterator[EntryStep]:
+    """Yield the changes after which these models of a provider are no targets any more."""
+    for alias in _aliases(entries):
+        if alias.locked or not set(models).intersection(_models(provider, alias)):
+            continue
+        kept = [
+            each
+            for each in alias.settings["targets"]
+            if each.get("provider") != provider or each.get("model") not in models
+        ]
+        if kept:
+            yield changed(alias, {**alias.settings, "targets": kept})
+        else:
+            yield EntryStep(kind="alias", id=alias.id)
+
+
+def _with_contexts(
+    provider: EntryView, picked: Sequence[ListedModel], gone: Collection[str]
+) -> Iterator[EntryStep]:
+    """Yield the change of the provider itself, if what it says of its models changes."""
+    if provider.locked:
+        return
+    before = provider.settings.get("models", [])
+    models = {each["id"]: each for each in before if each["id"] not in gone}
+    for one in picked:
+        if one.context_length is not None:
+            known = models.get(one.id, {"id": one.id})
+            models[one.id] = {**known, "context_length": one.context_length}
+    if list(models.values()) != before:
+        yield changed(provider, {**provider.settings, "models": list(models.values())})
+
+
+# Models that a provider lists, compared with the catalog, and the changes that publish them.
+
+_KIND: EntryKind = "catalog_model"
+_VARIANTS = ("free", "extended")
+_UNFIT = re.compile(r"[^a-z0-9._-]+")
+_LONGEST_PART = 63
+_TYPED = ("prompt", "completion")
+
+OfferState = Literal["new", "joins", "changed", "same", "gone", "filed"]
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A model of a provider: as it is listed now, and as the catalog has it."""
+
+    id: Annotated[str, Meta(description="Its id at the provider.")]
+    state: Annotated[
+        OfferState,
+        Meta(
+            description="`new`: not in the catalog; `joins`: others offer the model there; "
+            "`changed`, `same`: compared with its endpoint; `gone`: no longer listed; `filed`: "
+            "the configuration file has the model, and only the file changes it."
+        ),
+    ]
+    catalog_id: Annotated[str, Meta(description="Id of the model in the catalog.")]
+    listed: Annotated[ListedModel | None, Meta(description="`null`: no longer listed.")]
+    price: Annotated[
+        dict[str, str] | None,
+        Meta(description="What its use would cost here. `null`: none is published."),
+    ] = None
+    price_before: Annotated[dict[str, str] | None, Meta(description="What it costs here.")] = None
+    context_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRules:
+    """Rules by which prices follow from those that the provider publishes."""
+
+    margin: Decimal | None = None
+    """In percent. ``None``: none for new endpoints; others keep the one that they have."""
+    prompt: str | None = None
+    """Per 1M tokens of models whose price is not published."""
+    completion: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PickedModel:
+    """A model to publish, as it was listed, under this id of the catalog."""
+
+    listed: ListedModel
+    catalog_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """An endpoint, and the entry of the catalog that it belongs to."""
+
+    entry: EntryView
+    settings: Mapping[str, Any]
+
+
+def offers(
+    provider: EntryView,
+    listed: Sequence[ListedModel],
+    entries: Sequence[EntryView],
+    rules: PriceRules = PriceRules(),  # frozen
+) -> Sequence[Offer]:
+    """Compare the list with the catalog: first the models listed, then those gone."""
+    known = _endpoints(provider.name, entries)
+    catalog = [each for each in entries if each.kind == _KIND]
+    found = [_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
+    there = {one.id for one in listed}
+    gone = [
+        Offer(
+            id=id,
+            state="gone",
+            catalog_id=one.entry.name,
+            listed=None,
+            price_before=one.settings.get("price"),
+            context_before=one.settings.get("context_length"),
+        )
+        for id, one in known.items()
+        if id not in there and not one.entry.locked
+    ]
+    return [*found, *gone]
+
+
+def publication(
+    provider: EntryView,
+    entries: Sequence[EntryView],
+    picked: Sequence[PickedModel],
+    gone: Collection[str] = (),
+    rules: PriceRules = PriceRules(),  # frozen
+) -> Sequence[EntryStep]:
+    """Return the changes that publish the models picked as they are listed, and drop those gone.
+
+    Models picked for one id become endpoints of one model. Entries of the file stay as they are.
+    Raises :class:`InvalidRequest` for a model without a price, or one that the file has.
+    """
+    known = _endpoints(provider.name, entries)
+    filed = {each.name for each in entries if each.kind == _KIND and each.locked}
+    before = {each.name: each for each in entries if each.kind == _KIND and each.name not in filed}
+    drafts = {name: dict(each.settings) for name, each in before.items()}
+    for one in picked:
+        there = known.get(one.listed.id)
+        name = there.entry.name if there is not None else one.catalog_id
+        if name in filed:
+            raise InvalidRequest(
+                f"The configuration file has {name}; change it there, or publish "
+                f"{one.listed.id} under another id.",
+                param="catalog_id",
+            )
+        draft = drafts.setdefault(name, _model(name, one.listed))
+        endpoint = _endpoint(provider.name, one.listed, there, rules)
+        draft["endpoints"] = _with(draft["endpoints"], endpoint)
+    for draft in drafts.values():
+        draft["endpoints"] = [
+            each
+            for each in draft["endpoints"]
+            if each.get("provider") != provider.name or each.get("model") not in gone
+        ]
+    return [*_steps(before, drafts)]
+
+
+def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
+    return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
+
+
+def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
+    """Return the changes after which the catalog of the database has no endpoint of a provider."""
+    return publication(provider, entries, (), gone=_endpoints(provider.name, entries).keys())
+
+
+def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
+    """Return the change that opens a door to the catalog; ``None`` if one is configured."""
+    if any(each.kind == "door" and each.settings.get("kind") == "router" for each in entries):
+        return None
+    return EntryStep(kind="door", wish=EntryWish(settings={"name": "router", "kind": "router"}))
+
+
+def catalog_id(provider: str, model: str) -> str:
+    """Return the ``author/slug`` of a provider's model; the provider stands for a missing author.
+
+    Several providers that name the author give one model the same id.
+    """
+    base, _, variant = model.partition(":")
+    parts = [part for part in base.split("/") if part]
+    author = parts[0] if len(parts) == 2 else provider
+    slug = parts[-1] if parts else "model"
+    suffix = f":{variant}" if variant in _VARIANTS else ""
+    rest = f"-{variant}" if variant and not suffix else ""
+    return f"{_fit(author)}/{_fit(slug + rest)}{suffix}"
+
+
+def _fit(text: str) -> str:
+    return _UNFIT.sub("-", text.lower()).strip("-._")[:_LONGEST_PART] or "model"
+
+
+def _endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Endpoint]:
+    """Return the endpoints of a provider by their models, those of the database first."""
+    found: dict[str, _Endpoint] = {}
+    catalog = (each for each in entries if each.kind == _KIND)
+    for entry in sorted(catalog, key=lambda one: one.locked):
+        for each in entry.settings.get("endpoints", ()):
+            if each.get("provider") == provider:
+                found.setdefault(str(each.get("model")), _Endpoint(entry, each))
+    return found
+
+
+def _offer(
+    provider: str,
+    one: ListedModel,
+    there: _Endpoint | None,
+    catalog: Sequence[EntryView],
+    rules: PriceRules,
+) -> Offer:
+    entry = there.entry if there is not None else _same_model(provider, one.id, catalog)
+    price = _sale_price(one, there, rules)
+    return Offer(
+        id=one.id,
+        state=_state(provider, one, there, entry, rules),
+        catalog_id=entry.name if entry is not None else catalog_id(provider, one.id),
+        listed=one,
+        price=price,
+        price_before=there.settings.get("price") if there is not None else None,
+        context_before=there.settings.get("context_length") if there is not None else None,
+    )
+
+
+def _state(
+    provider: str,
+    one: ListedModel,
+    there: _Endpoint | None,
+    entry: EntryView | None,
+    rules: PriceRules,
+) -> OfferState:
+    if entry is None:
+        return "new"
+    if entry.locked:
+        return "filed"
+    if there is None:
+        return "joins"
+    now = _endpoint(provider, one, there, rules)
+    return "same" if now == there.settings else "changed"
+
+
+def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:
+    """Return the entry that is this model: by its id, or by its slug if no author is named."""
+    wanted = catalog_id(provider, model)
+    for each in catalog:
+        if each.name.casefold() == wanted:
+            return each
+    if "/" in model:
+        return None
+    slug = wanted.partition("/")[2]
+    found = [each for each in catalog if each.name.casefold().partition("/")[2] == slug]
+    return found[0] if len(found) == 1 else None
+
+
+def _model(name: str, one: ListedModel) -> dict[str, Any]:
+    words = {"name": one.name if one.name != one.id else None, "description": one.description}
+    return {"id": name, "endpoints": [], **{key: each for key, each in words.items() if each}}
+
+
+def _endpoint(
+    provider: str, one: ListedModel, there: _Endpoint | None, rules: PriceRules
+) -> dict[str, Any]:
+    """Return the settings of an endpoint; what the list does not say stays as it is."""
+    made: dict[str, Any] = dict(there.settings) if there is not None else {}
+    made |= {"provider": provider, "model": one.id}
+    price = _sale_price(one, there, rules)
+    if price is None:
+        raise InvalidRequest(
+            f"The provider publishes no price for {one.id}; type the price of such models, which "
+            "may be 0.",
+            param="prompt",
+        )
+    cost = dict(published_price(one))
+    if cost and (there is None or "cost" in made or rules.margin is not None):
+        made |= {"price": price, "cost": cost}
+    elif there is None:
+        made["price"] = price
+    for name in ("context_length", "max_output_tokens"):
+        if (tokens := getattr(one, name)) is not None:
+            made[name] = tokens
+    return made
+
+
+def _sale_price(
+    one: ListedModel, there: _Endpoint | None, rules: PriceRules
+) -> dict[str, str] | None:
+    """Return what the use of a model costs; ``None`` if nobody says so."""
+    before = there.settings if there is not None else {}
+    price, cost = before.get("price", {}), before.get("cost")
+    if there is not None and cost is None and rules.margin is None:
+        return dict(price)  # typed by a person, so no list changes it
+    published = published_price(one)
+    made = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
+    for part in _TYPED:
+        said = price.get(part, "0") if there is not None else getattr(rules, part)
+        if part not in made:
+            if said is None:
+                return None
+            made[part] = said
+    return made
+
+
+def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
+    """Return the price of a part that costs this much: by the margin asked, or by its own."""
+    if rules.margin is not None:
+        return configured(money(amount) * (1 + rules.margin / 100))
+    cost = money(before.get("cost", {}).get(part, "0"))
+    price = before.get("price", {}).get(part)
+    if price is None or not cost:
+        return amount
+    if cost == money(amount):
+        return str(price)
+    return configured(money(amount) * money(price) / cost)
+
+
+def _with(endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the endpoints with this one, in the place of what it was before."""
+    key = (one["provider"], one["model"])
+    keys = [(each.get("provider"), each.get("model")) for each in endpoints]
+    if key not in keys:
+        return [*endpoints, one]
+    return [one if each == key else old for each, old in zip(keys, endpoints, strict=True)]
+
+
+def _steps(
+    before: Mapping[str, EntryView], drafts: Mapping[str, dict[str, Any]]
+) -> Iterator[EntryStep]:
+    for name, draft in drafts.items():
+        entry = before.get(name)
+        if entry is None:
+            yield EntryStep(kind=_KIND, wish=EntryWish(settings=draft))
+        elif draft == entry.settings:
+            continue
+        elif draft["endpoints"]:
+            yield changed(entry, draft)
+        else:
+            yield EntryStep(kind=_KIND, id=entry.id)

@@ -1,0 +1,288 @@
+"""API keys, their secrets and bounds, and the numbered list of what has changed; and credits,
+which are only added to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, and_, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.hosted.accounts.bounds import (
+    UNBOUNDED,
+    Budget,
+    BudgetPeriod,
+    Credit,
+    Limit,
+    LimitsAndBudgets,
+    Unit,
+    bounded,
+)
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, Purpose
+from causerie.hosted.store.database import insert, nouns_of, one_of, part_of, update
+from causerie.hosted.store.people import PERSON_STATUS, person_status_of
+from causerie.hosted.store.tables import (
+    amount_of,
+    api_keys,
+    billionths,
+    budgets,
+    change_counter,
+    changes,
+    credits,
+    key_secrets,
+    limits,
+    memberships,
+    projects,
+    users,
+)
+
+# Credits, which are only added to.
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCredits:
+    """Implements :class:`~causerie.hosted.accounts.ports.CreditRepository`."""
+
+    connection: AsyncConnection
+
+    async def add(self, credit: Credit) -> None:
+        await insert(self.connection, credits, credit)
+
+    async def of(self, project_id: str) -> Sequence[Credit]:
+        query = (
+            select(credits)
+            .where(credits.c.project_id == project_id)
+            .order_by(credits.c.at.desc(), credits.c.id)
+        )
+        return await nouns_of(await self.connection.execute(query), lambda row: Credit(**row))
+
+    async def total(self, project_id: str) -> Decimal | None:
+        query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
+        total: Decimal | None = await self.connection.scalar(query)
+        return total
+
+
+# API keys, their secrets and bounds, and the numbered list of what has changed.
+
+_CHANGES_KEPT = timedelta(hours=1)
+_OWNERS_AT_ONCE = 500  # in one statement: a database takes some 32,000 values, each costs time
+_MAKERS = api_keys.alias("makers")
+# A version that did not know persons has written only who made a key: a user, or one's key.
+_PERSON = func.coalesce(
+    api_keys.c.person, _MAKERS.c.person, _MAKERS.c.created_by, api_keys.c.created_by
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlKeys:
+    """Implements :class:`~causerie.hosted.accounts.ports.KeyRepository`."""
+
+    connection: AsyncConnection
+    writing: bool
+
+    async def add(self, key: ApiKey, secret: KeySecret) -> None:
+        await insert(self.connection, api_keys, key)
+        await insert(self.connection, key_secrets, secret)
+
+    async def change(self, key: ApiKey) -> None:
+        await update(self.connection, api_keys, api_keys.c.id == key.id, key)
+
+    async def find(self, id: str) -> ApiKey | None:
+        if self.writing:  # a row is locked by itself, without those that are joined to it
+            await self.connection.execute(one_of(api_keys, id, writing=True))
+        found = await self.connection.execute(_keys().where(api_keys.c.id == id))
+        row = found.mappings().first()
+        return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
+
+    async def of(self, project_id: str) -> Sequence[ApiKey]:
+        return await self._found(_keys().where(api_keys.c.project_id == project_id))
+
+    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
+        query = _keys().where(users.c.id == user_id)
+        if project_id is not None:
+            query = query.where(api_keys.c.project_id == project_id)
+        return await self._found(query)
+
+    async def budgeted(self) -> Sequence[ApiKey]:
+        owners = select(budgets.c.owner)
+        return await self._found(_keys().where(("key:" + api_keys.c.id).in_(owners)))
+
+    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
+        ends = api_keys.c.expires_at
+        return await self._found(_keys().where(ends > after, ends <= until))
+
+    async def _found(self, query: Select[Any]) -> Sequence[ApiKey]:
+        query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
+            api_keys.c.created_at.desc(), api_keys.c.id
+        )
+        found = await nouns_of(await self.connection.execute(query), _key)
+        keys: list[ApiKey] = []
+        for first in range(0, len(found), _OWNERS_AT_ONCE):  # others have their turn between these
+            part = found[first : first + _OWNERS_AT_ONCE]
+            bounds = await self._bounds([f"key:{key.id}" for key in part])
+            keys += [replace(key, bounds=bounds[f"key:{key.id}"]) for key in part]
+        return keys
+
+    async def counts(self) -> Sequence[tuple[str, str, int]]:
+        holder = func.coalesce(users.c.id, "")
+        query = (
+            select(api_keys.c.project_id, holder, func.count())
+            .select_from(api_keys)
+            .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
+            .outerjoin(users, users.c.id == _PERSON)
+            .where(api_keys.c.deleted_at.is_(None))
+            .group_by(api_keys.c.project_id, holder)
+        )
+        return [(project, person, n) for project, person, n in await self.connection.execute(query)]
+
+    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
+        await self.connection.execute(
+            api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at)
+        )
+
+    async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
+        later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
+        await self.connection.execute(
+            key_secrets.update()
+            .where(key_secrets.c.key_id == secret.key_id, later)
+            .values(expires_at=old_until)
+        )
+        await insert(self.connection, key_secrets, secret)
+
+    async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
+        for table in (limits, budgets):
+            await self.connection.execute(table.delete().where(table.c.owner == owner))
+        if bounds.limits:
+            await self.connection.execute(
+                limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
+            )
+        if bounds.budgets:
+            await self.connection.execute(
+                budgets.insert(),
+                [
+                    {"owner": owner, **asdict(each), "amount": _stored(each)}
+                    for each in bounds.budgets
+                ],
+            )
+
+    async def bounds(self, owner: str) -> LimitsAndBudgets:
+        return (await self._bounds([owner]))[owner]
+
+    async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
+        """Of many, in statements of a bounded length."""
+        found: dict[str, LimitsAndBudgets] = {}
+        for first in range(0, len(owners), _OWNERS_AT_ONCE):
+            found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
+        return found
+
+    async def announce(self, subject: str, at: datetime) -> None:
+        """Number a change, and forget those of long ago."""
+        number = await self.connection.scalar(
+            change_counter.update()
+            .values(number=change_counter.c.number + 1)
+            .returning(change_counter.c.number)
+        )
+        await self.connection.execute(
+            changes.insert().values(number=number, subject=subject, at=at)
+        )
+        await self.connection.execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
+
+    async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
+        latest = await self.connection.scalar(select(change_counter.c.number)) or 0
+        if latest == after:
+            return latest, ()
+        query = select(changes.c.subject).where(
+            changes.c.number > after, changes.c.number <= latest
+        )
+        found = list((await self.connection.execute(query)).scalars())
+        return latest, found if len(found) == latest - after else None
+
+    async def grant(self, digest: bytes) -> Grant | None:
+        query = (
+            _keys()
+            .add_columns(
+                key_secrets.c.expires_at.label("secret_until"),
+                projects.c.archived_at.label("archived_at"),
+                projects.c.recording_days.label("recording_days"),
+            )
+            .join(key_secrets, key_secrets.c.key_id == api_keys.c.id)
+            .join(projects, projects.c.id == api_keys.c.project_id)
+            .where(key_secrets.c.digest == digest)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        if row is None:
+            return None
+        key = _key(row)
+        owners = [f"key:{key.id}", f"project:{key.project_id}"]
+        owners += [f"user:{key.person}"] if key.person else []
+        bounds = await self._bounds(owners)
+        put_in = await SqlCredits(self.connection).total(key.project_id)
+        stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
+        works = all(each is None for each in stopped) and not key.withdrawn
+        ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
+        return Grant(
+            key=replace(key, bounds=bounds[owners[0]]),
+            works=works,
+            until=min(ends, default=None),
+            project_bounds=bounded(bounds[owners[1]], put_in),
+            person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
+            recorded=row["recording_days"] is not None,
+        )
+
+    async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:
+        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
+        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
+        query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
+        for row in (await self.connection.execute(query)).mappings():
+            values = dict(row)
+            found_limits[values.pop("owner")].append(Limit(**values))
+        query = (
+            select(budgets)
+            .where(budgets.c.owner.in_(owners))
+            .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
+        )
+        for row in (await self.connection.execute(query)).mappings():
+            found_budgets[row["owner"]].append(_budget(row))
+        return {
+            owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
+            for owner in owners
+        }
+
+
+def _keys() -> Select[Any]:
+    """Keys with the person they derive from, and how that person stands now."""
+    of_holder = and_(
+        memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
+    )
+    return (
+        select(api_keys, users.c.id.label("holder"), *PERSON_STATUS)
+        .select_from(api_keys)
+        .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
+        .outerjoin(users, users.c.id == _PERSON)
+        .outerjoin(memberships, of_holder)
+    )
+
+
+def _key(row: RowMapping) -> ApiKey:
+    holder = row["holder"]
+    values = part_of(api_keys, row) | {
+        "purpose": Purpose(row["purpose"]),
+        "person": holder or "",
+        "person_status": person_status_of(row) if holder else None,
+    }
+    return ApiKey(**values)
+
+
+def _stored(budget: Budget) -> int:
+    return billionths(budget.amount) if budget.unit is Unit.MONEY else int(budget.amount)
+
+
+def _budget(row: RowMapping) -> Budget:
+    unit = Unit(row["unit"])
+    amount = amount_of(row["amount"]) if unit is Unit.MONEY else Decimal(row["amount"])
+    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"])

@@ -1,0 +1,175 @@
+"""What operators see in all processes alike: alerts and their deliveries, where the process
+whose row it was decides, and results of probes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.hosted.store import tables
+from causerie.hosted.store.database import Database, row_of, upsert
+from causerie.hosted.store.tables import alert_deliveries, probe_results
+from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState, StoredAlert
+
+# The book of alerts in the database: of several processes, the one whose row it was decides.
+
+
+class SqlAlertBook:
+    """Implements :class:`AlertBook` in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def alerts(self) -> Sequence[StoredAlert]:
+        query = (
+            select(tables)
+            .where(tables.c.kind.in_(AlertKind))
+            .order_by(tables.c.since.desc(), tables.c.key)
+        )
+        async with self._database.reading() as connection:
+            return [_alert(row) for row in (await connection.execute(query)).mappings()]
+
+    async def fire(
+        self,
+        condition: Condition,
+        deliveries: Sequence[Delivery],
+        now: datetime,
+        quiet_since: datetime,
+    ) -> bool:
+        values = row_of(tables, StoredAlert.fired(condition, now))
+        insert = sqlite.insert if self._database.sqlite else postgresql.insert
+        over = tables.c.resolved_at
+        statement = (
+            insert(tables)
+            .values(values)
+            .on_conflict_do_update(
+                index_elements=["key"],
+                set_={name: value for name, value in values.items() if name != "key"},
+                where=(tables.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
+            )
+        )
+        async with self._database.writing() as connection:
+            first = await connection.scalar(statement.returning(tables.c.key))
+            if first is not None:
+                await _add(connection, deliveries)
+        return first is not None
+
+    async def seen(self, keys: Sequence[str], now: datetime) -> None:
+        if not keys:
+            return
+        async with self._database.writing() as connection:
+            for key in keys:
+                await connection.execute(
+                    tables.update().where(tables.c.key == key).values(seen_at=now)
+                )
+
+    async def resolve(
+        self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
+    ) -> bool:
+        where = (tables.c.key == key) & (tables.c.level > 0) & (tables.c.seen_at <= unseen_since)
+        statement = tables.update().where(where).values(level=0, resolved_at=now)
+        async with self._database.writing() as connection:
+            first = (await connection.execute(statement)).rowcount == 1
+            if first:
+                await _add(connection, deliveries)
+        return first
+
+    async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
+        table = alert_deliveries
+        query = (
+            select(table.c.channel, table.c.to, func.count())
+            .where(table.c.at >= since, table.c.state != DeliveryState.DROPPED)
+            .group_by(table.c.channel, table.c.to)
+        )
+        async with self._database.reading() as connection:
+            found = await connection.execute(query)
+        return {(channel, to): count for channel, to, count in found}
+
+    async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
+        table = alert_deliveries
+        query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        async with self._database.reading() as connection:
+            due = [_delivery(row) for row in (await connection.execute(query)).mappings()]
+        if not due:
+            return ()
+        taken = []
+        async with self._database.writing() as connection:
+            for each in due:
+                mine = replace(each, next_at=until, attempts=each.attempts + 1)
+                where = (table.c.id == each.id) & (table.c.next_at == each.next_at)
+                values = {"next_at": mine.next_at, "attempts": mine.attempts}
+                done = await connection.execute(table.update().where(where).values(values))
+                if done.rowcount == 1:
+                    taken.append(mine)
+        return taken
+
+    async def settle(self, delivery: Delivery) -> None:
+        async with self._database.writing() as connection:
+            await upsert(connection, alert_deliveries, row_of(alert_deliveries, delivery))
+
+    async def deliveries(self, most: int) -> Sequence[Delivery]:
+        table = alert_deliveries
+        query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
+        async with self._database.reading() as connection:
+            return [_delivery(row) for row in (await connection.execute(query)).mappings()]
+
+    async def forget(self, before: datetime) -> None:
+        table = alert_deliveries
+        async with self._database.writing() as connection:
+            await connection.execute(tables.delete().where(tables.c.seen_at < before))
+            await connection.execute(
+                table.delete().where(table.c.at < before, table.c.next_at.is_(None))
+            )
+
+
+def _known() -> Select[Any]:
+    """Select deliveries of kinds and states that this version knows; a newer one has others."""
+    columns = alert_deliveries.c
+    known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)
+    return select(alert_deliveries).where(known)
+
+
+async def _add(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:
+    if deliveries:
+        rows = [row_of(alert_deliveries, each) for each in deliveries]
+        await connection.execute(alert_deliveries.insert(), rows)
+
+
+def _alert(row: RowMapping) -> StoredAlert:
+    values: dict[str, Any] = dict(row) | {"kind": AlertKind(row["kind"])}
+    return StoredAlert(**values)
+
+
+def _delivery(row: RowMapping) -> Delivery:
+    values: dict[str, Any] = dict(row)
+    values |= {"kind": AlertKind(row["kind"]), "state": DeliveryState(row["state"])}
+    return Delivery(**values)
+
+
+# Results of probes in the database, so that all processes of a service show the same.
+
+
+class SqlProbeResults:
+    """Implements :class:`ResultStore` in a database, each result as the text that it was given."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, provider: str) -> Mapping[str, str]:
+        table = probe_results
+        query = select(table.c.model, table.c.kept).where(table.c.provider == provider)
+        async with self._database.reading() as connection:
+            found = await connection.execute(query)
+        return {row.model: row.kept for row in found}
+
+    async def put(self, provider: str, model: str, kept: str) -> None:
+        values = {"provider": provider, "model": model, "kept": kept}
+        async with self._database.writing() as connection:
+            await upsert(connection, probe_results, values)

@@ -1,0 +1,283 @@
+"""Users and projects, and the audit log of what they did, which only grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.hosted.accounts.audit import (
+    CONFIGURATION,
+    ENTRY_KINDS,
+    AuditEntry,
+    AuditFilter,
+    AuditKind,
+)
+from causerie.hosted.accounts.people import (
+    LinkedIdentity,
+    Membership,
+    PersonStatus,
+    Project,
+    ProjectMember,
+    Role,
+    User,
+)
+from causerie.hosted.store.database import insert, nouns_of, one_of, part_of, row_of, update, upsert
+from causerie.hosted.store.tables import (
+    api_keys,
+    audit,
+    departures,
+    identities,
+    memberships,
+    projects,
+    users,
+)
+
+# Users and projects.
+
+# The columns of a user and of their membership that :func:`person_status_of` reads.
+PERSON_STATUS = (
+    users.c.name.label("person_name"),
+    users.c.operator.label("person_operator"),
+    users.c.disabled_at.label("person_disabled_at"),
+    memberships.c.role.label("person_role"),
+)
+
+
+def person_status_of(row: RowMapping) -> PersonStatus:
+    """Of a row with the columns ``PERSON_STATUS``."""
+    role = row["person_role"]
+    return PersonStatus(
+        name=row["person_name"],
+        operator=row["person_operator"],
+        disabled=row["person_disabled_at"] is not None,
+        role=Role(role) if role else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPeople:
+    """Implements :class:`~causerie.hosted.accounts.ports.PeopleRepository`."""
+
+    connection: AsyncConnection
+    writing: bool
+
+    async def add(self, user: User) -> None:
+        await insert(self.connection, users, user)
+
+    async def change(self, user: User) -> None:
+        await update(self.connection, users, users.c.id == user.id, user)
+
+    async def find(self, id: str) -> User | None:
+        found = await self.connection.execute(one_of(users, id, writing=self.writing))
+        row = found.mappings().first()
+        return User(**row) if row else None
+
+    async def by_email(self, email: str) -> User | None:
+        found = await self.connection.execute(select(users).where(users.c.email == email))
+        row = found.mappings().first()
+        return User(**row) if row else None
+
+    async def every(self) -> Sequence[User]:
+        found = await self.connection.execute(select(users).order_by(users.c.email))
+        return await nouns_of(found, lambda row: User(**row))
+
+    async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
+        query = (
+            select(*PERSON_STATUS)
+            .select_from(users)
+            .outerjoin(
+                memberships,
+                and_(memberships.c.user_id == users.c.id, memberships.c.project_id == project_id),
+            )
+            .where(users.c.id == user_id)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return person_status_of(row) if row else None
+
+    async def operators(self) -> int:
+        active = users.c.operator, users.c.disabled_at.is_(None)
+        query = select(users.c.id).where(*active).order_by(users.c.id)
+        return len((await self.connection.execute(query.with_for_update())).all())
+
+    async def link(self, identity: LinkedIdentity) -> None:
+        await insert(self.connection, identities, identity)
+
+    async def by_identity(self, issuer: str, subject: str) -> User | None:
+        query = (
+            select(users)
+            .join(identities, identities.c.user_id == users.c.id)
+            .where(identities.c.issuer == issuer, identities.c.subject == subject)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return User(**row) if row else None
+
+    async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
+        query = (
+            select(identities)
+            .where(identities.c.user_id == user_id)
+            .order_by(identities.c.linked_at, identities.c.issuer, identities.c.subject)
+        )
+        found = await self.connection.execute(query.with_for_update())
+        return [LinkedIdentity(**row) for row in found.mappings()]
+
+    async def unlink(self, identity: LinkedIdentity) -> None:
+        await self.connection.execute(
+            identities.delete().where(
+                identities.c.issuer == identity.issuer,
+                identities.c.subject == identity.subject,
+                identities.c.user_id == identity.user_id,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlProjects:
+    """Implements :class:`~causerie.hosted.accounts.ports.ProjectRepository`."""
+
+    connection: AsyncConnection
+    writing: bool
+
+    async def add(self, project: Project) -> None:
+        await insert(self.connection, projects, project)
+
+    async def change(self, project: Project) -> None:
+        values = row_of(projects, project)
+        del values["recording_days"]  # whoever renames it must not switch that on again
+        await self.connection.execute(
+            projects.update().where(projects.c.id == project.id).values(values)
+        )
+
+    async def set_recording(self, id: str, days: int | None) -> None:
+        await self.connection.execute(
+            projects.update().where(projects.c.id == id).values(recording_days=days)
+        )
+
+    async def find(self, id: str) -> Project | None:
+        found = await self.connection.execute(one_of(projects, id, writing=self.writing))
+        row = found.mappings().first()
+        return Project(**row) if row else None
+
+    async def every(self) -> Sequence[Project]:
+        query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
+        return await nouns_of(await self.connection.execute(query), lambda row: Project(**row))
+
+    async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
+        query = (
+            select(projects, memberships.c.role, memberships.c.since, memberships.c.from_group)
+            .join(memberships, memberships.c.project_id == projects.c.id)
+            .where(memberships.c.user_id == user_id)
+            .order_by(func.lower(projects.c.name), projects.c.id)
+        )
+
+        def joined(row: RowMapping) -> tuple[Project, Membership]:
+            project = Project(**part_of(projects, row))
+            role, since, group = Role(row["role"]), row["since"], row["from_group"]
+            return project, Membership(project.id, user_id, role, since, group)
+
+        return await nouns_of(await self.connection.execute(query), joined)
+
+    async def membership(self, project_id: str, user_id: str) -> Membership | None:
+        """Somebody's part in a project."""
+        query = select(memberships).where(
+            memberships.c.project_id == project_id, memberships.c.user_id == user_id
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return Membership(**{**row, "role": Role(row["role"])}) if row else None
+
+    async def members(self, project_id: str) -> Sequence[ProjectMember]:
+        query = (
+            select(users, memberships.c.role, memberships.c.since, memberships.c.from_group)
+            .join(memberships, memberships.c.user_id == users.c.id)
+            .where(memberships.c.project_id == project_id)
+            .order_by(func.lower(users.c.name), users.c.id)
+        )
+        return await nouns_of(await self.connection.execute(query), _member)
+
+    async def join(self, membership: Membership) -> None:
+        values = row_of(memberships, membership)
+        given = {"role": membership.role, "from_group": membership.from_group}
+        await upsert(self.connection, memberships, values, given)
+
+    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
+        values = {"project_id": project_id, "user_id": user_id, "at": at}
+        await upsert(self.connection, departures, values)
+        await self.connection.execute(
+            memberships.delete().where(
+                memberships.c.project_id == project_id, memberships.c.user_id == user_id
+            )
+        )
+
+    async def left(self, project_id: str, user_id: str) -> datetime | None:
+        found: datetime | None = await self.connection.scalar(
+            select(departures.c.at).where(
+                departures.c.project_id == project_id, departures.c.user_id == user_id
+            )
+        )
+        return found
+
+    async def owners(self, project_id: str) -> int:
+        query = select(memberships.c.user_id).where(
+            memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
+        )
+        return len((await self.connection.execute(query.with_for_update())).all())
+
+
+def _member(row: RowMapping) -> ProjectMember:
+    user = User(**part_of(users, row))
+    return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
+
+
+# The audit log, which only grows.
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAudit:
+    """Implements :class:`~causerie.hosted.accounts.ports.AuditRepository`."""
+
+    connection: AsyncConnection
+
+    async def add(self, entry: AuditEntry) -> None:
+        await self.add_all([entry])
+
+    async def add_all(self, entries: Sequence[AuditEntry]) -> None:
+        rows = [row_of(audit, entry) for entry in entries]
+        for row in rows:
+            del row["id"]
+        if rows:
+            await self.connection.execute(audit.insert(), rows)
+
+    async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
+        query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
+        for name in ("project_id", "actor", "action", "subject"):
+            wanted = getattr(filter, name)
+            if wanted is not None:
+                query = query.where(audit.c[name] == wanted)
+        if filter.before is not None:
+            query = query.where(audit.c.id < filter.before)
+        if filter.kind is not None:
+            query = query.where(_about(filter.kind))
+        page = query.subquery()
+        named = (
+            select(
+                page,
+                func.coalesce(api_keys.c.name, users.c.name, projects.c.name).label("subject_name"),
+                api_keys.c.deleted_at.is_not(None).label("subject_deleted"),
+            )
+            .outerjoin(api_keys, api_keys.c.id == page.c.subject)
+            .outerjoin(users, users.c.id == page.c.subject)
+            .outerjoin(projects, projects.c.id == page.c.subject)
+            .order_by(page.c.id.desc())
+        )
+        return await nouns_of(await self.connection.execute(named), lambda row: AuditEntry(**row))
+
+
+def _about(kind: AuditKind) -> ColumnElement[bool]:
+    """Return the condition for entries about a kind of object."""
+    labels = [label for label, of in ENTRY_KINDS.items() if of is kind]
+    entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
+    configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
+    return or_(audit.c.action.startswith(f"{kind}.", autoescape=True), configured)

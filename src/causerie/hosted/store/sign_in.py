@@ -1,0 +1,255 @@
+"""Links, sessions, two-factor authentication, and failed attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, RowMapping, case, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.errors import StoreUnavailable
+from causerie.hosted.accounts.encryption import Cipher, WrongKey
+from causerie.hosted.accounts.keys import LinkKind, OneTimeLink
+from causerie.hosted.accounts.passwords import Authenticator, Failures
+from causerie.hosted.accounts.people import Role
+from causerie.hosted.accounts.tokens import Session, Stage
+from causerie.hosted.store.database import insert, nouns_of, upsert
+from causerie.hosted.store.encrypted import totp_purpose
+from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
+
+_BY_USER = "user:"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlLinks:
+    """Implements :class:`~causerie.hosted.accounts.ports.LinkRepository`."""
+
+    connection: AsyncConnection
+
+    async def add(self, link: OneTimeLink) -> None:
+        await insert(self.connection, one_time_links, link)
+
+    async def by_digest(self, digest: bytes) -> OneTimeLink | None:
+        return await self._one(one_time_links.c.digest == digest)
+
+    async def find(self, id: str) -> OneTimeLink | None:
+        return await self._one(one_time_links.c.id == id)
+
+    async def use(self, id: str, at: datetime) -> bool:
+        done = await self.connection.execute(
+            one_time_links.update()
+            .where(one_time_links.c.id == id, one_time_links.c.used_at.is_(None))
+            .values(used_at=at)
+        )
+        return done.rowcount == 1
+
+    async def withdraw(self, id: str) -> None:
+        await self.connection.execute(one_time_links.delete().where(one_time_links.c.id == id))
+
+    async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
+        return await self._open(one_time_links.c.project_id == project_id, now)
+
+    async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
+        return await self._open(_person() == user_id, now)
+
+    async def forget(self, created_by: str, email: str, before: datetime) -> None:
+        old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
+        await self.connection.execute(
+            one_time_links.delete().where(
+                one_time_links.c.created_by == created_by, one_time_links.c.used_at.is_(None), old
+            )
+        )
+
+    async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
+        return await self._open(one_time_links.c.user_id == user_id, now)
+
+    async def _open(self, where: ColumnElement[bool], now: datetime) -> Sequence[OneTimeLink]:
+        query = (
+            select(one_time_links)
+            .where(where, one_time_links.c.used_at.is_(None), one_time_links.c.expires_at > now)
+            .order_by(one_time_links.c.created_at)
+        )
+        return await nouns_of(await self.connection.execute(query), _link)
+
+    async def _one(self, where: ColumnElement[bool]) -> OneTimeLink | None:
+        found = await self.connection.execute(select(one_time_links).where(where))
+        row = found.mappings().first()
+        return _link(row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSessions:
+    """Implements :class:`~causerie.hosted.accounts.ports.SessionRepository`."""
+
+    connection: AsyncConnection
+
+    async def add(self, session: Session) -> None:
+        await insert(self.connection, sessions, session)
+
+    async def by_digest(self, digest: bytes) -> Session | None:
+        found = await self.connection.execute(select(sessions).where(sessions.c.digest == digest))
+        row = found.mappings().first()
+        return _session(row) if row else None
+
+    async def seen(self, id: str, at: datetime) -> None:
+        await self.connection.execute(
+            sessions.update().where(sessions.c.id == id).values(seen_at=at)
+        )
+
+    async def of(self, user_id: str, now: datetime) -> Sequence[Session]:
+        """Those of a user that have not reached their end, the latest first."""
+        query = (
+            select(sessions)
+            .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
+            .order_by(sessions.c.seen_at.desc(), sessions.c.id)
+        )
+        return await nouns_of(await self.connection.execute(query), _session)
+
+    async def last_seen(self) -> Mapping[str, datetime]:
+        query = select(sessions.c.user_id, func.max(sessions.c.seen_at)).group_by(
+            sessions.c.user_id
+        )
+        found = await self.connection.execute(query)
+        return {row[0]: row[1] for row in found}
+
+    async def end(self, user_id: str, id: str) -> bool:
+        done = await self.connection.execute(
+            sessions.delete().where(sessions.c.user_id == user_id, sessions.c.id == id)
+        )
+        return done.rowcount == 1
+
+    async def end_all(self, user_id: str, *, but: str | None = None) -> None:
+        statement = sessions.delete().where(sessions.c.user_id == user_id)
+        if but is not None:
+            statement = statement.where(sessions.c.id != but)
+        await self.connection.execute(statement)
+
+    async def forget(self, before: datetime) -> None:
+        await self.connection.execute(sessions.delete().where(sessions.c.expires_at < before))
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFactors:
+    """Implements :class:`~causerie.hosted.accounts.ports.FactorRepository`; secrets are encrypted."""
+
+    connection: AsyncConnection
+    cipher: Cipher
+
+    async def find(self, user_id: str) -> Authenticator | None:
+        found = await self.connection.execute(select(totp).where(totp.c.user_id == user_id))
+        row = found.mappings().first()
+        if row is None:
+            return None
+        try:
+            secret = self.cipher.open(row["secret"], totp_purpose(user_id))
+        except WrongKey as failure:
+            raise StoreUnavailable(
+                "Two-factor authentication cannot be read: it was encrypted with a key that this "
+                "service "
+                "does not have. Whoever runs it has to name that key in `store.secret_keys`."
+            ) from failure
+        return Authenticator(**{**row, "secret": secret})
+
+    async def put(self, authenticator: Authenticator) -> None:
+        sealed = self.cipher.seal(authenticator.secret, totp_purpose(authenticator.user_id))
+        await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
+
+    async def step(self, user_id: str, step: int) -> bool:
+        done = await self.connection.execute(
+            totp.update()
+            .where(totp.c.user_id == user_id, totp.c.last_step < step)
+            .values(last_step=step)
+        )
+        return done.rowcount == 1
+
+    async def remove(self, user_id: str) -> None:
+        await self.put_recovery(user_id, [])
+        await self.connection.execute(totp.delete().where(totp.c.user_id == user_id))
+
+    async def users(self) -> frozenset[str]:
+        found = await self.connection.execute(
+            select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None))
+        )
+        return frozenset(found.scalars())
+
+    async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
+        await self.connection.execute(
+            recovery_codes.delete().where(recovery_codes.c.user_id == user_id)
+        )
+        if digests:
+            await self.connection.execute(
+                recovery_codes.insert(),
+                [{"user_id": user_id, "digest": digest} for digest in digests],
+            )
+
+    async def use_recovery(self, user_id: str, digest: bytes) -> bool:
+        """Use a code up; false where there is none such."""
+        done = await self.connection.execute(
+            recovery_codes.delete().where(
+                recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
+            )
+        )
+        return done.rowcount == 1
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAttempts:
+    """Implements :class:`~causerie.hosted.accounts.ports.AttemptRepository`."""
+
+    connection: AsyncConnection
+
+    async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
+        """Of these scopes; nobody else has them until the end of the transaction.
+
+        A row that is not there cannot be locked, so it is made first.
+        """
+        for scope in scopes:
+            values = {"scope": scope, "failures": 0, "last_at": at}
+            await upsert(self.connection, attempts, values, {"scope": scope})
+        query = select(attempts).where(attempts.c.scope.in_(scopes)).with_for_update()
+        return [Failures(**row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
+        count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
+        await upsert(
+            self.connection,
+            attempts,
+            {"scope": scope, "failures": 1, "last_at": at},
+            {"failures": count, "last_at": at},
+        )
+
+    async def forgive(self, scope: str) -> None:
+        await self.connection.execute(
+            attempts.update()
+            .where(attempts.c.scope == scope, attempts.c.failures > 0)
+            .values(failures=attempts.c.failures - 1)
+        )
+
+    async def clear(self, scope: str) -> None:
+        await self.connection.execute(attempts.delete().where(attempts.c.scope == scope))
+
+    async def forget(self, before: datetime) -> None:
+        await self.connection.execute(attempts.delete().where(attempts.c.last_at < before))
+
+
+def _person() -> ColumnElement[str]:
+    """The user that a link derives from, also where a version wrote it that did not know."""
+    maker = one_time_links.c.created_by
+    by_user = case((maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_="")
+    return func.coalesce(one_time_links.c.person, by_user)
+
+
+def _link(row: RowMapping) -> OneTimeLink:
+    role, maker, person = row["role"], row["created_by"], row["person"]
+    if person is None:  # a version wrote it that did not know persons
+        person = maker.removeprefix(_BY_USER) if maker.startswith(_BY_USER) else ""
+    kind = LinkKind(row["kind"])
+    return OneTimeLink(
+        **{**row, "kind": kind, "role": Role(role) if role else None, "person": person}
+    )
+
+
+def _session(row: RowMapping) -> Session:
+    return Session(**{**row, "stage": Stage(row["stage"])})

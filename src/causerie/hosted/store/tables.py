@@ -1,0 +1,573 @@
+"""The tables, as the queries know them, and column types that mean the same on SQLite and
+PostgreSQL. The migrations make them; a test compares the two.
+
+Moments and money are whole numbers in the database: no driver, locale or column type rounds
+them, and they compare and add up exactly everywhere. No row points by foreign key at what may
+be forgotten while the row has to stay: usage and the audit log outlive keys, people and
+projects.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    false,
+    text,
+)
+from sqlalchemy.types import TypeDecorator
+
+# Column types that mean the same on SQLite and PostgreSQL.
+#
+# Moments and money are whole numbers in the database: no driver, locale or
+# column type rounds them, and they compare and add up exactly everywhere.
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_BILLION = Decimal(1_000_000_000)
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since 1970 of an aware moment. Raises :class:`ValueError` for a naive one."""
+    if moment.tzinfo is None:
+        raise ValueError("a moment needs a time zone; use datetime.now(UTC)")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment_of(stored: int) -> datetime:
+    """The moment, in UTC, of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=stored)
+
+
+def billionths(amount: Decimal) -> int:
+    """Money as whole billionths of its unit, rounded half to even."""
+    return int((amount * _BILLION).to_integral_value(ROUND_HALF_EVEN))
+
+
+def amount_of(stored: int) -> Decimal:
+    """The amount that so many billionths are."""
+    return Decimal(stored) / _BILLION
+
+
+class Moment(TypeDecorator[datetime]):
+    """An aware :class:`datetime`, kept as microseconds since 1970."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        return None if value is None else microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else moment_of(value)
+
+
+class Money(TypeDecorator[Decimal]):
+    """A :class:`~decimal.Decimal`, kept as billionths; sums of it are money too."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
+        return None if value is None else billionths(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
+        """From the database; PostgreSQL gives sums as decimals."""
+        return None if value is None else amount_of(int(value))
+
+
+class JsonText(TypeDecorator[Any]):
+    """A value of this ``kind``, kept as JSON: a set as a sorted list.
+
+    ``missing`` is kept where there is none; without it ``NULL``, which is not the empty set.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: Any, missing: str | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.missing = missing
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None:
+            return self.missing
+        plain = sorted(value) if isinstance(value, set | frozenset) else value
+        return msgspec.json.encode(plain).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        stored = value or self.missing
+        return None if stored is None else msgspec.json.decode(stored, type=self.kind)
+
+
+NAME_SET = JsonText(frozenset[str])
+LINES = JsonText(tuple[str, ...], "[]")
+JSON_OBJECT = JsonText(dict[str, Any], "{}")
+
+
+# Shared parts of all tables: one metadata, and names of constraints for migrations.
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+# People: who they are, how they prove it, what they belong to, and what they did.
+
+users = Table(
+    "users",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("email", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("password", Text),
+    Column("operator", Boolean, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("disabled_at", Moment),
+    Column("operator_group", Text, nullable=False, server_default=""),
+)
+
+identities = Table(
+    "identities",
+    METADATA,
+    Column("issuer", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
+    Column("linked_at", Moment, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("archived_at", Moment),
+    Column("recording_days", Integer),
+)
+
+memberships = Table(
+    "memberships",
+    METADATA,
+    Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
+    Column("role", Text, nullable=False),
+    Column("since", Moment, nullable=False),
+    Column("from_group", Text, nullable=False, server_default=""),
+)
+
+one_time_links = Table(
+    "one_time_links",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("email", Text),
+    Column("project_id", Text, ForeignKey("projects.id"), index=True),
+    Column("role", Text),
+    Column("operator", Boolean, nullable=False),
+    Column("user_id", Text, ForeignKey("users.id")),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("used_at", Moment),
+    Column("person", Text, index=True),
+)
+
+# When somebody last left a project: older invitations let them in no more.
+departures = Table(
+    "departures",
+    METADATA,
+    Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
+    Column("at", Moment, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
+    Column("stage", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+)
+
+totp = Table(
+    "totp",
+    METADATA,
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
+    Column("secret", Text, nullable=False),
+    Column("confirmed_at", Moment),
+    Column("last_step", BigInteger, nullable=False),
+)
+
+recovery_codes = Table(
+    "recovery_codes",
+    METADATA,
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+)
+
+attempts = Table(
+    "attempts",
+    METADATA,
+    Column("scope", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("last_at", Moment, nullable=False, index=True),
+)
+
+audit = Table(
+    "audit",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("actor_name", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("project_id", Text),
+    Column("subject", Text, nullable=False),
+    Column("details", JSON_OBJECT, nullable=False),
+    Index(None, "project_id", "id"),
+)
+
+
+# Keys, what they may use, and the counter by which other processes hear of changes.
+
+# `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
+# that did not know persons.
+api_keys = Table(
+    "api_keys",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("projects.id"), nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("doors", NAME_SET),
+    Column("models", NAME_SET),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+    Column("disabled_at", Moment),
+    Column("disabled_by", Text),
+    Column("deleted_at", Moment),
+    Column("person", Text, index=True),
+    Column("withdrawn_at", Moment),
+    Index(None, "project_id", "created_at"),
+)
+
+# A key that is being rotated has two secrets for a while; the old one has an end.
+key_secrets = Table(
+    "key_secrets",
+    METADATA,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("key_id", Text, ForeignKey("api_keys.id"), nullable=False, index=True),
+    Column("expires_at", Moment),
+)
+
+# Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
+limits = Table(
+    "limits",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    Column("input_tokens_per_minute", BigInteger),
+    Column("output_tokens_per_minute", BigInteger),
+    Column("concurrent", BigInteger),
+)
+
+# `amount` counts billionths of money, or tokens.
+budgets = Table(
+    "budgets",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("unit", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+)
+
+# Amounts paid in for projects; withdrawals have a minus.
+credits = Table(
+    "credits",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, nullable=False),
+    Column("amount", Money, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Index(None, "project_id", "at"),
+)
+
+# One row, raised by whoever changes a key or project: its lock makes the order of
+# numbers the order of commits, which a sequence does not.
+change_counter = Table(
+    "change_counter",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+)
+
+changes = Table(
+    "changes",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("subject", Text, nullable=False),
+    Column("at", Moment, nullable=False, index=True),
+)
+
+
+# Entries of the configuration that do not stand in the file; their credentials are sealed.
+
+configuration_entries = Table(
+    "configuration_entries",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("body", JSON_OBJECT, nullable=False),
+    Column("credential", Text),
+    Column("enabled", Boolean, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("updated_by", Text, nullable=False),
+    UniqueConstraint("kind", "name"),
+)
+
+
+# Contents of requests, of projects that keep them: sealed, with an expiry.
+
+# The ids are those of usage records.
+recordings = Table(
+    "recordings",
+    METADATA,
+    Column("id", Uuid(as_uuid=False), primary_key=True),
+    Column("project_id", Text, nullable=False, index=True),
+    Column("user_id", Text, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False, index=True),
+    Column("request", Text, nullable=False),
+    Column("request_cut", Boolean, nullable=False),
+    Column("reply", Text, nullable=False),
+    Column("reply_cut", Boolean, nullable=False),
+)
+
+
+# Usage: one row a request, and what the rows add up to by hour and by day.
+#
+# ``at`` and ``start`` are microseconds since 1970, in UTC; ``cost`` is in
+# billionths. Plain numbers here, because thousands of rows a second pass.
+
+usage_records = Table(
+    "usage_records",
+    METADATA,
+    Column("id", Uuid(as_uuid=False), primary_key=True),
+    Column("request_id", Text, nullable=False, index=True),
+    Column("at", BigInteger, nullable=False, index=True),
+    Column("project_id", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("door", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("served_by", Text, nullable=False),
+    Column("stream", Boolean, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("code", Text),
+    Column("finish", Text),
+    Column("attempts", Integer, nullable=False),
+    Column("prompt", BigInteger, nullable=False),
+    Column("cached", BigInteger, nullable=False),
+    Column("completion", BigInteger, nullable=False),
+    Column("reasoning", BigInteger, nullable=False),
+    Column("cost", Money, nullable=False),
+    Column("queue_us", BigInteger, nullable=False),
+    Column("first_token_us", BigInteger),
+    Column("duration_us", BigInteger, nullable=False),
+    Column("upstream_us", BigInteger, nullable=False, server_default="0"),
+    Column("continued", Integer, nullable=False, server_default="0"),
+    Column("estimated", Boolean, nullable=False, server_default=false()),
+    Column("tried", LINES, nullable=False, server_default="[]"),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("param", Text),
+    Column("app", Text, nullable=False, server_default=""),
+    Column("referer", Text, nullable=False, server_default=""),
+    Column("cache_miss", Text, nullable=False, server_default=""),
+    Column("tag", Text, nullable=False, server_default=""),
+    Index(None, "project_id", "at"),
+    Index(None, "key_id", "at"),
+    Index(
+        "ix_usage_records_failures",
+        "project_id",
+        "at",
+        sqlite_where=text("status >= 400"),
+        postgresql_where=text("status >= 400"),
+    ),
+)
+
+
+def _rolled_up(name: str, *places: str) -> Table:
+    """Sums of a project by start and these places; ``charged`` are the tokens that are paid for."""
+    return Table(
+        name,
+        METADATA,
+        Column("project_id", Text, primary_key=True),
+        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        *(Column(place, Text, primary_key=True) for place in places),
+        Column("requests", BigInteger, nullable=False),
+        Column("refused", BigInteger, nullable=False),
+        Column("failed", BigInteger, nullable=False),
+        Column("aborted", BigInteger, nullable=False),
+        Column("prompt", BigInteger, nullable=False),
+        Column("cached", BigInteger, nullable=False),
+        Column("completion", BigInteger, nullable=False),
+        Column("reasoning", BigInteger, nullable=False),
+        Column("cost", Money, nullable=False),
+        Column("first_token_us", BigInteger, nullable=False),
+        Column("first_tokens", BigInteger, nullable=False),
+        Column("duration_us", BigInteger, nullable=False),
+        Column("charged", BigInteger, nullable=False, server_default="0"),
+        *([Index(None, "key_id", "start")] if "key_id" in places else []),
+        *([Index(None, "user_id", "start")] if "user_id" in places else []),
+    )
+
+
+usage_hourly = _rolled_up("usage_hourly", "key_id", "user_id", "model", "door")
+usage_daily = _rolled_up("usage_daily", "key_id", "user_id", "model", "door")
+
+# By what clients say of their requests, which may be very many: apart from all others, so that
+# pages which do not ask for them cost the same. By the hour.
+usage_apps = _rolled_up("usage_apps", "app", "model")
+usage_tags = _rolled_up("usage_tags", "tag", "user_id", "model")
+
+# By who answered, for rankings. By the hour.
+usage_targets = _rolled_up("usage_targets", "model", "served_by")
+
+# Counts by time to the first token: the histogram that percentiles come from.
+usage_first_token = Table(
+    "usage_first_token",
+    METADATA,
+    Column("project_id", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    Column("model", Text, primary_key=True),
+    Column("key_id", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("requests", BigInteger, nullable=False),
+)
+
+
+# Alerts that have fired, and the deliveries of their messages.
+
+alerts = Table(
+    "alerts",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("details", JSON_OBJECT, nullable=False),
+    Column("level", Integer, nullable=False),
+    Column("recovers", Boolean, nullable=False),
+    Column("since", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Column("resolved_at", Moment),
+)
+
+alert_deliveries = Table(
+    "alert_deliveries",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("channel", Text, nullable=False),
+    Column("to", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("firing", Boolean, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("details", JSON_OBJECT, nullable=False),
+    Column("at", Moment, nullable=False, index=True),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Moment, index=True),
+    Column("outcome", Text, nullable=False),
+)
+
+
+# Results of probes: of each model at each provider the newest, and the one in force, as JSON.
+
+probe_results = Table(
+    "probe_results",
+    METADATA,
+    Column("provider", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("kept", Text, nullable=False),
+)
+
+
+# The tables, as the queries know them. The migrations make them; a test compares the two.
+#
+# No row points by foreign key at what may be forgotten while the row has to
+# stay: usage and the audit log outlive keys, people and projects.
+
+__all__ = [
+    "METADATA",
+    "alert_deliveries",
+    "alerts",
+    "api_keys",
+    "attempts",
+    "audit",
+    "budgets",
+    "change_counter",
+    "changes",
+    "configuration_entries",
+    "credits",
+    "departures",
+    "identities",
+    "key_secrets",
+    "limits",
+    "memberships",
+    "one_time_links",
+    "probe_results",
+    "projects",
+    "recordings",
+    "recovery_codes",
+    "sessions",
+    "totp",
+    "usage_apps",
+    "usage_daily",
+    "usage_first_token",
+    "usage_hourly",
+    "usage_records",
+    "usage_tags",
+    "usage_targets",
+    "users",
+]

@@ -1,0 +1,543 @@
+"""Usage into the database and out of it: the records, in the same transaction what they add up to,
+and questions answered from that.
+
+(Keep the second and third sentence of store.usage's docstring.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+
+from msgspec import Struct, structs
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.errors import ConstraintNotKept
+from causerie.hosted.accounts.usage import (
+    LABELS,
+    By,
+    FirstTokens,
+    RecordFilter,
+    Spent,
+    Step,
+    TargetUse,
+    UsageQuery,
+    UsageSum,
+    Used,
+)
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.tables import (
+    amount_of,
+    microseconds,
+    moment_of,
+    usage_apps,
+    usage_daily,
+    usage_first_token,
+    usage_hourly,
+    usage_records,
+    usage_tags,
+    usage_targets,
+)
+from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, UsageRecord
+
+# Buckets for times: four to each doubling, so that a percentile is right to within a tenth.
+#
+# The scale is open at the top and the same for everybody, which lets histograms
+# of different hours and processes be added.
+
+_TO_DOUBLE = 4
+
+
+def bucket_of(microseconds: int) -> int:
+    return max(math.ceil(math.log2(microseconds) * _TO_DOUBLE), 0) if microseconds > 0 else 0
+
+
+def upper_bound(bucket: int) -> float:
+    """The longest time of a bucket, in microseconds."""
+    return math.pow(2.0, bucket / _TO_DOUBLE)
+
+
+def percentile(counts: Mapping[int, int], share: float) -> float | None:
+    """The time, in microseconds, that ``share`` (0 to 1) of all stayed within; no times: none.
+
+    It lies within its bucket in proportion to the rank.
+    """
+    total = sum(counts.values())
+    if total == 0:
+        return None
+    rank = share * total
+    below = 0
+    for bucket in sorted(counts):
+        count = counts[bucket]
+        if below + count >= rank:
+            low = upper_bound(bucket - 1) if bucket else 0.0
+            inside = (rank - below) / count if count else 0.0
+            return low + (upper_bound(bucket) - low) * inside
+        below += count
+    return upper_bound(max(counts))
+
+
+# Usage into the database: the records, and in the same transaction what they add up to.
+#
+# A record whose id is there already changes nothing, neither its row nor a sum; but one of a
+# failure takes the place of what it was before: the answer to that commit was lost, and whoever
+# waited for it was told so. What was only written when a request began is no such failure.
+# Rows of sums are raised in one order by everybody, so that processes that write
+# at once wait for each other instead of locking each other out.
+
+HOUR = 3_600_000_000  # microseconds
+DAY = 24 * HOUR
+
+_RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
+_COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
+_PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
+_APP_PLACES = {"app": "app", "model": "model"}
+_TAG_PLACES = {"tag": "tag", "user_id": "user", "model": "model"}
+_TARGET_PLACES = {"model": "model", "served_by": "served_by"}
+_TOLD = ("status", "code", "reason", "param", "cost")  # of an answer
+
+_UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
+
+_Change = tuple[UsageRecord, int]  # how many more, or fewer, of a request
+
+
+class _Sum(Struct):
+    requests: int = 0
+    refused: int = 0
+    failed: int = 0
+    aborted: int = 0
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+    cost: Decimal = Decimal(0)
+    first_token_us: int = 0
+    first_tokens: int = 0
+    duration_us: int = 0
+    charged: int = 0
+
+    def add(self, record: UsageRecord, times: int) -> None:
+        """Count so many more of this request, or fewer."""
+        self.requests += times
+        if record.status == CLIENT_GONE:
+            self.aborted += times
+        elif record.status >= 500:
+            self.failed += times
+        elif record.status >= 400:
+            self.refused += times
+        self.prompt += times * record.prompt
+        self.cached += times * record.cached
+        self.completion += times * record.completion
+        self.reasoning += times * record.reasoning
+        self.cost += times * record.cost
+        if record.first_token_us is not None:
+            self.first_token_us += times * record.first_token_us
+            self.first_tokens += times
+        self.duration_us += times * record.duration_us
+        if record.charged:
+            self.charged += times * (record.prompt + record.completion)
+
+
+class SqlUsage:
+    """The store that the ledger writes to."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        insert = sqlite.insert if database.sqlite else postgresql.insert
+        self._records = (
+            insert(usage_records)
+            .on_conflict_do_nothing(index_elements=["id"])
+            .returning(usage_records.c.id)
+        )
+        self._sums: list[tuple[int, Mapping[str, str], Any]] = [
+            (HOUR, _PLACES, _adding(insert, usage_hourly)),
+            (DAY, _PLACES, _adding(insert, usage_daily)),
+            (HOUR, _APP_PLACES, _adding(insert, usage_apps)),
+            (HOUR, _TAG_PLACES, _adding(insert, usage_tags)),
+            (HOUR, _TARGET_PLACES, _adding(insert, usage_targets)),
+        ]
+        self._first_tokens = _adding(insert, usage_first_token)
+
+    async def append(self, records: Sequence[UsageRecord]) -> None:
+        """Keep the records that are not there yet; raises ``StoreUnavailable``."""
+        unique = {record.id: record for record in records}
+        rows = [
+            {column: getattr(record, name) for column, name in _COLUMNS}
+            for record in unique.values()
+        ]
+        async with self._database.writing() as connection:
+            kept = set((await connection.execute(self._records, rows)).scalars())
+            changes = [(unique[id], 1) for id in kept]
+            failed = [one for one in unique.values() if _is_told(one) and one.id not in kept]
+            if failed:
+                changes += await self._corrected(connection, failed)
+            await self._add_up(connection, changes)
+
+    async def _corrected(
+        self, connection: AsyncConnection, failed: Sequence[UsageRecord]
+    ) -> list[_Change]:
+        """Have the rows say that these have failed, which may not say so yet."""
+        of = usage_records.c
+        asked = select(of.id, of.status, of.code, of.cost).where(
+            of.id.in_([each.id for each in failed]), of.status < 500
+        )
+        found = {id: was for id, *was in await connection.execute(asked)}
+        changes: list[_Change] = []
+        for each in failed:
+            if each.id not in found:
+                continue
+            status, code, cost = found[each.id]
+            before = structs.replace(each, status=status, code=code, cost=cost)
+            changes += [(before, -1), (each, 1)]
+            told = {name: getattr(each, name) for name in _TOLD}
+            await connection.execute(update(usage_records).where(of.id == each.id).values(told))
+        return changes
+
+    async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
+        if not changes:
+            return
+        for span, places, statement in self._sums:
+            await connection.execute(statement, _by_place(changes, span, places))
+        if first := _by_bucket(changes):
+            await connection.execute(self._first_tokens, first)
+
+
+def _is_told(record: UsageRecord) -> bool:
+    """Return true if a client was told of a failure, or would have been."""
+    return record.status >= 500 and record.code != INTERRUPTED
+
+
+def _by_place(
+    changes: Iterable[_Change], span: int, places: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """One row for each project, start and what ``places`` says, by column."""
+    sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
+    rest = attrgetter(*places.values())
+    for each, times in changes:
+        if each.code in _UNCHOSEN:  # a client's words are no place of a sum
+            each = structs.replace(each, model="")
+        place = (each.project, each.at - each.at % span, rest(each))
+        if (found := sums.get(place)) is None:
+            found = sums[place] = _Sum()
+        found.add(each, times)
+    names = ("project_id", "start", *places)
+    return [
+        dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
+        for (project, start, values), found in sorted(sums.items(), key=lambda pair: pair[0])
+    ]
+
+
+def _by_bucket(changes: Iterable[_Change]) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, int, str, str, str, int], int] = {}
+    for each, times in changes:
+        if each.first_token_us is not None:
+            start = each.at - each.at % HOUR
+            bucket = bucket_of(each.first_token_us)
+            place = (each.project, start, each.model, each.key, each.user, bucket)
+            counts[place] = counts.get(place, 0) + times
+    names = ("project_id", "start", "model", "key_id", "user_id", "bucket", "requests")
+    return [dict(zip(names, (*place, counts[place]), strict=True)) for place in sorted(counts)]
+
+
+def _adding(insert: Any, table: Table) -> Any:
+    """Insert a row of sums, or add it to the one that is there."""
+    statement = insert(table)
+    summed = [column.name for column in table.columns if not column.primary_key]
+    return statement.on_conflict_do_update(
+        index_elements=[column.name for column in table.primary_key],
+        set_={name: table.c[name] + statement.excluded[name] for name in summed},
+    )
+
+
+# Questions about usage, answered from what was rolled up; single requests by index.
+
+_SUMMED = (
+    *("requests", "refused", "failed", "aborted"),
+    *("prompt", "cached", "completion", "reasoning"),
+    *("cost", "first_token_us", "first_tokens", "duration_us", "charged"),
+)
+_COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
+_LABELLED = {By.APP: usage_apps, By.TAG: usage_tags}
+_SECOND = 1_000_000
+_BEGINNING = moment_of(0)
+
+
+class SqlUsageReader:
+    """Implements :class:`UsageReader` by queries of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+        async with self._database.reading() as connection:
+            found = await connection.execute(sums_query(question))
+        return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
+
+    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
+        async with self._database.reading() as connection:
+            found = await connection.execute(used_query(by, since, project))
+        return await asyncio.to_thread(_used, found)
+
+    async def first_tokens(
+        self, question: UsageQuery, shares: Sequence[float]
+    ) -> Sequence[FirstTokens]:
+        async with self._database.reading() as connection:
+            found = await connection.execute(first_token_query(question))
+        return await asyncio.to_thread(_first_tokens, found, question, shares)
+
+    async def by_target(
+        self, since: datetime, until: datetime
+    ) -> Mapping[tuple[str, str], TargetUse]:
+        async with self._database.reading() as connection:
+            found = (await connection.execute(target_query(since, until))).all()
+        return {
+            (model, target): TargetUse(int(prompt) + int(completion), int(requests))
+            for model, target, prompt, completion, requests in found
+        }
+
+    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
+        async with self._database.reading() as connection:
+            found = await connection.execute(records_query(filter))
+        return await asyncio.to_thread(lambda: [_record(row) for row in found.mappings()])
+
+    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
+        async with self._database.reading() as connection:
+            query = charged_failures_query(project, since, suffix)
+            return int((await connection.execute(query)).scalar_one())
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        async with self._database.reading() as connection:
+            row = (await connection.execute(spent_query(owner, model, since))).one()
+        return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
+
+    async def last_used(self, project: str) -> Mapping[str, datetime]:
+        async with self._database.reading() as connection:
+            found = (await connection.execute(last_used_query(project))).all()
+        return {key: moment_of(start) for key, start in found}
+
+
+def last_used_query(project: str) -> Select[Any]:
+    """When each key's last request came; the hour where its records are gone."""
+    hourly, records = usage_hourly, usage_records
+    latest = func.max(hourly.c.start, type_=hourly.c.start.type)
+    used = (
+        select(hourly.c.key_id, latest.label("hour"))
+        .where(hourly.c.project_id == project)
+        .group_by(hourly.c.key_id)
+        .subquery()
+    )
+    exactly = (
+        select(func.max(records.c.at, type_=records.c.at.type))
+        .where(records.c.key_id == used.c.key_id, records.c.project_id == project)
+        .scalar_subquery()
+    )
+    return select(used.c.key_id, func.coalesce(exactly, used.c.hour))
+
+
+def sums_query(question: UsageQuery) -> Select[Any]:
+    """From the days where whole days are asked for, else from the hours; by labels from theirs."""
+    for label in LABELS.keys() & set(question.by):
+        return _labelled_sums_query(_LABELLED[label], question)
+    days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
+    table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
+    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
+    places = groups if question.step is Step.ALL else [table.c.start, *groups]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
+    return query.group_by(*places)
+
+
+def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
+    """Cost and last day of each person or project, or of each key of one project."""
+    table = usage_daily
+    group = table.c[_name(by)]
+    latest = func.max(table.c.start, type_=table.c.start.type)
+    query = select(group, func.sum(table.c.cost).label("cost"), latest)
+    query = query.where(table.c.start >= microseconds(since)).group_by(group)
+    return query if project is None else query.where(table.c.project_id == project)
+
+
+def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
+    start: ColumnElement[int] = table.c.start
+    if question.step is Step.DAY:
+        start = table.c.start - table.c.start % DAY
+    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
+    places = groups if question.step is Step.ALL else [start.label("start"), *groups]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    since = microseconds(question.since)
+    since -= since % (DAY if question.step is Step.DAY else HOUR)
+    query = select(*places, *sums).where(
+        table.c.start >= since, table.c.start < microseconds(question.until)
+    )
+    return query.where(*_narrowed(table, question)).group_by(*places)
+
+
+def first_token_query(question: UsageQuery) -> Select[Any]:
+    """The histogram: start (0 where all is one), group, bucket, requests."""
+    table = usage_first_token
+    start: ColumnElement[int] = table.c.start
+    if question.step is Step.DAY:
+        start = table.c.start - table.c.start % DAY
+    starts = [] if question.step is Step.ALL else [start]
+    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
+    asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
+    query = select(*asked, table.c.bucket, func.sum(table.c.requests))
+    query = query.where(*_between(table, question), *_narrowed(table, question))
+    return query.group_by(*starts, *groups, table.c.bucket)
+
+
+def target_query(since: datetime, until: datetime) -> Select[Any]:
+    """Prompts, replies and requests by model and target."""
+    of = usage_targets.c
+    sums = [func.sum(each) for each in (of.prompt, of.completion, of.requests)]
+    within = of.start >= microseconds(since), of.start < microseconds(until)
+    return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
+
+
+def records_query(filter: RecordFilter) -> Select[Any]:
+    """By time, newest first, from where the last page ended."""
+    table = usage_records
+    query = select(table).where(
+        table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
+    )
+    narrowed = _narrowed(table, filter, indexed=filter.request_id is None)
+    query = query.where(*narrowed)
+    if filter.status is not None:
+        query = query.where(table.c.status == filter.status)
+    if filter.failures_only or (filter.status or 0) >= 400:
+        query = query.where(text("status >= 400"))  # as the index of failures says it
+    if filter.request_id is not None:
+        query = query.where(table.c.request_id == filter.request_id)
+    if filter.tag is not None:
+        query = query.where(table.c.tag == filter.tag)
+    if filter.before is not None:
+        at, id = filter.before
+        query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
+    return query.order_by(table.c.at.desc(), table.c.id.desc()).limit(filter.count)
+
+
+def charged_failures_query(project: str, since: datetime, suffix: str) -> Select[Any]:
+    """Count what :attr:`UsageRecord.charged` says of records in the index of failures."""
+    of = usage_records.c
+    delivered = and_(of.stream, of.first_token_us.is_not(None))
+    return select(func.count()).where(
+        of.project_id == project,
+        of.at >= microseconds(since),
+        text("status >= 400"),
+        of.status != CLIENT_GONE,
+        or_(
+            and_(of.completion > 0, delivered),
+            and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
+        ),
+        of.model.endswith(suffix, autoescape=True),
+    )
+
+
+def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
+    """Cost and charged tokens of a key, a person or a project."""
+    kind, _, id = owner.partition(":")
+    table = usage_daily
+    column = table.c[f"{kind}_id"]
+    query = select(
+        func.sum(table.c.cost, type_=table.c.requests.type), func.sum(table.c.charged)
+    ).where(column == id, table.c.start >= microseconds(since))
+    return query.where(table.c.model == model) if model else query
+
+
+def _name(by: By) -> str:
+    return _COLUMN.get(by, by.value)
+
+
+def _between(table: Table, question: UsageQuery) -> list[ColumnElement[bool]]:
+    since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
+    return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
+
+
+def _narrowed(
+    table: Table, which: UsageQuery | RecordFilter, *, indexed: bool = True
+) -> list[ColumnElement[bool]]:
+    """``indexed`` false keeps the database from going by these columns.
+
+    A request id is rare, and a project may have all the requests that there are.
+    """
+    return [
+        (table.c[_name(by)] if indexed else table.c[_name(by)].concat("")) == value
+        for by in By
+        if by not in LABELS and (value := getattr(which, by.value)) is not None
+    ]
+
+
+def _midnight(moment: datetime) -> bool:
+    utc = moment.astimezone(UTC)
+    return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
+
+
+def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
+    # Without a group there is a row even where there is nothing to add up.
+    sums = [_sum(row, question) for row in rows if row["requests"] is not None]
+    # Not by the database, which may sort text as some language does; cursors do not.
+    return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
+
+
+def _used(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Used]:
+    return {group: Used(cost, moment_of(start)) for group, cost, start in rows}
+
+
+def _first_tokens(
+    rows: Iterable[Row[*tuple[Any, ...]]], question: UsageQuery, shares: Sequence[float]
+) -> Sequence[FirstTokens]:
+    counts: dict[tuple[int, str], dict[int, int]] = {}
+    for start, group, bucket, requests in rows:
+        counts.setdefault((start, group), {})[bucket] = int(requests)
+    return [
+        FirstTokens(
+            None if question.step is Step.ALL else moment_of(start),
+            group,
+            tuple((percentile(each, share) or 0.0) / _SECOND for share in shares),
+        )
+        for (start, group), each in sorted(counts.items(), key=lambda pair: pair[0][0])
+    ]
+
+
+def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
+    requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
+    counted = ("refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning")
+    return UsageSum(
+        start=None if question.step is Step.ALL else moment_of(row["start"]),
+        group={by: row[_name(by)] for by in question.by},
+        requests=requests,
+        cost=row["cost"],
+        first_token_seconds=(
+            int(row["first_token_us"]) / first_tokens / _SECOND if first_tokens else None
+        ),
+        duration_seconds=int(row["duration_us"]) / requests / _SECOND,
+        first_tokens=first_tokens,
+        charged=int(row["charged"]),
+        **{name: int(row[name]) for name in counted},
+    )
+
+
+def _record(row: RowMapping) -> UsageRecord:
+    names = {"project_id": "project", "key_id": "key", "user_id": "user"}
+    return UsageRecord(**{names.get(name, name): value for name, value in row.items()})

@@ -1,0 +1,1 @@
+"""HTTP: the server that clients come to, and the client that asks other servers."""

@@ -1,0 +1,296 @@
+"""The operations of the API: list models, create a chat completion, and the router's catalog and
+keys in its clients' form.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qs
+
+import msgspec
+import structlog
+from msgspec import structs
+
+from causerie.access.keys import Caller
+from causerie.catalog.page_cache import CatalogCache
+from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
+from causerie.http.answers import (
+    KeepAlive,
+    PlainAnswer,
+    StreamedAnswer,
+    send_cached,
+    send_compressed,
+)
+from causerie.http.doors import MountedDoor
+from causerie.http.errors import internal
+from causerie.http.event_loop import offload, work_of
+from causerie.http.exchange import (
+    BodyLimits,
+    ClientGone,
+    Exchange,
+    error_details_for,
+    json_at_hand,
+    read_json,
+)
+from causerie.http.headers import NO_HINTS, RequestHints, hints_of
+from causerie.http.tasks import Drain, WorkGuard
+from causerie.observe.logging import request_id
+from causerie.pipeline import Pipeline
+from causerie.protocol import bounded_json
+from causerie.protocol.key_statements import (
+    CreditsStatement,
+    GenerationStatement,
+    KeyStatement,
+    RouterCredits,
+    RouterGeneration,
+    RouterKey,
+)
+from causerie.protocol.model_entries import (
+    Count,
+    ModelList,
+    RouterCount,
+    RouterEndpoints,
+    RouterModelData,
+)
+from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.request import ChatRequest
+from causerie.shapes.chat_completions.encoder import CompletionIdentity
+from causerie.shapes.chat_completions.reader import parse, parse_at_once
+
+# The operations of the interface: list models, create a chat completion.
+
+log = structlog.get_logger(__name__)
+
+
+def _unix_time() -> int:
+    return time.time_ns() // 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Bounds on a request, and the longest silence towards its client.
+
+    A stream waits ``first_byte_seconds`` for its first content before it starts, for ever if 0.
+    """
+
+    body: BodyLimits = field(default_factory=BodyLimits)
+    max_messages: int = 4096
+    work: bounded_json.Bounds = bounded_json.DEFAULT
+    ping_seconds: float = 15.0
+    first_byte_seconds: float = 15.0
+
+
+class OpenAI:
+    """The handlers of one service; every door uses the same."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        drain: Drain,
+        limits: RequestLimits | None = None,
+        clock: Callable[[], int] = _unix_time,
+    ) -> None:
+        self.pipeline = pipeline
+        self._drain = drain
+        self._limits = limits or RequestLimits()
+        self._clock = clock
+        self._pings = KeepAlive(self._limits.ping_seconds)
+        first_byte = self._limits.first_byte_seconds
+        self._head_timer = KeepAlive(first_byte) if first_byte else None
+        self._known: dict[str, ParsingRules] = {}
+
+    async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        caller = await self._catalog_caller(exchange, door)
+        body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
+        await send_compressed(exchange, body, {})
+
+    async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
+        caller = await self._catalog_caller(exchange, door)
+        exchange.json(self.pipeline.shown(door, caller, name))
+
+    async def complete(
+        self,
+        exchange: Exchange,
+        door: MountedDoor,
+        _: str = "",
+        *,
+        caller: Caller | None = None,
+        written: bytes | None = None,
+    ) -> None:
+        """``POST /chat/completions``; a ``caller`` has come in another way than by key.
+
+        A body that we have ``written`` ourselves takes the place of the client's, and of its hints.
+        """
+        completion, head = exchange.name_completion(), exchange.head
+        request_id.set(exchange.request_id)
+        if caller is None:
+            key, pipeline = head.credential, self.pipeline
+            caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+        work_of.set(caller.project or caller.key or exchange.peer)
+        answer: PlainAnswer | StreamedAnswer | None = None
+        try:
+            with WorkGuard(exchange, self._drain):
+                most = self._limits.body
+                request_hints = hints_of(head.headers) if written is None else NO_HINTS
+                body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
+                request = await self._read(body, door, request_hints)
+                self._accept(caller, request, body)
+                del body  # of which the request has all
+                identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
+                answer = self._answer_to(request, exchange, identity)
+                exchange.metered = True
+                await self.pipeline.answer(
+                    door, caller, request, identity, answer, request_hints.labels
+                )
+        except ClientGone:
+            raise
+        except Exception as failure:  # whatever it is, a stream that has started says so
+            if exchange.status is None or not isinstance(answer, StreamedAnswer):
+                raise
+            answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
+            forget_frames(failure)
+        finally:
+            if isinstance(answer, StreamedAnswer):
+                answer.leave()
+        await answer.finish(exchange)
+
+    def _answer_to(
+        self, request: ChatRequest, exchange: Exchange, identity: CompletionIdentity
+    ) -> PlainAnswer | StreamedAnswer:
+        if not request.stream:
+            return PlainAnswer()
+        return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
+
+    async def _read(
+        self, body: bytes, door: MountedDoor, request_hints: RequestHints
+    ) -> ChatRequest:
+        """The request; its session is that of a header where its body names none."""
+        rules = self._known.get(door.name) or self._rules(door)
+        if request_hints.strict:
+            rules = structs.replace(rules, reject_unknown=True)
+        request = parse_at_once(body, rules)
+        if request is None:
+            request = await offload(parse, body, rules)
+        if request_hints.session and request.session_id is None:
+            request = structs.replace(request, session_id=request_hints.session)
+        return request
+
+    def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
+        """Answer it here."""
+
+    async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
+        if door.open_catalog:
+            return None
+        return await self.pipeline.authenticate(door, exchange.credential)
+
+    def _rules(self, door: MountedDoor) -> ParsingRules:
+        rules = self._known[door.name] = ParsingRules(
+            reasoning_object=door.reasoning_object,
+            router=door.kind == "router",
+            reject_unknown=door.reject_unknown,
+            reject_long_output=door.reject_long_output,
+            max_messages=self._limits.max_messages,
+            work=self._limits.work,
+        )
+        return rules
+
+
+def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
+    """The failure as the client may see it; one that is a bug is logged."""
+    if isinstance(failure, ServiceError):
+        return failure
+    log.error("stream failed", path=exchange.path, exc_info=failure)
+    return internal(exchange.request_id)
+
+
+# Paths of the router's door in addition to completions: its catalog, in its clients' form.
+
+_ENDPOINTS = "/endpoints"
+_PUBLIC_CACHE = {"cache-control": "public, max-age=2"}
+_NO_CACHE = {"cache-control": "private, no-store"}
+_VARY_BY_KEY = {"vary": "accept-encoding, authorization"}
+
+
+class KeyStatements(Protocol):
+    """Source of statements on keys and money."""
+
+    async def key(self, caller: Caller) -> KeyStatement:
+        """The caller's own."""
+
+    async def credits(self, caller: Caller) -> CreditsStatement:
+        """Of the caller's account."""
+
+    async def generation(self, caller: Caller, id: str) -> GenerationStatement:
+        """One past request; raises ``NotFound``."""
+
+
+class RouterPages:
+    """The handlers; pages of the catalog are kept. ``teller`` is there where accounts are."""
+
+    def __init__(self, market: Pipeline, teller: KeyStatements | None = None) -> None:
+        self._market = market
+        self._teller = teller
+        self._catalog_cache = CatalogCache()
+
+    async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        """``GET /models``, with filters, sorts and pages."""
+        page = await self._catalog_cache.page(
+            door.name, exchange.path, exchange.query, lambda: self._market.listed(door, None)
+        )
+        await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
+
+    async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        """``GET /models/user``: what the key may use."""
+        caller = await self._market.authenticate(door, exchange.credential)
+        page = await self._catalog_cache.page(
+            f"{door.name} {caller.key}",
+            exchange.path,
+            exchange.query,
+            lambda: self._market.listed(door, caller),
+        )
+        await send_cached(exchange, page, _NO_CACHE | _VARY_BY_KEY)
+
+    async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        count = len(self._market.listed(door, None))
+        exchange.json(RouterCount(data=Count(count=count)), _PUBLIC_CACHE)
+
+    async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
+        """``GET /models/{id}`` and ``GET /models/{id}/endpoints``."""
+        if name.endswith(_ENDPOINTS):
+            entry = self._market.listing(door, name.removesuffix(_ENDPOINTS))
+            exchange.json(RouterEndpoints(data=entry.with_endpoints()), _PUBLIC_CACHE)
+        else:
+            exchange.json(self._market.listing(door, name).entry(), _PUBLIC_CACHE)
+
+    async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
+        """``GET /model/{id}``: the entry in an object of its own."""
+        exchange.json(RouterModelData(data=self._market.listing(door, name).entry()), _PUBLIC_CACHE)
+
+    async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        caller, teller = await self._account(exchange, door)
+        exchange.json(RouterKey(data=await teller.key(caller)), _NO_CACHE)
+
+    async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        caller, teller = await self._account(exchange, door)
+        exchange.json(RouterCredits(data=await teller.credits(caller)), _NO_CACHE)
+
+    async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        """``GET /generation?id=``: by the id of the completion, or of the request."""
+        caller, teller = await self._account(exchange, door)
+        ids = parse_qs(exchange.query).get("id", [])
+        if len(ids) != 1:
+            raise InvalidRequest(
+                "`id` is missing; it is the `id` of a completion.",
+                code="missing_parameter",
+                param="id",
+            )
+        exchange.json(RouterGeneration(data=await teller.generation(caller, ids[0])), _NO_CACHE)
+
+    async def _account(self, exchange: Exchange, door: MountedDoor) -> tuple[Caller, KeyStatements]:
+        caller = await self._market.authenticate(door, exchange.credential)
+        if self._teller is None:
+            raise NotFound("There are no accounts here, so nothing is known of keys and money.")
+        return caller, self._teller

@@ -1,0 +1,307 @@
+"""The whole of the edge: every request in, every response out, every failure in one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+from msgspec import Struct
+
+from causerie.access.keys import Caller, KeyDigest
+from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
+from causerie.http.api import KeyStatements, OpenAI, RequestLimits, RouterPages
+from causerie.http.doors import (
+    DoorTable,
+    MountedDoor,
+    cors_headers,
+    host_name,
+    is_preflight,
+    preflight_headers,
+)
+from causerie.http.errors import internal, method_not_allowed, misdirected
+from causerie.http.exchange import ClientGone, Exchange
+from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
+from causerie.http.openapi import Documents
+from causerie.http.routing import (
+    METRICS_PATH,
+    DoorHandler,
+    Handler,
+    door_routes,
+    find_handler,
+    router_routes,
+    service_routes,
+)
+from causerie.http.tasks import Drain
+from causerie.observe.logging import request_id
+from causerie.observe.metrics import MetricsCounters
+from causerie.pipeline import Pipeline
+
+log = structlog.get_logger(__name__)
+
+Refusal = Callable[[Exchange, ServiceError], None]
+
+_NO_DOOR = MountedDoor("", "")  # that of what is the service's own
+_SHOWN = 200  # characters of a path in log lines
+_MAX_MATCHES = 4096
+_MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPaths:
+    """Paths that the service answers itself, alongside its doors."""
+
+    docs: bool = True
+    """The OpenAPI document is served."""
+    metrics_keys: tuple[KeyDigest, ...] | None = None
+    """Keys that open ``/metrics``; ``None`` leaves it open."""
+    metrics_apart: bool = False
+    """The metrics are at an address of their own."""
+    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
+    """Returns the metrics of all workers, if this is one of several."""
+
+
+class Mount(Struct, frozen=True):
+    """A handler of all paths with one first part, its form of errors, and its address."""
+
+    handler: Handler
+    refuse: Refusal
+    address: str = ""
+    at_doors: bool = False
+    """It answers at the host names of doors too."""
+
+    @property
+    def host(self) -> str:
+        """The host name of the address."""
+        return urlsplit(self.address).hostname or ""
+
+
+class RouteMatch(Struct, frozen=True):
+    """The handler of a request, its door, and the parameter in its path."""
+
+    handler: DoorHandler
+    door: MountedDoor
+    parameter: str
+
+
+class Edge:
+    """Handler of every exchange. ``drain`` stops it."""
+
+    def __init__(
+        self,
+        doors: DoorTable,
+        pipeline: Pipeline,
+        engines: ServingStatus,
+        metrics: MetricsCounters,
+        *,
+        limits: RequestLimits | None = None,
+        own: OwnPaths | None = None,
+    ) -> None:
+        self.drain = Drain()
+        self._engines = engines
+        self._metrics = metrics
+        self._mounts: dict[str, Mount] = {}
+        self._matches: dict[
+            tuple[str, str | None, str], RouteMatch
+        ] = {}  # by method, host and path
+        self.replace(doors, pipeline, limits=limits, own=own)
+
+    def replace(
+        self,
+        doors: DoorTable,
+        pipeline: Pipeline,
+        *,
+        limits: RequestLimits | None = None,
+        own: OwnPaths | None = None,
+        market: Pipeline | None = None,
+        teller: KeyStatements | None = None,
+    ) -> None:
+        """Answer by these from now on; requests under way keep what they came to.
+
+        ``market`` is the catalog behind the doors of routers, ``teller`` who knows
+        of their keys and money.
+        """
+        limits, own = limits or RequestLimits(), own or OwnPaths()
+        self._matches = {}
+        self._doors = doors
+        self._limits = limits
+        openai = self._handlers(pipeline, limits)
+        self._openai = openai
+        self._door_routes = door_routes(openai)
+        self._router_routes = self._door_routes
+        if market is not None:
+            self._router_routes = router_routes(openai, RouterPages(market, teller))
+        self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
+        self._service_routes = service_routes(
+            HealthHandlers(self._engines, self.drain),
+            None if own.metrics_apart else self._metrics_page,
+            Documents(limits.max_messages) if own.docs else None,
+        )
+
+    def _handlers(self, pipeline: Pipeline, limits: RequestLimits) -> OpenAI:
+        return OpenAI(pipeline, self.drain, limits)
+
+    def mount(
+        self,
+        first: str,
+        handler: Handler,
+        refuse: Refusal = Exchange.refuse,
+        *,
+        address: str = "",
+        at_doors: bool = False,
+    ) -> None:
+        """Let ``handler`` answer all paths with this first part, like ``/console``.
+
+        It answers at the host names of the service that are not a door's own, ``at_doors`` at
+        those too; with an ``address`` at the host name of that alone. ``refuse`` says what it
+        raised, in the way of who comes there.
+        """
+        self._matches = {}
+        self._mounts[first] = Mount(handler, refuse, address, at_doors)
+
+    async def converse(self, exchange: Exchange, caller: Caller, body: bytes | None = None) -> None:
+        """Answer a request for a chat completion of somebody who came in another way than by key.
+
+        It is one of the door that ``caller`` names; ``body`` takes the place of what the exchange
+        holds. Raises :class:`ServiceError`.
+        """
+        door = self._doors.named(caller.door)
+        await self._openai.complete(exchange, door, caller=caller, written=body)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer one request, whatever becomes of it."""
+        request_id.set(exchange.request_id)
+        match: RouteMatch | None = None
+        failure: ServiceError | None = None
+        try:
+            head = exchange.head
+            if "origin" not in head.headers or not self._answers_preflight(exchange):
+                place = head.method, head.headers.get("host"), head.path
+                match = self._matches.get(place) or self._match(exchange)
+                await match.handler(exchange, match.door, match.parameter)
+        except ClientGone:
+            log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
+        except ServiceError as refused:
+            failure = refused
+        except Exception:  # the true top: whatever it is, the client gets an answer
+            log.exception("request failed", path=exchange.path[:_SHOWN])
+            failure = internal(exchange.request_id)
+        try:
+            if failure is not None and exchange.status is None:
+                self._tell(exchange, match, failure)
+        except Exception:  # nobody is left waiting for what cannot be told
+            log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
+        if failure is not None:
+            forget_frames(failure)
+            del failure
+        if not exchange.ended:
+            exchange.abandon()
+
+    async def scrape(self, exchange: Exchange) -> None:
+        """Answer one request at the address that metrics alone have."""
+        try:
+            self._doors.own_name(exchange.headers.get("host"))
+            if exchange.path != METRICS_PATH:
+                raise NotFound(f"There is nothing at {exchange.path[:_SHOWN]} but {METRICS_PATH}.")
+            if exchange.method not in ("GET", "HEAD"):
+                raise method_not_allowed(exchange.method, ["GET"])
+            await self._metrics_page.show(exchange)
+        except ServiceError as refused:
+            exchange.refuse(refused)
+
+    def _tell(self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError) -> None:
+        if not exchange.metered:
+            door = "" if match is None else match.door.name
+            self._metrics.refused(door, failure.code, failure.status)
+        log.info("refused", path=exchange.path[:_SHOWN], status=failure.status, code=failure.code)
+        self._refusal(exchange)(exchange, failure)
+
+    def _refusal(self, exchange: Exchange) -> Refusal:
+        """Return the form in which errors are sent on this path."""
+        found = self._mounts.get(_first(exchange.path))
+        if found is None:
+            return Exchange.refuse
+        try:
+            name = host_name(exchange.headers.get("host"))
+        except InvalidRequest:  # this is what is told, and nobody knows whose page it would be
+            return Exchange.refuse
+        of_door = self._doors.has_host(name) and not (found.address and name == found.host)
+        return Exchange.refuse if of_door else found.refuse
+
+    def _answers_preflight(self, exchange: Exchange) -> bool:
+        """Answer a preflight, if it is one; let a page read the response if it may call.
+
+        Raises :class:`Forbidden` for a preflight of a page that may not.
+        """
+        path, headers = exchange.path, exchange.headers
+        if path in self._service_routes or _first(path) in self._mounts:
+            return False
+        origin = headers["origin"]
+        try:
+            door, _ = self._doors.find(headers.get("host"), path)
+        except ServiceError:  # which is raised again by whoever looks for a handler
+            return False
+        allowed = door.origins.allow(origin)
+        if not is_preflight(exchange.method, headers):
+            exchange.cross_origin = cors_headers(origin) if allowed else None
+            return False
+        if not allowed:
+            raise Forbidden(
+                f"Pages of {origin[:_SHOWN]} may not call from a browser here; add the origin to "
+                "the door's `origins` or to `server.origins`.",
+                code="origin_not_allowed",
+            )
+        exchange.respond(204, b"", headers=preflight_headers(origin, headers))
+        return True
+
+    def _match(self, exchange: Exchange) -> RouteMatch:
+        """As :meth:`_find`; the matches of the last requests are remembered."""
+        path, host = exchange.path, exchange.headers.get("host")
+        match = self._find(exchange)
+        if len(path) + len(host or "") <= _MAX_PLACE:
+            if len(self._matches) >= _MAX_MATCHES:
+                self._matches.clear()
+            self._matches[exchange.method, host, path] = match
+        return match
+
+    def _find(self, exchange: Exchange) -> RouteMatch:
+        """The way of a request; raises :class:`ServiceError` where there is none."""
+        path, host = exchange.path, exchange.headers.get("host")
+        handler = self._own_handler(exchange, host)
+        if handler is not None:
+            return RouteMatch(_behind_no_door(handler), _NO_DOOR, "")
+        door, rest = self._doors.find(host, path)
+        routes = self._router_routes if door.kind == "router" else self._door_routes
+        door_handler, parameter = find_handler(
+            routes, exchange.method, path.removesuffix(rest), rest
+        )
+        return RouteMatch(door_handler, door, parameter)
+
+    def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
+        """Return the handler of a path that is not below a door."""
+        handler = self._service_routes.get(exchange.path)
+        if handler is not None:
+            self._doors.own_name(host)
+            if exchange.method not in ("GET", "HEAD"):
+                raise method_not_allowed(exchange.method, ["GET"])
+            return handler
+        mounted = self._mounts.get(_first(exchange.path))
+        if mounted is None:
+            return None
+        if mounted.address and host_name(host) == mounted.host:
+            return mounted.handler
+        if self._doors.has_host(self._doors.own_name(host)) and not mounted.at_doors:
+            return None
+        if mounted.address:
+            raise misdirected(mounted.address)
+        return mounted.handler
+
+
+def _behind_no_door(handler: Handler) -> DoorHandler:
+    return lambda exchange, _door, _parameter: handler(exchange)
+
+
+def _first(path: str) -> str:
+    """The first part of a path, like ``/console``."""
+    return "/" + path[1:].partition("/")[0]

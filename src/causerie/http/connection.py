@@ -1,0 +1,477 @@
+"""The client connections of one server: HTTP/1.1 in, exchanges out, with bounds on what they may
+cost.
+
+Bytes are parsed by httptools; requests that come one after the other are answered in their
+order. A head that is too large or comes too slowly, a connection that stays idle, and a client
+that stops reading each end; what is not HTTP gets the same kind of error as everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import cast
+
+import httptools
+import msgspec
+
+from causerie.access.keys import sent_credential
+from causerie.errors import Overloaded, ServiceError
+from causerie.http.errors import head_too_large, invalid_http
+from causerie.http.event_loop import traffic, without_delay
+from causerie.http.exchange import Exchange
+from causerie.http.head import (
+    RequestHead,
+    RequestHeads,
+    check_codings,
+    check_host,
+    cut_head,
+    head_size,
+    parse_target,
+    without_upgrade,
+)
+from causerie.http.headers import Headers
+from causerie.http.tasks import Handler, Workers
+
+# One client connection: HTTP/1.1 in, exchanges out, with bounds on what it may cost.
+#
+# Bytes are parsed by httptools; requests that come one after the other are
+# answered in their order. A head that is too large or comes too slowly, a
+# connection that stays idle, and a client that stops reading each end; what is
+# not HTTP gets the same kind of error as everything else.
+
+_MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
+_LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
+_LINGER_SECONDS_IN_ALL = 30.0
+_MAX_UNKNOWN_HEADS = 8  # in a row on one connection; then its heads are only parsed
+_FIRST_LOOK_SECONDS = 0.005  # after a client that sends no more; each later one twice as long
+_LAST_LOOK_SECONDS = 0.035  # two of them are less than the time to notice that it has left
+_NO_DEADLINE = float("inf")
+_KEEP_ALIVE_HEADERS = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection. ``full`` and ``closes`` are what exchanges ask."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, server: Connections) -> None:
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+
+        # Timeouts, on the clock of the loop
+        self._deadline = _NO_DEADLINE  # of what is awaited from the client now
+        self._linger_deadline = _NO_DEADLINE  # of a body that nobody wants
+
+        # Per connection
+        self.full: asyncio.Future[None] | None = None  # done when the client reads again
+        self._read_paused = False
+        self._read_closed = False  # further input is ignored
+        self._half_closed = False  # the client has closed its side, and may still read
+        self._closing = server.closing  # after the current response
+        self._closed = False
+        self._unknown_heads = 0  # in a row
+        self._last_digest = b""  # of the last unknown head
+        self._pending: deque[Exchange] = deque()  # pipelined requests
+
+        # Per request that is being read
+        self._url = b""
+        self._headers = Headers()
+        self._head_bytes = 0  # of an incomplete head, before this read
+        self._read_bytes = 0  # of this read
+        self._head_without_upgrade = b""
+        self._continue_pending = False  # the client waits for an interim response
+        self._incoming: Exchange | None = None
+
+        # Per response
+        self._current: Exchange | None = None
+
+    # Called by exchanges.
+
+    def closes(self) -> bool:
+        """Return whether the connection ends with the next response.
+
+        It does where a client is answered that has not been asked for its body: will it come?
+        """
+        return (
+            self._closing
+            or self._server.leaving
+            or (self._half_closed and not self._pending)
+            or (self._continue_pending and self._incoming is self._current)
+        )
+
+    @property
+    def peer(self) -> str:
+        name = None if self._closed else self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else ""
+
+    def write(self, data: bytes) -> bool:
+        if not self._closed:
+            self._server.traffic.send(self._transport, data)
+        return self.full is None
+
+    def finish(self, exchange: Exchange, data: bytes | memoryview) -> None:
+        if self._closed:
+            return
+        self._server.traffic.send(self._transport, data)
+        if exchange.complete:
+            self._next(exchange)
+        else:  # Closing now would throw away the answer: the rest of the request is read first.
+            self._continue_pending = False
+            self._linger_deadline = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
+            self._linger()
+            self.read_on()
+
+    def read_on(self) -> None:
+        if self._closed:
+            return
+        if self._read_paused:
+            self._read_paused = False
+            self._transport.resume_reading()
+        if self._continue_pending:
+            self._continue_pending = False
+            self._server.traffic.send(self._transport, _CONTINUE)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        without_delay(transport)
+        self._server.open.add(self)
+        self._deadline = self._server.loop.time() + self._server.bounds.head_seconds
+        if len(self._server.open) > self._server.bounds.max_connections:
+            self._refuse(Overloaded("Too many connections are open; please try again."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        del self._parser  # which holds this connection
+        self._server.forget(self)
+        self._mark_closed()
+        self.resume_writing()
+        for exchange in (self._current, self._incoming, *self._pending):
+            if exchange is not None:
+                exchange.leave()
+        self._pending.clear()
+
+    def eof_received(self) -> bool:
+        """Keep the connection where a whole request waits for its answer.
+
+        A client that has closed looks the same until something is sent to it.
+        """
+        if self._half_closed:
+            return True
+        current, broken = self._current, self._incoming
+        if broken is not None and broken is not current:
+            self._incoming = None
+            self._pending.pop()
+        if current is not None and (current.ended or not current.complete):
+            current = None
+        if self._closed or (current is None and not self._pending):
+            self._mark_closed()
+            return False  # the transport closes
+        self._read_closed = self._half_closed = True
+        self._probe_half_closed(_FIRST_LOOK_SECONDS)
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        self._server.traffic.came()
+        if self._read_closed:
+            return
+        busy = self._current is not None or self.full is not None or self._head_bytes
+        if busy or self._unknown_heads >= _MAX_UNKNOWN_HEADS:
+            self._parse(data)
+            return
+        digest, body = cut_head(data)
+        head = self._server.heads.get(digest)
+        if head is not None:
+            self._begin_known(head, body)
+        else:
+            self._parse(data)
+            if digest:
+                self._learn_head(digest, len(body))
+
+    def pause_writing(self) -> None:
+        self.full = self._server.loop.create_future()
+        self._deadline = self._server.loop.time() + self._server.bounds.stuck_seconds
+
+    def resume_writing(self) -> None:
+        if self.full is not None:
+            self.full.set_result(None)
+            self.full = None
+            self._deadline = _NO_DEADLINE
+            self._begin_pending()
+
+    # Called by the parser.
+
+    def on_url(self, url: bytes) -> None:
+        self._url = self._url + url if self._url else url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._incoming is not None:
+            return  # it comes behind the body: of what nobody asks for there is no end
+        key = name.decode("latin-1").lower()
+        if key in self._headers:
+            self._headers.add_again(key, value.decode("latin-1"))
+        else:
+            self._headers[key] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        parser, headers, most = self._parser, self._headers, self._server.bounds.max_head_bytes
+        if (self._head_bytes or self._read_bytes > most) and head_size(self._url, headers) > most:
+            raise head_too_large(most)
+        self._head_bytes = 0
+        if self.full is None:
+            self._deadline = _NO_DEADLINE
+        if "upgrade" in headers and parser.should_upgrade():
+            self._head_without_upgrade = without_upgrade(parser, self._url, headers)
+            return
+        self._continue_pending = "expect" in headers and headers["expect"].lower() == "100-continue"
+        if "transfer-encoding" in headers:
+            check_codings(headers, parser.get_http_version())
+        path, query, host = parse_target(self._url)
+        method = parser.get_method().decode("ascii")
+        keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+        # Kept alive without having asked means 1.1; the parser would make a text of its numbers.
+        unasked = keep_alive and _KEEP_ALIVE_HEADERS.isdisjoint(headers)
+        version = "1.1" if unasked else parser.get_http_version()
+        if host is not None or headers.again or "host" not in headers:
+            check_host(headers, version, host)
+        credential = sent_credential(headers, headers.take_keys() if headers.again else ())
+        head = RequestHead(method, path, version, headers, keep_alive, query, credential)
+        exchange = Exchange(self, head)
+        self._incoming = exchange
+        if self._current is None and self.full is None:
+            self._begin(exchange)
+        else:
+            self._pending.append(exchange)
+            self._pause()
+
+    def on_body(self, body: bytes) -> None:
+        self._continue_pending = False  # to be asked: it comes
+        if self._incoming is not None:
+            self._incoming.feed(body)
+
+    def on_message_complete(self) -> None:
+        exchange, self._incoming = self._incoming, None
+        self._url, self._headers = b"", Headers()  # the next one's
+        if exchange is None:
+            return
+        exchange.feed_end()
+        if exchange.ended:
+            self._deadline = _NO_DEADLINE  # it lingers no more
+            self._next(exchange)
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Close where the time for what is awaited is over."""
+        if self._deadline == _NO_DEADLINE and self._current is None:
+            self._deadline = now + self._server.bounds.idle_seconds
+        if now <= self._deadline:
+            return
+        if self.full is not None:
+            self.abort()  # the client stopped reading
+        else:
+            self._close()
+
+    def close_when_idle(self) -> None:
+        """Close unless a request is being answered, and after it."""
+        self._closing = True
+        if self._current is None and self._incoming is None:
+            self._close()
+
+    def abort(self) -> None:
+        """Close at once; what is buffered is lost."""
+        self._mark_closed()
+        self._transport.abort()
+
+    # Steps.
+
+    def _parse(self, data: bytes) -> None:
+        headers, self._read_bytes = self._headers, len(data)
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # Not taken up. With an offer the parser takes no body, behind the last nothing.
+                if self._head_without_upgrade:
+                    self._parser = httptools.HttpRequestParser(self)
+                    data = self._head_without_upgrade + data[upgrade.args[0] :]
+                    self._head_without_upgrade = b""
+                    continue
+                self._read_closed = True  # it is a tunnel that was asked for
+            except httptools.HttpParserError as error:
+                ours = error.__context__  # raised by what the parser called
+                self._refuse(ours if isinstance(ours, ServiceError) else invalid_http())
+            break
+        if self._incoming is not None:
+            self._bound_body(self._incoming)
+        elif self._headers is headers:
+            self._bound_head(len(data))
+        elif self._url:
+            self._bound_head(len(self._url))  # which began behind a whole request
+
+    def _begin_known(self, head: RequestHead, body: bytes) -> None:
+        self._unknown_heads = 0
+        self._deadline = _NO_DEADLINE
+        self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
+
+    def _learn_head(self, digest: bytes, length: int) -> None:
+        self._unknown_heads += 1
+        exchange, again = self._current, digest == self._last_digest
+        if again and exchange is not None and exchange.unread == length and not self._pending:
+            self._server.heads.learn(digest, exchange.head)
+        self._last_digest = digest
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._current = exchange
+        self._server.workers.begin(exchange)
+
+    def _next(self, exchange: Exchange) -> None:
+        """Go on after an exchange whose request was read and whose response was sent."""
+        self._current = None
+        last = self._half_closed and not self._pending
+        if self._closing or last or not exchange.keep_alive:
+            self._close()
+        elif self._pending:
+            self._begin_pending()
+
+    def _begin_pending(self) -> None:
+        if self._pending and self._current is None and self.full is None and not self._closed:
+            self._begin(self._pending.popleft())
+            self.read_on()
+
+    def _probe_half_closed(self, seconds: float) -> None:
+        """Close once a client that sends no more has answered by a reset: then it reads no more."""
+        if self._closed:
+            return
+        handle = self._transport.get_extra_info("socket")
+        if handle is not None and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.abort()
+            return
+        if self._current is not None:
+            self._current.probe()
+        later = min(2 * seconds, _LAST_LOOK_SECONDS)
+        self._server.loop.call_later(seconds, self._probe_half_closed, later)
+
+    def _bound_head(self, length: int) -> None:
+        if self._closed:
+            return
+        bounds = self._server.bounds
+        if not self._head_bytes and self._current is None and self.full is None:
+            self._deadline = self._server.loop.time() + bounds.head_seconds
+        self._head_bytes += length
+        if self._head_bytes > bounds.max_head_bytes:
+            self._refuse(head_too_large(bounds.max_head_bytes))
+
+    def _bound_body(self, exchange: Exchange) -> None:
+        if exchange.ended:
+            self._linger()
+        elif exchange.unread > _MAX_UNREAD:
+            self._pause()
+
+    def _linger(self) -> None:
+        # Closing while the client sends would reset the connection before it reads the response.
+        self._deadline = min(self._server.loop.time() + _LINGER_SECONDS, self._linger_deadline)
+
+    def _pause(self) -> None:
+        if not self._read_paused:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _close(self) -> None:
+        self._mark_closed()
+        self._transport.close()
+
+    def _mark_closed(self) -> None:
+        self._server.traffic.flush()
+        self._closed = self._read_closed = self._closing = True
+
+    def _refuse(self, failure: ServiceError) -> None:
+        """Answer what never became a request, and close; or close behind the requests before it."""
+        if self._closed:
+            return
+        broken, self._incoming = self._incoming, None
+        if broken is not None and broken is self._current:
+            if broken.status is None:
+                broken.keep_alive = False
+                broken.refuse(failure)
+            self._close()
+            return
+        if broken is not None:
+            self._pending.pop()  # what was whole before it is answered
+        last = self._pending[-1] if self._pending else self._current
+        if last is not None:
+            last.keep_alive = False
+            self._read_closed = True
+            return
+        exchange = self._current = Exchange(self, RequestHead("GET", "", keep_alive=False))
+        exchange.feed_end()
+        exchange.refuse(failure)
+
+
+# All client connections of one server: started, swept, closed, and waited for together.
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """Bounds on one connection. Times are in seconds, sizes in bytes."""
+
+    head_seconds: float
+    idle_seconds: float
+    stuck_seconds: float
+    max_head_bytes: int
+    max_connections: int
+
+
+class Connections:
+    """All connections of one server."""
+
+    def __init__(self, handler: Handler, bounds: ConnectionLimits) -> None:
+        self.workers = Workers(handler)
+        self.bounds = bounds
+        self.heads = RequestHeads()
+        self.open: set[Connection] = set()
+        self.leaving = False
+        self.closing = False
+        self._none_open = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self.traffic = traffic()
+
+    def __call__(self) -> Connection:
+        return Connection(self)
+
+    def sweep(self) -> None:
+        """Close what has waited too long."""
+        now = self.loop.time()
+        for connection in tuple(self.open):
+            connection.expire(now)
+
+    def leave(self) -> None:
+        """End every connection with an answer that says so; until then it stays."""
+        self.leaving = True
+
+    def close(self) -> None:
+        """Take no further request on any connection."""
+        self.closing = True
+        for connection in tuple(self.open):
+            connection.close_when_idle()
+
+    async def ended(self) -> None:
+        """Return when every request has been answered."""
+        await self.workers.ended()
+
+    async def left(self) -> None:
+        """Return when no connection is open: every client has all of its answer."""
+        while self.open:
+            self._none_open.clear()
+            await self._none_open.wait()
+
+    def forget(self, connection: Connection) -> None:
+        self.open.discard(connection)
+        if not self.open:
+            self._none_open.set()
+
+    def abort(self) -> None:
+        """Close every connection at once."""
+        for connection in tuple(self.open):
+            connection.abort()

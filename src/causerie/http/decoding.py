@@ -1,0 +1,236 @@
+"""Bodies that a server compressed, although no compression is asked for.
+
+What is decoded is bounded in its ratio to what came and handed on in small parts, so that a
+small body takes little memory and time; readers bound the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import brotli
+
+from causerie.http.client_connection import HttpResponse, TransportFailed, read_whole
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_NEVER = float("inf")
+_PART = 64 * 1024  # bytes that are decoded at once
+_FREE = 1024 * 1024  # bytes without regard to the ratio
+_MAX_RATIO = 200
+_MOST_CODINGS = 2
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")
+"""Beginnings of bodies that are not compressed."""
+_UNREADABLE = "sent a compressed response that cannot be read"
+
+
+class Decoder(Protocol):
+    """Reads one compressed body; ``ended`` at its end."""
+
+    ended: bool
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        """Decode more of the body, and yield the result in parts; raise the format's error."""
+
+
+class _Inflate:
+    """Members of gzip, or a body with the header of zlib, or without one."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._held = b""
+        self._inflate: zlib._Decompress | None = None
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        data = self._held + data
+        while data:
+            if self._inflate is None:
+                if len(data) < 2:
+                    self._held = data
+                    return
+                self._held = b""
+                self._inflate = zlib.decompressobj(_window(data))
+                self.ended = False
+            inflate = self._inflate
+            part = inflate.decompress(data, _PART)
+            while part:
+                yield part
+                part = inflate.decompress(inflate.unconsumed_tail, _PART)
+            if not inflate.eof:
+                return
+            self.ended, self._inflate = True, None
+            data = inflate.unused_data.lstrip(b"\0")
+
+
+def _window(data: bytes) -> int:
+    if data.startswith(_GZIP):
+        return 16 + zlib.MAX_WBITS
+    named = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0  # RFC 1950, 2.2
+    return zlib.MAX_WBITS if named else -zlib.MAX_WBITS
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self.ended = False
+        self._decoder = brotli.Decompressor()
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        part = self._decoder.process(data, output_buffer_limit=_PART)
+        while part:
+            yield part
+            part = self._decoder.process(b"", output_buffer_limit=_PART)
+        self.ended = self._decoder.is_finished()
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self.ended = False
+        self._decoder = zstd.ZstdDecompressor()
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            decoder = self._decoder
+            part = decoder.decompress(data, _PART)
+            while part or not (decoder.needs_input or decoder.eof):
+                yield part
+                part = b"" if decoder.eof else decoder.decompress(b"", _PART)
+            self.ended, data = decoder.eof, b""
+            if decoder.eof:
+                data, self._decoder = decoder.unused_data, zstd.ZstdDecompressor()
+
+
+_DECODERS: Mapping[str, Callable[[], Decoder]] = {
+    "gzip": _Inflate,
+    "x-gzip": _Inflate,
+    "deflate": _Inflate,
+    "br": _Brotli,
+    "zstd": _Zstd,
+}
+_ERRORS = (zlib.error, brotli.error, zstd.ZstdError)
+
+
+async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
+    """Return a response whose body is not compressed; the bytes decide, then the header.
+
+    Raises :class:`TransportFailed` for a coding that is not known.
+    """
+    start = await response.beginning(_is_telling)
+    codings = _codings(response.coding, start)
+    if not codings:
+        return response
+    if len(codings) > _MOST_CODINGS or not set(codings) <= _DECODERS.keys():
+        response.close()
+        raise TransportFailed("compressed", _UNREADABLE, sent=True)
+    return DecodedResponse(response, codings)
+
+
+def _is_telling(start: bytes) -> bool:
+    return len(start) >= len(_ZSTD) or (len(start) >= 2 and start[:1] not in (b"\x1f", b"\x28"))
+
+
+def _codings(header: bytes, start: bytes) -> Sequence[str]:
+    """Return the codings of a body that begins like this; a proxy may have left a wrong header."""
+    by_bytes = "gzip" if start.startswith(_GZIP) else "zstd" if start.startswith(_ZSTD) else ""
+    names = [name.strip().decode("latin-1") for name in header.split(b",")]
+    named = [name for name in names if name not in ("", "identity")]
+    if not named or (len(named) == 1 and by_bytes):
+        return [by_bytes] if by_bytes else []
+    if named[-1] in ("gzip", "x-gzip", "zstd") and not by_bytes:
+        return []
+    return [] if not start or start.startswith(TEXTS) else named
+
+
+class DecodedResponse:
+    """An :class:`HttpResponse` whose body is decoded as it arrives."""
+
+    __slots__ = ("_begun", "_decoders", "_parts", "_read", "_response", "_written", "taker")
+
+    def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
+        self._response = response
+        self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
+        self._decoders = [_DECODERS[name]() for name in reversed(codings)]
+        self._parts: Iterator[bytes] = iter(())  # of what has come
+        self._begun = b""  # decoded, and only looked at
+        self._read = self._written = 0
+
+    @property
+    def due(self) -> float:
+        return self._response.due
+
+    @due.setter
+    def due(self, due: float) -> None:
+        self._response.due = due
+
+    @property
+    def late(self) -> float:
+        return self._response.late
+
+    @late.setter
+    def late(self, late: float) -> None:
+        self._response.late = late
+
+    async def piece(self, late: float = _NEVER) -> bytes:
+        """Return more of the body, ``b""`` at the end; raises :class:`TransportFailed`."""
+        if self._begun:
+            begun, self._begun = self._begun, b""
+            return begun
+        while (part := self._next_part()) is None:
+            data = await self._response.piece(late)
+            if not data:
+                if not all(decoder.ended for decoder in self._decoders):
+                    raise self._unreadable()
+                return b""
+            self._read += len(data)
+            self._parts = self._decode(data, self._decoders)
+        await asyncio.sleep(0)  # others have their turn between two parts
+        return part
+
+    async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
+        """Return what comes first until it is ``enough``; it stays there."""
+        begun = await self.piece()
+        while begun and not enough(begun) and (piece := await self.piece()):
+            begun += piece
+        self._begun = begun
+        return begun
+
+    async def read(self, max_bytes: int) -> bytes:
+        """Return the whole body; raises :class:`TransportFailed`, for a larger one too."""
+        return await read_whole(self, max_bytes)
+
+    async def finish(self, seconds: float) -> None:
+        """Read and discard the rest."""
+        await self._response.finish(seconds)
+
+    def close(self) -> None:
+        """Give up what has not come."""
+        self._response.close()
+
+    def _next_part(self) -> bytes | None:
+        try:
+            part = next(self._parts, None)
+        except _ERRORS as error:
+            raise self._unreadable() from error
+        self._written += len(part or b"")
+        if self._written > max(_FREE, _MAX_RATIO * self._read):
+            raise self._unreadable()
+        return part
+
+    def _decode(self, data: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:
+        first, *others = decoders
+        for part in first.parts(data):
+            if others:
+                yield from self._decode(part, others)
+            elif part:
+                yield part
+
+    def _unreadable(self) -> TransportFailed:
+        self.close()
+        return TransportFailed("compressed", _UNREADABLE, sent=True)

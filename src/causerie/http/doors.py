@@ -1,0 +1,322 @@
+"""Doors: which policy a request comes under, by its host name and path, and which pages of other
+origins may call it from a browser (CORS).
+
+A door is data; nothing else on the server side asks by which address a request came. A host
+name only ever chooses among doors that exist: what a door allows does not depend on it. A page
+that may not call gets no header of CORS, so its browser keeps the response from it. Cookies are
+never allowed there, and paths that are not a door's own have no part in it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from causerie.access.keys import KeyDigest
+from causerie.errors import InvalidRequest, NotFound
+from causerie.http.headers import Headers
+
+# Cross-origin requests (CORS): which pages of other origins may call a door from a browser.
+#
+# A page that may not gets no header of this, so its browser keeps the response from it. Cookies are
+# never allowed, and paths that are not a door's own (the console, management, metrics) have no part
+# in this.
+
+_MAX_AGE_SECONDS = 7200  # the most that Chromium keeps
+_EXPOSED = (
+    "retry-after",
+    "server-timing",
+    "www-authenticate",
+    "x-attempts",
+    "x-cache",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-limit-requests-day",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-remaining-requests-day",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-reset-requests-day",
+    "x-ratelimit-reset-tokens",
+    "x-request-changes",
+    "x-request-id",
+    "x-served-by",
+    "x-served-model",
+)
+_EXPOSE = ", ".join(_EXPOSED)
+_HEADER_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}", re.ASCII)
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+_DESKTOP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
+_WEB_SCHEMES = frozenset({"http", "https"})
+_REQUESTED = "access-control-request-"
+_PREFLIGHT_VARY = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins whose pages may call: exact ones, or whole schemes of programs (``app://``)."""
+
+    exact: frozenset[str] = frozenset()
+    schemes: frozenset[str] = frozenset()
+    every: bool = False
+    local: bool = False
+    """Pages of this machine and desktop programs may call too."""
+
+    @staticmethod
+    def of(listed: Iterable[str], *, local: bool = False) -> Origins:
+        """Return the origins that a setting lists."""
+        names = {each.lower() for each in listed}
+        schemes = {each.removesuffix("://") for each in names if each.endswith("://")}
+        exact = frozenset(each for each in names if not each.endswith("://"))
+        return Origins(exact - {"*"}, frozenset(schemes), "*" in names, local)
+
+    def allow(self, origin: str) -> bool:
+        """Return true if pages of this origin may call."""
+        origin = origin.lower()
+        if self.every or origin in self.exact:
+            return True
+        scheme, separator, _ = origin.partition("://")
+        return (separator != "" and scheme in self.schemes) or (self.local and _is_local(origin))
+
+
+NO_ORIGINS = Origins()
+
+
+def _is_local(origin: str) -> bool:
+    """Return true for an origin that no page of the web has."""
+    try:
+        parts = urlsplit(origin)
+        name = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme in _WEB_SCHEMES:
+        return name in _LOCAL_NAMES or name.endswith(".localhost")
+    return parts.scheme in _DESKTOP_SCHEMES
+
+
+def is_preflight(method: str, headers: Headers) -> bool:
+    """Return true for the question that a browser asks before a request (Fetch, 3.2.2)."""
+    return method == "OPTIONS" and f"{_REQUESTED}method" in headers
+
+
+def cors_headers(origin: str) -> Mapping[str, str]:
+    """Return the headers of a response to a page of an allowed origin."""
+    return {
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers": _EXPOSE,
+        "vary": "Origin",
+    }
+
+
+def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
+    """Return the headers of the answer to a preflight of an allowed origin."""
+    headers = {
+        "access-control-allow-origin": origin,
+        "access-control-max-age": str(_MAX_AGE_SECONDS),
+        "vary": _PREFLIGHT_VARY,
+    }
+    for what, name in (("method", "methods"), ("headers", "headers")):
+        value = asked.get(f"{_REQUESTED}{what}", "")
+        if _HEADER_TOKENS.fullmatch(value):
+            headers[f"access-control-allow-{name}"] = value
+    if asked.get(f"{_REQUESTED}private-network") == "true":
+        headers["access-control-allow-private-network"] = "true"
+    return headers
+
+
+# Doors: which policy a request comes under, by its host name and path.
+#
+# A door is data; nothing else in the edge asks by which address a request came.
+# A host name only ever chooses among doors that exist: what a door allows does
+# not depend on it.
+
+DoorKind = Literal["endpoint", "gateway", "router", "hosted"]
+_BASE = "/v1"
+_CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call it
+_HOST = re.compile(
+    r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{0,5})?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MountedDoor:
+    """A door."""
+
+    name: str
+    prefix: str
+    """Path of its base URL on every host."""
+    kind: DoorKind = "endpoint"
+    hosts: frozenset[str] = frozenset()
+    """Host names whose ``/v1`` leads here."""
+    keys: tuple[KeyDigest, ...] | None = None
+    """``None`` admits everybody, unless it is a door for keys of ``accounts``."""
+    accounts: bool = False
+    models: frozenset[str] | None = None
+    """``None`` means all."""
+    reasoning_object: bool = False
+    """Accept the router's ``reasoning`` parameter."""
+    reject_unknown: bool = False
+    """Reject unknown fields instead of dropping them."""
+    reject_long_output: bool = False
+    """Reject an output limit that does not fit beside the prompt instead of lowering it."""
+    open_catalog: bool = False
+    """The models can be listed without a key."""
+    origins: Origins = NO_ORIGINS
+    """Pages that may call from a browser."""
+    separate_caches: bool = False
+    """Projects reuse nothing of each other's prompts."""
+
+    @property
+    def open(self) -> bool:
+        """Return true if no key is needed."""
+        return self.keys is None and not self.accounts
+
+
+class DoorTable:
+    """All doors; ``default`` is the one behind plain ``/v1``.
+
+    ``domains`` are host names below which every name belongs to this service
+    (``localhost`` is always one): a name there that no door has leads nowhere.
+    ``names`` are further host names of the service itself. A ``private`` address also has the
+    names of a local network.
+    """
+
+    def __init__(
+        self,
+        doors: Iterable[MountedDoor],
+        *,
+        default: str,
+        domains: Iterable[str] = (),
+        names: Iterable[str] = (),
+        private: bool = True,
+    ) -> None:
+        self.doors = tuple(doors)
+        by_name = {door.name: door for door in self.doors}
+        self._default = by_name[default]
+        self._private = private
+        self._domains = ("localhost", *(domain.lower() for domain in domains))
+        self._names = frozenset((*self._domains, *(name.lower() for name in names)))
+        self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
+        self._by_prefix = sorted(
+            ((door.prefix, door) for door in self.doors),
+            key=lambda pair: len(pair[0]),
+            reverse=True,
+        )
+
+    def find(self, host: str | None, path: str) -> tuple[MountedDoor, str]:
+        """The door and the rest of the path; ``host`` is the header, ``None`` without one.
+
+        Raises :class:`NotFound` where no door is, and :class:`InvalidRequest`
+        for a host header that names no host.
+        """
+        name = host_name(host)
+        named = self._by_host.get(name)
+        if named is not None:
+            rest = _below(_BASE, path)
+            if rest is None:
+                raise nothing_at(path)
+            return named, rest
+        self._check_below(name)
+        for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
+            rest = _below(prefix, path)
+            if rest is not None:
+                if door.open and not self._trusted(name):
+                    raise NotFound(
+                        f"This door has no keys and does not answer to the host name {name}; "
+                        "add it to the door's `hosts` or to `server.hosts`, or give the door keys."
+                    )
+                return door, rest
+        raise nothing_at(path)
+
+    def own_name(self, host: str | None) -> str:
+        """Return the name in a host header if it is one of the service.
+
+        That is a door's, one that it was told of, or one that no page from elsewhere can have
+        made a browser send. Raises :class:`NotFound` for any other, and :class:`InvalidRequest`
+        for a host header that names no host.
+        """
+        name = host_name(host)
+        if name not in self._by_host:
+            self._check_below(name)
+            if not self._trusted(name):
+                raise NotFound(
+                    f"The service does not answer to the host name {name} here; "
+                    "add it to `server.hosts`."
+                )
+        return name
+
+    def named(self, name: str) -> MountedDoor:
+        """The door of this name; raises :class:`NotFound`."""
+        for door in self.doors:
+            if door.name == name:
+                return door
+        raise NotFound(f"There is no door {name}.")
+
+    def has_host(self, host: str | None) -> bool:
+        """Return true if the name in a host header belongs to a door.
+
+        Raises :class:`InvalidRequest` for a host header that names no host.
+        """
+        return host_name(host) in self._by_host
+
+    def _check_below(self, name: str) -> None:
+        """Reject a name below a domain of the service that nothing has."""
+        below = any(name.endswith(f".{domain}") for domain in self._domains)
+        if below and name not in self._names:
+            raise NotFound(
+                f"No door has the host name {name}; add it to the `hosts` of a door or to "
+                "`server.hosts`."
+            )
+
+    def _trusted(self, name: str) -> bool:
+        """Return true if no page from elsewhere can have made a browser send this host name.
+
+        Such a page can let a public name of its own point at this machine; it
+        cannot do so with an address, a name without dots, or one that no public name server
+        has (RFC 6762, section 3; ``.internal`` is reserved).
+        """
+        if "." not in name or name in self._names or _is_address(name):
+            return True
+        return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
+
+
+def host_name(host: str | None) -> str:
+    """The name in a host header, in lower case, without port and final dot."""
+    if host is None or host == "":
+        return ""
+    match = _HOST.fullmatch(host)
+    if match is None or (host[0] == "[" and not _is_address(match["name"])):
+        raise InvalidRequest(
+            "The host in the `Host` header, or in an absolute request target, is not a host name "
+            "with an optional port."
+        )
+    return match["name"].lower().removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    kind = ipaddress.IPv6Address if name[:1] == "[" else ipaddress.IPv4Address
+    try:
+        kind(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _below(prefix: str, path: str) -> str | None:
+    """Return the path behind the prefix, with a leading slash; ``None`` without that prefix."""
+    rest = path.removeprefix(prefix)
+    if len(rest) == len(path) or not (rest == "" or rest.startswith("/")):
+        return None
+    return rest or "/"
+
+
+def nothing_at(path: str) -> NotFound:
+    return NotFound(
+        f"There is nothing at {path[:200]}; the operations are GET {_BASE}/models and "
+        f"POST {_BASE}/chat/completions, below the base URL of a door."
+    )

@@ -1,0 +1,472 @@
+"""One request and its response: its ids, its body in bounded size and time, and failures in the
+form that its client reads.
+
+Knows nothing of sockets: a connection feeds it the request and takes the bytes of the response.
+Writing never waits; :meth:`Exchange.drained` does, where the client reads too slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, structs
+
+from causerie.access.keys import Credential
+from causerie.errors import Error, ErrorDetails, InvalidRequest, ServiceError
+from causerie.http.head import RequestHead
+from causerie.http.headers import Headers
+
+if TYPE_CHECKING:
+    from causerie.http.connection import Connection
+
+
+# Identifiers of requests and completions.
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
+
+
+_random_bytes = random.Random(secrets.randbits(256)).randbytes
+_TOKENS_AT_ONCE = 64  # tokens, which costs a quarter of one after the other
+_TOKEN_BYTES = 16
+_drawn_tokens: list[str] = []
+
+
+def random_token() -> str:
+    """128 random bits, as letters and digits of hexadecimal; unique, and no secret."""
+    if not _drawn_tokens:
+        digits, size = _random_bytes(_TOKENS_AT_ONCE * _TOKEN_BYTES).hex(), 2 * _TOKEN_BYTES
+        _drawn_tokens.extend([digits[at : at + size] for at in range(0, len(digits), size)])
+    return _drawn_tokens.pop()
+
+
+def taken_request_id(header: str) -> str | None:
+    """The caller's own request id, where it is up to 128 safe characters."""
+    return header if header and _SAFE_ID.fullmatch(header) else None
+
+
+# Failures for typed clients of the well-known router: a number where others read a word.
+#
+# Their generated types demand ``code`` to be the status as an integer, and refuse
+# the whole answer where it is a word. They name themselves in ``User-Agent``;
+# everybody else gets the errors as they are documented. The word stays readable
+# in ``metadata``.
+
+_TYPED_CLIENT = "speakeasy-sdk/"
+_TYPED_KINDS: Mapping[str, str] = {
+    "invalid_request_error": "invalid_request",
+    "authentication_error": "authentication",
+    "billing_error": "payment_required",
+    "permission_error": "permission_denied",
+    "not_found_error": "not_found",
+    "rate_limit_error": "rate_limit_exceeded",
+    "server_error": "server",
+    "upstream_error": "provider_unavailable",
+    "overloaded_error": "provider_overloaded",
+}
+_TYPED_CODES: Mapping[str, str] = {
+    "context_length_exceeded": "context_length_exceeded",
+    "upstream_timeout": "timeout",
+}
+
+
+def error_details_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
+    """The ``error`` object of a failure, as the sender of these headers reads it."""
+    error = failure.error()
+    if not headers.get("user-agent", "").startswith(_TYPED_CLIENT):
+        return error
+    kind = _TYPED_CODES.get(failure.code, _TYPED_KINDS.get(failure.type, "unmapped"))
+    known = {} if error.metadata is UNSET else error.metadata
+    metadata = {**known, "error_type": kind, "code": failure.code}
+    return structs.replace(error, code=failure.status, metadata=metadata)
+
+
+# One request and its response.
+#
+# Knows nothing of sockets: a connection feeds it the request and takes the bytes
+# of the response. Writing never waits; :meth:`Exchange.drained` does, where the
+# client reads too slowly.
+
+_encoder = msgspec.json.Encoder()
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
+_BEGINNING = b"HTTP/1.1 "  # of every response
+_INTERIM = _BEGINNING + b"100 Continue\r\n\r\n"
+_LARGE_BODY = 64 * 1024  # bytes of a body; to copy more takes longer than to write twice
+
+
+class ClientGone(Exception):
+    """The client left, or stopped reading; nobody is there to be answered."""
+
+
+class Exchange(msgspec.Struct, eq=False):
+    """One request and its response, which carries the request's id, as a handler sees them."""
+
+    wire: Connection
+    head: RequestHead
+    keep_alive: bool = True
+    """The connection stays open after the response."""
+    token: str = ""
+    request_id: str = ""
+    status: int | None = None
+    """Status that was sent, or ``None``; once it is set, the response is final."""
+    complete: bool = False
+    """The whole request has arrived."""
+    ended: bool = False
+    gone: bool = False
+    metered: bool = False
+    """The outcome is counted behind the edge."""
+    filler: bytes = b""
+    """May be written between pieces of the response's body, without meaning."""
+    on_gone: Callable[[], None] | None = None
+    """Called once when the client disconnects."""
+    task: asyncio.Task[None] | None = None
+    """The task that answers it, if it has one of its own."""
+    cross_origin: Mapping[str, str] | None = None
+    """Headers of every response to a page of another origin that may call."""
+    unread: int = 0
+    """Bytes of the body that arrived and were not read."""
+    _named: bool = False
+    _body: list[bytes] = []
+    _arrived: asyncio.Future[None] | None = None
+    _chunked: bool = False
+    _opening: bytes = b""  # the head, until something goes out with it
+    _interim: int = 0  # bytes of an interim response that were sent
+
+    def __post_init__(self) -> None:
+        self.token = token = random_token()
+        self.request_id = "req-" + token
+        headers, self.keep_alive = self.head.headers, self.head.keep_alive
+        if "x-request-id" in headers:
+            named = taken_request_id(headers["x-request-id"])
+            self.request_id, self._named = named or self.request_id, named is not None
+
+    def name_completion(self) -> str:
+        """The id of the completion, which is the request's id too if the caller sent none."""
+        completion = "chatcmpl-" + self.token
+        if not self._named:
+            self.request_id = completion
+        return completion
+
+    @property
+    def peer(self) -> str:
+        """The address that the request comes from, empty where it has none."""
+        return self.wire.peer
+
+    # Parts of its head.
+
+    @property
+    def method(self) -> str:
+        return self.head.method
+
+    @property
+    def path(self) -> str:
+        return self.head.path
+
+    @property
+    def query(self) -> str:
+        return self.head.query
+
+    @property
+    def headers(self) -> Headers:
+        return self.head.headers
+
+    @property
+    def credential(self) -> Credential | None:
+        return self.head.credential
+
+    # The request's body.
+
+    def feed(self, piece: bytes) -> None:
+        """A piece of the body has arrived; it is dropped where the response has ended."""
+        if self.ended:
+            return
+        self._body.append(piece)
+        self.unread += len(piece)
+        if self._arrived is not None:
+            self._wake()
+
+    def feed_end(self) -> None:
+        self.complete = True
+        if self._arrived is not None:
+            self._wake()
+
+    def leave(self) -> None:
+        """The client has left."""
+        if self.gone:
+            return
+        self.gone = True
+        self._wake()
+        if self.on_gone is not None:
+            self.on_gone()
+
+    async def piece(self) -> bytes:
+        """Return the next bytes of the body; ``b""`` at its end. Raises :class:`ClientGone`."""
+        while not self._body:
+            if self.complete:
+                return b""
+            if self.gone:
+                raise ClientGone
+            self.wire.read_on()
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        return self.at_hand()
+
+    def at_hand(self) -> bytes:
+        """Return the bytes of the body that arrived and were not read."""
+        body, self._body = self._body, []
+        self.unread = 0
+        return b"".join(body)
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    # The response.
+
+    def start(
+        self, status: int, content_type: str, headers: Mapping[str, str], length: int | None = None
+    ) -> None:
+        """Begin the response; the head goes out with the first piece of the body.
+
+        ``headers`` are by lower-case name. Without the ``length`` of the body in bytes its
+        pieces are framed.
+        """
+        self._opening = self._head(status, content_type, headers, length)
+
+    def write(self, piece: bytes) -> bool:
+        """Send a piece of the response's body; False where the client reads too slowly."""
+        if self._chunked and piece:
+            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+        elif self.head.method == "HEAD":
+            piece = b""
+        if self._opening:
+            piece, self._opening = self._opening + piece, b""
+        return self.wire.write(piece)
+
+    def end(self, piece: bytes = b"") -> None:
+        """Send the last piece of the response's body."""
+        self.ended = True
+        if self._chunked:
+            piece = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
+        elif self.head.method == "HEAD":
+            piece = b""
+        self.wire.finish(self, self._opening + piece)
+
+    def probe(self) -> None:
+        """Send something without meaning: a client that has closed answers it by a reset.
+
+        Before the response, that is the next byte of an interim response (RFC 9110, section 15.2),
+        which begins like every response. HTTP/1.0 has none, so its beginning alone is sent.
+        """
+        if self.status is None:
+            whole = _INTERIM if self.head.version == "1.1" else _BEGINNING
+            if self._interim < len(whole):
+                self.wire.write(whole[self._interim : self._interim + 1])
+                self._interim += 1
+            if self._interim == len(_INTERIM):
+                self._interim = 0
+        elif (self._opening or self.filler) and not self.blocked:
+            self.write(self.filler)
+
+    def abandon(self) -> None:
+        """Close the connection: a response that cannot be finished is seen to be cut."""
+        self.wire.abort()
+
+    def _head(
+        self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
+    ) -> bytes:
+        self.status = status
+        if self.cross_origin is not None:
+            headers = {**headers, **self.cross_origin}
+        if self.wire.closes():
+            self.keep_alive = False
+        if status == HTTPStatus.NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)
+            framing = ""
+        elif length is not None:
+            framing = f"content-length: {length}\r\n"
+        elif self.head.version == "1.1":
+            framing = "transfer-encoding: chunked\r\n"
+            self._chunked = self.head.method != "HEAD"
+        else:
+            framing, self.keep_alive = "", False
+        if "connection" in headers:
+            self.keep_alive = self.keep_alive and headers["connection"].lower() != "close"
+        elif not self.keep_alive:
+            framing = "connection: close\r\n" + framing
+        elif self.head.version == "1.0":
+            framing = "connection: keep-alive\r\n" + framing
+        line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
+        if self._interim:
+            line = self._behind_interim(line)
+        head = (
+            f"{line}\r\n{_header_lines(headers)}"
+            f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
+        )
+        return head.encode("latin-1", "replace")
+
+    def _behind_interim(self, line: str) -> str:
+        """Return the status line behind what was sent of an interim response."""
+        sent, self._interim = self._interim, 0
+        if sent <= len(_BEGINNING):
+            return line[sent:]
+        return _INTERIM[sent:].decode() + line
+
+    @property
+    def blocked(self) -> bool:
+        """Return true while the client reads more slowly than the service writes."""
+        return self.wire.full is not None
+
+    async def drained(self) -> None:
+        """Return when there is room for more, or the client has left."""
+        while (full := self.wire.full) is not None and not self.gone:
+            await asyncio.wait([full])
+
+    def respond(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a whole response; ``headers`` are by lower-case name."""
+        head = self._head(status, content_type, headers or {}, len(body))
+        self.ended = True
+        if self.head.method == "HEAD":
+            self.wire.finish(self, head)
+        elif len(body) <= _LARGE_BODY:
+            self.wire.finish(self, head + body)
+        else:
+            self.wire.write(head)
+            self.wire.finish(self, memoryview(body))  # a slice of which is no copy
+
+    def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
+        """Send ``value`` with status 200."""
+        self.respond(200, _encoder.encode(value), headers=headers)
+
+    def refuse(self, failure: ServiceError) -> None:
+        headers = {name.lower(): value for name, value in failure.headers.items()}
+        body = _encoder.encode(Error(error_details_for(failure, self.headers)))
+        self.respond(failure.status, body, headers=headers)
+
+
+def _header_lines(headers: Mapping[str, str]) -> str:
+    values = "".join(headers.values())
+    if "\n" in values or "\r" in values:  # which would begin another line
+        headers = {name: " ".join(value.split()) for name, value in headers.items()}
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+
+
+# Reading a request body: of the right type, in bounded size and time.
+
+_CLOSE_HEADER = {"Connection": "close"}
+_DIGITS = 20  # of a length; one that has more is larger than any bound
+_BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """``max_bytes`` of a body; ``seconds`` for it, and more for each 64 KiB that arrived."""
+
+    max_bytes: int = 16 * 1024 * 1024
+    seconds: float = 30.0
+
+
+def check_json_type(headers: Headers) -> None:
+    """Refuse a body that is not declared as JSON in UTF-8, as it stands."""
+    sent = headers.get("content-type", "")
+    media, *parameters = [part.strip().lower() for part in sent.split(";")]
+    if media != "application/json" and not (
+        media.startswith("application/") and media.endswith("+json")
+    ):
+        raise _unsupported(
+            f"The content type is {sent[:100] or 'missing'}; "
+            "send the header `Content-Type: application/json`."
+        )
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
+            raise _unsupported("JSON is sent as UTF-8; leave the charset out.")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise _unsupported(
+            "The body must not be compressed; leave out `Content-Encoding`.",
+            headers={"Accept-Encoding": "identity"},  # RFC 9110, section 15.5.16
+        )
+
+
+async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body.
+
+    Raises :class:`InvalidRequest` (413 where it is too large, 408 where it
+    comes too slowly) and :class:`ClientGone`.
+    """
+    announced = exchange.headers.get("content-length", "")
+    if len(announced) > _DIGITS:
+        announced = announced.lstrip("0")[:_DIGITS] or "0"
+    if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
+        raise _too_large(limits)
+    return await _arriving(exchange, limits)
+
+
+async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body, of the right type; raises as :func:`check_type` and :func:`read_body`."""
+    check_json_type(exchange.headers)
+    return await read_body(exchange, limits)
+
+
+def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body where it is there already, plainly JSON and not too large, else ``b""``."""
+    headers = exchange.head.headers
+    plain = headers.plain_json
+    if plain is None:
+        plain = headers.plain_json = _is_plain(headers)
+    if plain and exchange.complete and exchange.unread <= limits.max_bytes:
+        return exchange.at_hand()
+    return b""
+
+
+def _is_plain(headers: Headers) -> bool:
+    return headers.get("content-type") == "application/json" and "content-encoding" not in headers
+
+
+async def _arriving(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """A body that is still on its way."""
+    pieces: list[bytes] = []
+    loop = asyncio.get_running_loop()
+    start, size = loop.time(), 0
+    try:
+        async with asyncio.timeout_at(start + limits.seconds) as deadline:
+            while piece := await exchange.piece():
+                size += len(piece)
+                if size > limits.max_bytes:
+                    raise _too_large(limits)
+                pieces.append(piece)
+                deadline.reschedule(start + limits.seconds + size / _BYTES_A_SECOND)
+    except TimeoutError:
+        raise InvalidRequest(
+            f"The body did not arrive in time ({size} bytes did); send it without pauses.",
+            code="request_timeout",
+            status=408,
+            headers=_CLOSE_HEADER,
+        ) from None
+    return b"".join(pieces)
+
+
+def _too_large(limits: BodyLimits) -> InvalidRequest:
+    return InvalidRequest(
+        f"The body is larger than {limits.max_bytes} bytes; send a smaller one.",
+        code="body_too_large",
+        status=413,
+        headers=_CLOSE_HEADER,
+    )
+
+
+def _unsupported(message: str, headers: Mapping[str, str] | None = None) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_media_type", status=415, headers=headers)

@@ -1,0 +1,255 @@
+"""Health and metrics: whether the process lives, whether it can serve, the load of each engine,
+and ``GET /metrics``.
+
+Busy is not dead: an engine that works through a queue is fine as long as it moves. An engine
+that is busy and has not moved for long is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType, structs
+
+from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import ErrorDetails, Overloaded, StoreUnavailable
+from causerie.http.exchange import Exchange
+from causerie.http.tasks import Drain
+from causerie.observe.metrics import MetricsCounters
+from causerie.routing.target_state import TargetStatus
+
+# Interfaces of the service that the edge calls.
+
+
+class ServingStatus(Protocol):
+    """State of our engines and of all targets of routing, as health shows it.
+
+    ``shared`` is true if the server answers in which replicas count limits and budgets, and
+    ``None`` if each counts for itself. ``obstacle`` is why use cannot be recorded now, or empty.
+    """
+
+    def status(self) -> Sequence[EngineStatus]: ...
+    def targets(self) -> Sequence[TargetStatus]: ...
+    def shared(self) -> bool | None: ...
+    def obstacle(self) -> str: ...
+
+
+# Health: whether the process lives, whether it can serve, and the load of each engine.
+#
+# Busy is not dead: an engine that works through a queue is fine as long as it moves. An engine that
+# is busy and has not moved for long is not.
+
+_encoder = msgspec.json.Encoder()
+_Value = TypeVar("_Value")
+_NOTHING_YET = "There is no model and no provider yet; operators add them on the console."
+ServiceState = Literal["live", "ready", "loading", "stopping", "failed", "unrecorded"]
+
+
+class MemberHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one server of a pool."""
+
+    address: str
+    state: str
+    slots: int
+    busy: int
+    restarts: int
+    prefix_source: str | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one of our engines."""
+
+    model: str
+    state: str
+    slots: int
+    busy: int
+    restarts: int
+    progress: float | UnsetType = UNSET
+    idle_seconds: float | UnsetType = UNSET
+    memory_bytes: int | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+    members: Sequence[MemberHealth] | UnsetType = UNSET
+
+
+class TargetHealthEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one target of routing."""
+
+    name: str
+    state: str
+    in_flight: int
+    failures: int | UnsetType = UNSET
+    wait_seconds: float | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``answers``: the server answers in which replicas count limits together."""
+
+    shared: bool
+    answers: bool | UnsetType = UNSET
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """``GET /health/live`` has the status alone, ``/health/ready`` also ``ready``.
+
+    ``unrecorded``: requests are refused because their usage could not be recorded.
+    ``missing``: what has to be configured before any request can be served.
+    """
+
+    status: ServiceState
+    ready: bool | UnsetType = UNSET
+    live: bool | UnsetType = UNSET
+    engines: Sequence[EngineHealth] | UnsetType = UNSET
+    targets: Sequence[TargetHealthEntry] | UnsetType = UNSET
+    limits: SharedLimits | UnsetType = UNSET
+    missing: str | UnsetType = UNSET
+    error: ErrorDetails | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class HealthHandlers:
+    """The handlers of ``/health``. An engine is stalled after ``stall_seconds`` without a move."""
+
+    engines: ServingStatus
+    drain: Drain
+    stall_seconds: float = 120.0
+
+    async def live(self, exchange: Exchange) -> None:
+        """``GET /health/live``: that this is answered says it all."""
+        exchange.json(Health(status="live"))
+
+    async def ready(self, exchange: Exchange) -> None:
+        """``GET /health/ready``: 200 where a request would be served, else 503."""
+        state, obstacle = self._state()
+        _send_health(exchange, Health(status=state, ready=state == "ready"), obstacle)
+
+    async def overview(self, exchange: Exchange) -> None:
+        """``GET /health``: the same, with every engine, every target of routing, and whether
+        replicas count limits together."""
+        (state, obstacle), answers = self._state(), self.engines.shared()
+        engines, targets = self.engines.status(), self.engines.targets()
+        health = Health(
+            status=state,
+            ready=state == "ready",
+            live=True,
+            engines=[self._engine(status) for status in engines],
+            targets=[_target(status) for status in targets],
+            limits=SharedLimits(shared=answers is not None, answers=_given(answers)),
+            missing=UNSET if engines or targets else _NOTHING_YET,
+        )
+        _send_health(exchange, health, obstacle)
+
+    def _state(self) -> tuple[ServiceState, str]:
+        """Return the state, with the reason if usage cannot be recorded."""
+        state = self._engine_state()
+        obstacle = self.engines.obstacle() if state == "ready" else ""
+        return "unrecorded" if obstacle else state, obstacle
+
+    def _engine_state(self) -> ServiceState:
+        if self.drain.announced or self.drain.stopping:
+            return "stopping"
+        statuses = self.engines.status()
+        if not statuses or any(self._serves(status) for status in statuses):
+            return "ready"  # without engines of its own it has providers of others
+        if any(status.state is EngineState.LOADING for status in statuses):
+            return "loading"
+        return "failed"
+
+    def _serves(self, status: EngineStatus) -> bool:
+        """An absent engine is loaded by the first request."""
+        if status.state is EngineState.ABSENT:
+            return True
+        return status.state is EngineState.READY and not self._stalled(status)
+
+    def _stalled(self, status: EngineStatus) -> bool:
+        return status.busy > 0 and (status.idle_seconds or 0.0) > self.stall_seconds
+
+    def _engine(self, status: EngineStatus) -> EngineHealth:
+        return EngineHealth(
+            model=status.model,
+            state="stalled" if self._stalled(status) else status.state.value,
+            slots=status.slots,
+            busy=status.busy,
+            restarts=status.restarts,
+            progress=_given(status.progress),
+            idle_seconds=_given(status.idle_seconds),
+            memory_bytes=_given(status.memory_bytes),
+            detail=status.detail or UNSET,
+            members=[_member(each) for each in status.members] or UNSET,
+        )
+
+
+def _member(status: EngineStatus) -> MemberHealth:
+    return MemberHealth(
+        address=status.model,
+        state=status.state.value,
+        slots=status.slots,
+        busy=status.busy,
+        restarts=status.restarts,
+        prefix_source=status.prefix_source or UNSET,
+        detail=status.detail or UNSET,
+    )
+
+
+def _target(status: TargetStatus) -> TargetHealthEntry:
+    return TargetHealthEntry(
+        name=status.name,
+        state=status.state,
+        in_flight=status.in_flight,
+        failures=status.failures or UNSET,
+        wait_seconds=round(status.wait_seconds, 1) if status.wait_seconds > 0 else UNSET,
+        reason=status.reason or UNSET,
+    )
+
+
+def _given(value: _Value | None) -> _Value | UnsetType:
+    return UNSET if value is None else value
+
+
+def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
+    """Send it, with 503 and the error unless the service is ready."""
+    if health.ready:
+        exchange.json(health)
+        return
+    failure = _unhealthy(health.status, obstacle)
+    headers = {name.lower(): value for name, value in failure.headers.items()}
+    body = _encoder.encode(structs.replace(health, error=failure.error()))
+    exchange.respond(failure.status, body, headers=headers)
+
+
+def _unhealthy(status: ServiceState, obstacle: str) -> Overloaded:
+    if status == "unrecorded":
+        return StoreUnavailable(f"The service cannot record usage now: {obstacle}.")
+    return Overloaded(
+        f"The service cannot serve now; it is {status}.",
+        code="engine_loading" if status == "loading" else "no_endpoint",
+    )
+
+
+# ``GET /metrics``, for Prometheus.
+
+_STATIC_KEYS = StaticKeys()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """The handler. ``keys`` open it as those of a door do; ``None``: it is open.
+
+    ``of_all`` returns the metrics of all workers, if this is one of several.
+    """
+
+    metrics: MetricsCounters
+    keys: tuple[KeyDigest, ...] | None = None
+    of_all: Callable[[], Awaitable[bytes]] | None = None
+    name: str = "metrics"
+
+    async def show(self, exchange: Exchange) -> None:
+        """All metrics as text; raises ``Unauthenticated``."""
+        _STATIC_KEYS.authenticate(self, exchange.credential)
+        text = self.metrics.exposition() if self.of_all is None else await self.of_all()
+        exchange.respond(200, text, content_type=self.metrics.content_type)

@@ -1,0 +1,171 @@
+"""Schemas of the OpenAPI document: of requests from the declared parameters, of responses from
+their types.
+
+A test gives every place of a request every odd value and holds the answers to the schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, get_args
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+from msgspec.structs import FieldInfo, fields
+
+from causerie.errors import Error
+from causerie.http.health import Health
+from causerie.protocol.declaration import Parameter, declared
+from causerie.protocol.key_statements import RouterCredits, RouterGeneration, RouterKey
+from causerie.protocol.model_entries import (
+    ModelList,
+    RouterCount,
+    RouterEndpoints,
+    RouterModel,
+    RouterModelData,
+    RouterModelList,
+    ServedModelEntry,
+)
+from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
+from causerie.shapes.chat_completions.encoder import Chunk, Completion
+
+# The words that schemas of the OpenAPI document are written in where no type says them.
+
+Schema = dict[str, object]
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def text_schema(**more: object) -> Schema:
+    return {"type": "string", **more}
+
+
+def integer_schema(least: int, most: int, **more: object) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most, **more}
+
+
+def structure(required: str = "", /, **properties: Schema) -> Schema:
+    """An object; ``required`` are names with spaces between."""
+    schema: Schema = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required.split()
+    return schema
+
+
+# Schemas of the OpenAPI document, made from types by msgspec.
+
+_REF_TEMPLATE = "#/components/schemas/{name}"
+
+
+def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
+    """Return the schemas of these types and of all that they hold, by the names of the types.
+
+    A struct may have an ``extra_schema`` for rules between its fields. Where a struct forbids
+    fields, ``null`` is still the same as leaving one out.
+    """
+    schemas, structs = _schemas(types)
+    for name, schema in schemas.items():
+        if schema.get("additionalProperties") is False:
+            schema["additionalProperties"] = {"type": "null"}
+        schema |= getattr(structs[name], "extra_schema", {})
+    return schemas
+
+
+def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
+    """Return the schemas of types that the service encodes; fields with defaults are there too."""
+    schemas, structs = _schemas(types)
+    for name, schema in schemas.items():
+        schema["required"] = [
+            each.encode_name
+            for each in fields(structs[name])
+            if _is_always_sent(structs[name], each)
+        ]
+    return schemas
+
+
+def _is_always_sent(kind: type[Struct], one: FieldInfo) -> bool:
+    omitted = kind.__struct_config__.omit_defaults and not one.required
+    return not omitted and one.default is not UNSET
+
+
+def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
+    """Return the schemas that msgspec makes, and their structs by the same names."""
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
+    for schema in schemas.values():
+        if "description" in schema:
+            schema["description"] = schema["description"].replace("``", "`")
+        for each in schema.get("properties", {}).values():
+            if each.get("default", ...) is None:
+                del each["default"]
+    return schemas, {each.__name__: each for one in types for each in _structs(one)}
+
+
+def _structs(kind: Any) -> Iterator[type[Struct]]:
+    """Yield the structs that values of a type may hold."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        yield kind
+        for each in declared(kind):
+            yield from _structs(each.type)
+    for argument in get_args(kind):
+        yield from _structs(argument)
+
+
+# Schemas of bodies: of requests from the declared parameters, of responses from their types.
+#
+# A test gives every place of a request every odd value and holds the answers to the schemas.
+
+_Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
+_MODEL_OR_MODELS = [
+    {"required": ["model"], "properties": {"model": {"type": "string"}}},
+    {"required": ["models"], "properties": {"models": {"type": "array", "minItems": 1}}},
+]
+_ROUTER_TYPES = (
+    *(RouterModelData, RouterModelList, RouterCount, RouterEndpoints),
+    *(RouterKey, RouterCredits, RouterGeneration),
+)
+
+
+def request_schemas(max_messages: int) -> dict[str, Schema]:
+    """Return the schemas of requests at all doors, and at those of routers."""
+    common = [each for each in PARAMETERS.values() if not each.facts.router]
+    router = [*PARAMETERS.values(), *declared(RouterParameters)]
+    schemas = received_schemas(
+        _body_type("ChatRequest", common), _body_type("RouterRequest", router)
+    )
+    for name in ("ChatRequest", "RouterRequest"):
+        properties = schemas[name]["properties"]
+        assert isinstance(properties, dict)
+        properties["messages"]["maxItems"] = max_messages
+    schemas["RouterRequest"] |= {"required": ["messages"], "anyOf": _MODEL_OR_MODELS}
+    return schemas
+
+
+def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
+    """Return the type of a body with these parameters, and with all hints."""
+    required = [(each.name, each.annotation) for each in parameters if each.required]
+    optional = [(each.name, each.optional, None) for each in parameters if not each.required]
+    hints = [(hint, _Hint, None) for hint in HINTS]
+    return msgspec.defstruct(name, [*required, *optional, *hints], kw_only=True)
+
+
+def response_schemas() -> dict[str, Schema]:
+    entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
+    return {
+        **sent_schemas(
+            Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER_TYPES
+        ),
+        "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
+        "ChunkEvent": structure("data", data=_chunk_data()),
+    }
+
+
+def _chunk_data() -> Schema:
+    """Return the schema of the text after ``data:``: a chunk, or the mark of the end."""
+    chunk: Schema = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": ref("Chunk"),
+    }
+    return {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}

@@ -1,0 +1,184 @@
+"""Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year;
+and the headers of pages and files, by which a browser may do little with them.
+
+A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. Scripts
+are ES modules, and a page preloads all that its script imports.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from causerie.catalog.page_cache import CachedPage
+from causerie.errors import NotFound
+from causerie.http.answers import send_cached
+from causerie.http.exchange import Exchange
+
+# Headers of answers: what a browser may do with our pages, which is little.
+#
+# Scripts and styles come from our own files only, never from a page's text, so
+# that what somebody wrote into a name cannot run. Nobody may frame a page, and
+# addresses are told to no other site.
+
+_CONTENT_POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+)
+PAGE_HEADERS = MappingProxyType(
+    {
+        "content-security-policy": "; ".join(_CONTENT_POLICY),
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+        "referrer-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+    }
+)
+"""Of pages."""
+FILE_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "content-security-policy": "default-src 'none'",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+    }
+)
+"""Of styles, scripts and pictures. A page that loads them has said the rest; opened by themselves
+they are text, or a picture that runs nothing."""
+
+_OWN_SITE = ("same-origin", "none")
+
+
+def asked_by_person(headers: Mapping[str, str]) -> bool:
+    """Return true if the browser states that a page is opened from this site or by its user.
+
+    No other site has chosen what such a request says, so the length of its answer tells nobody
+    what a guess would: it may be compressed.
+    """
+    opens = headers.get("sec-fetch-mode") == "navigate"
+    return opens and headers.get("sec-fetch-site") in _OWN_SITE
+
+
+# Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year.
+#
+# A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. Scripts
+# are ES modules, and a page preloads all that its script imports.
+
+_TYPES = MappingProxyType(
+    {
+        "css": "text/css; charset=utf-8",
+        "js": "text/javascript; charset=utf-8",
+        "svg": "image/svg+xml",
+        "woff2": "font/woff2",
+    }
+)
+SHEETS = MappingProxyType(
+    {
+        "console.css": ("10-tokens", "20-base", "30-frame", "40-parts", "41-picker", "62-charts"),
+        "chat.css": ("60-playground", "66-chat"),
+        "catalog.css": ("61-models", "64-catalog"),
+        "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),
+        "docs.css": ("70-docs",),
+    }
+)
+"""Style sheets and their parts: of every page, and of pages by subject."""
+_HASH_LENGTH = 16
+_IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
+_STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
+_TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class Statics:
+    """All static files below one address."""
+
+    def __init__(self, prefix: str, last_style: bytes = b"") -> None:
+        """``last_style`` follows the styles of every page."""
+        self._addresses: dict[str, str] = {}
+        self._scripts: dict[str, str] = {}
+        self._files: dict[str, CachedPage] = {}
+        others, texts = _contents()
+        for name, content in others.items():
+            self._add(prefix, name, content)
+        for name, parts in SHEETS.items():
+            style = "".join(texts[f"{part}.css"] for part in parts)
+            self._add_sheet(prefix, name, style, last_style)
+            last_style = b""
+        self._scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
+        for name in self._scripts:
+            self._add_script(prefix, name)
+
+    def address(self, name: str) -> str:
+        """The path of a file; raises :class:`KeyError` for one that is not there."""
+        return self._addresses[name]
+
+    def imports(self, name: str) -> Sequence[str]:
+        """Return the paths of all scripts that a script imports, directly or not."""
+        found: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            text = self._scripts[waiting.pop()]
+            new = [each for each in _STATIC_IMPORT.findall(text) if each not in found]
+            found |= dict.fromkeys(new)
+            waiting += new
+        return [self._addresses[each] for each in found]
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Send a file; raises :class:`NotFound`."""
+        file = self._files.get(exchange.path)
+        if file is None:
+            raise NotFound("There is no such file.")
+        kind = _TYPES[exchange.path.rpartition(".")[2]]
+        headers = {**FILE_HEADERS, "cache-control": _FOR_EVER}
+        await send_cached(exchange, file, headers, content_type=kind)
+
+    def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
+        located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
+        self._add(prefix, name, located.encode() + last_style)
+
+    def _add_script(self, prefix: str, name: str) -> None:
+        """Add a script after those that it imports, whose addresses tell their content.
+
+        So no script meets one of another version. Raises :class:`KeyError` for an import of a file
+        that does not exist.
+        """
+        if name in self._addresses:
+            return
+
+        def addressed(found: re.Match[str]) -> str:
+            self._add_script(prefix, found[2])
+            return found[1] + self._addresses[found[2]] + found[3]
+
+        self._add(prefix, name, _IMPORT.sub(addressed, self._scripts[name]).encode())
+
+    def _add(self, prefix: str, name: str, content: bytes) -> None:
+        stem, _, kind = name.rpartition(".")
+        hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
+        address = f"{prefix}/{stem}.{hashed}.{kind}"
+        self._addresses[name] = address
+        small = gzip.compress(content, mtime=0)
+        self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
+
+
+@cache
+def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+    """Return the files of the package: those of other kinds, and the texts."""
+    folder = files(__package__) / "static"
+    kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
+    others = {each.name: each.read_bytes() for each in kept}
+    names = [name for name in others if name.endswith((".css", ".js"))]
+    texts = {name: others.pop(name).decode() for name in names}
+    return MappingProxyType(others), MappingProxyType(texts)

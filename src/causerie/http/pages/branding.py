@@ -1,0 +1,168 @@
+"""Branding of the pages: the name, colour and links that they bear, and the logos of authors and
+providers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+# The name, colour and links that the pages bear.
+
+_READABLE = 4.5  # contrast of text, by WCAG 2.2, 1.4.3
+_STEP = 0.02
+_WHITE, _BLACK = (255.0, 255.0, 255.0), (0.0, 0.0, 0.0)
+# The surfaces of 10-tokens.css that accents are read on with the least contrast.
+_DAY_SURFACE, _DAY_HOVER = (255.0, 255.0, 255.0), (237.0, 237.0, 234.0)
+_NIGHT_SURFACE, _NIGHT_HOVER = (26.0, 26.0, 24.0), (45.0, 45.0, 42.0)
+
+_Rgb = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Branding:
+    """Name, colour and links of whoever runs the service."""
+
+    name: str = "Causerie"
+    accent: str | None = None
+    """Like ``#0f6b5c``; ``None`` is the colour of the style sheet."""
+    terms: str | None = None
+    """Web address."""
+    contact: str | None = None
+    """Web address or e-mail address."""
+
+    @property
+    def contact_link(self) -> str | None:
+        if self.contact is None or self.contact.startswith(("http://", "https://")):
+            return self.contact
+        return f"mailto:{self.contact}"
+
+    def style(self) -> bytes:
+        """Return the rules that follow the style sheet; empty without a colour."""
+        if self.accent is None:
+            return b""
+        wanted = _parsed(self.accent)
+        day, night = _rules(wanted, _DAY), _rules(wanted, _NIGHT)
+        return (
+            f":root {{ {day} }}\n"
+            f"@media (prefers-color-scheme: dark) {{ "
+            f':root:not([data-theme="light"]) {{ {night} }} }}\n'
+            f':root[data-theme="dark"] {{ {night} }}\n'
+        ).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Light:
+    """The way shades are made by day or by night."""
+
+    surface: _Rgb
+    hover: _Rgb
+    towards: _Rgb
+    """Where a colour goes that cannot be read."""
+    soft_share: float
+    """Of the accent in the ground that it is read on."""
+    on_accent: Callable[[_Rgb], _Rgb]
+
+    def soft(self, accent: _Rgb) -> _Rgb:
+        return _mix(self.surface, accent, self.soft_share)
+
+
+_DAY = _Light(_DAY_SURFACE, _DAY_HOVER, _BLACK, 0.11, lambda _: _WHITE)
+_NIGHT = _Light(
+    _NIGHT_SURFACE, _NIGHT_HOVER, _WHITE, 0.18, lambda accent: _mix(_BLACK, accent, 0.15)
+)
+
+
+def _rules(wanted: _Rgb, light: _Light) -> str:
+    accent = _readable(wanted, light)
+    colours = {
+        "accent": accent,
+        "accent-hover": _mix(accent, light.towards, 0.2),
+        "accent-soft": light.soft(accent),
+        "on-accent": light.on_accent(accent),
+    }
+    return " ".join(f"--{name}: {_text(colour)};" for name, colour in colours.items())
+
+
+def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
+    """Return the nearest shade with enough contrast wherever it is text, or has text on it."""
+    steps = round(1 / _STEP)
+    shades = (_mix(wanted, light.towards, step * _STEP) for step in range(steps + 1))
+    return next(shade for shade in shades if _is_readable(shade, light))
+
+
+def _is_readable(accent: _Rgb, light: _Light) -> bool:
+    pairs = ((accent, light.hover), (accent, light.soft(accent)), (light.on_accent(accent), accent))
+    return all(contrast(text, ground) >= _READABLE for text, ground in pairs)
+
+
+def contrast(one: _Rgb, other: _Rgb) -> float:
+    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: _Rgb) -> float:
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (channel / 255 for channel in colour)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
+    """Return ``one`` with that share of ``other``."""
+    red, green, blue = (a + (b - a) * share for a, b in zip(one, other, strict=True))
+    return red, green, blue
+
+
+def _parsed(text: str) -> _Rgb:
+    red, green, blue = bytes.fromhex(text.removeprefix("#"))
+    return float(red), float(green), float(blue)
+
+
+def _text(colour: _Rgb) -> str:
+    return "#" + "".join(f"{round(part):02x}" for part in colour)
+
+
+# Logos of authors and providers: images of the configuration, or initials.
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Logo:
+    """An image, and its media type."""
+
+    content_type: str
+    content: bytes
+
+
+class Logos:
+    """All logos. ``prefix`` is the path that they are served below."""
+
+    def __init__(self, prefix: str, logos: Mapping[str, Logo]) -> None:
+        self._logos = logos
+        digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
+        self._addresses = {
+            name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}"
+            for name, digest in digests.items()
+        }
+
+    def address(self, name: str) -> str | None:
+        """Return the address of a logo; ``None`` if there is none of this name."""
+        return self._addresses.get(name)
+
+    def get(self, name: str) -> Logo | None:
+        return self._logos.get(name)
+
+
+def initials(name: str) -> str:
+    """Return the first letters of the first two words, or of the only one."""
+    words: list[str] = _WORD.findall(name)
+    if len(words) == 1:
+        return words[0][:2].upper()
+    return "".join(word[0] for word in words[:2]).upper()

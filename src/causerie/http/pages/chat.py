@@ -1,0 +1,131 @@
+"""The chat page of a service without accounts: one page, whose script is a client of the API.
+
+The page holds nothing of the service but the paths of its doors. Models come from `GET /models`
+and replies from `POST /chat/completions`, with the key that the visitor types, if a door wants
+one. Whoever opens the page can therefore do and see what the API lets them, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from causerie.catalog.page_cache import CachedPage
+from causerie.http.answers import send_cached
+from causerie.http.exchange import Exchange
+from causerie.http.pages.assets import PAGE_HEADERS, Statics
+from causerie.http.pages.branding import Branding
+from causerie.http.pages.templating import environment
+from causerie.protocol.declaration import Control, Number, Parameter
+from causerie.protocol.parameters import PARAMETERS, SAMPLING
+
+# Fields of the playground: numbers, from the declarations of the parameters, and examples.
+
+# Examples that fields for tools and schemas show while they are empty.
+EXAMPLE_TOOLS = """[{
+  "type": "function",
+  "function": {
+    "name": "weather",
+    "description": "The weather in a city",
+    "parameters": {
+      "type": "object",
+      "properties": {"city": {"type": "string"}},
+      "required": ["city"]
+    }
+  }
+}]"""
+EXAMPLE_SCHEMA = """{
+  "type": "object",
+  "properties": {
+    "answer": {"type": "string"},
+    "sure": {"type": "boolean"}
+  },
+  "required": ["answer", "sure"],
+  "additionalProperties": false
+}"""
+
+_LARGEST = 2**53 - 1  # integer that a script can tell from its neighbours
+_FINEST = 0.01  # step of a number with a fraction
+
+
+@dataclass(frozen=True, slots=True)
+class NumberField:
+    """One field: its parameter, label, range, step, and the hint that an empty one shows."""
+
+    name: str
+    label: str
+    least: float
+    most: float
+    step: float
+    unset: str
+    first: bool  # shown at once, others under "More"
+
+
+def number_fields() -> tuple[NumberField, ...]:
+    """Return a field for every number by which tokens are drawn, and for others that want one."""
+    return tuple(_fields())
+
+
+def _fields() -> Iterator[NumberField]:
+    drawn = {each.name for each in SAMPLING}
+    for parameter in PARAMETERS.values():
+        number, control = parameter.number, parameter.facts.control
+        if number is not None and (control is not None or parameter.name in drawn):
+            yield _field(parameter, number, control or Control())
+
+
+def _field(parameter: Parameter, number: Number, control: Control) -> NumberField:
+    step = 1 if number.kind is int else _FINEST
+    neutral = parameter.facts.neutral
+    return NumberField(
+        name=parameter.name,
+        label=parameter.label,
+        least=max(number.least + (step if number.above else 0), -_LARGEST),
+        most=min(number.most, _LARGEST),
+        step=step,
+        unset=control.unset or (f"{neutral[0]:g}" if neutral else "not sent"),
+        first=control.first,
+    )
+
+
+# The chat page of a service without accounts: one page, whose script is a client of the API.
+#
+# The page holds nothing of the service but the paths of its doors. Models come from `GET /models`
+# and replies from `POST /chat/completions`, with the key that the visitor types, if a door wants
+# one. Whoever opens the page can therefore do and see what the API lets them, and no more.
+
+_HTML = "text/html; charset=utf-8"
+
+
+class ChatPage:
+    """The page, and the scripts and styles that it loads."""
+
+    def __init__(self, static_prefix: str, brand: Branding) -> None:
+        self._statics = Statics(static_prefix, brand.style())
+        self._template = environment(self._statics, brand).get_template("chat.html")
+        self._pages: dict[tuple[str, ...], CachedPage] = {}
+
+    async def show(self, exchange: Exchange, base_urls: tuple[str, ...]) -> None:
+        """Answer with the page; ``base_urls`` are the paths of the doors that it offers."""
+        kept = self._pages.get(base_urls)
+        if kept is None:
+            kept = self._rendered(base_urls)
+            self._pages = {base_urls: kept}  # a reload replaces what it was before
+        headers = {**PAGE_HEADERS, "cache-control": "no-cache", "vary": "accept, accept-encoding"}
+        await send_cached(exchange, kept, headers, content_type=_HTML)
+
+    def _rendered(self, base_urls: tuple[str, ...]) -> CachedPage:
+        body = self._template.render(
+            base_urls=base_urls,
+            doors=(),  # the script knows by which address it came
+            numbers=number_fields(),
+            example_tools=EXAMPLE_TOOLS,
+            example_schema=EXAMPLE_SCHEMA,
+            keys_at="",
+        ).encode()
+        return CachedPage(body, f'W/"{blake2b(body, digest_size=12).hexdigest()}"')
+
+    async def send_static(self, exchange: Exchange) -> None:
+        """Send a script, style or picture; raises :class:`NotFound`."""
+        await self._statics.answer(exchange)

@@ -1,0 +1,317 @@
+"""The page at `/docs`: the OpenAPI document for people, with examples that run from the page.
+
+The page holds nothing of the service but the document and paths of doors. Its script asks this
+service alone, as any client of the API, with the key that the visitor types; the key stays in
+the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from markupsafe import Markup
+
+from causerie.catalog.page_cache import CachedPage
+from causerie.http.answers import send_cached
+from causerie.http.exchange import Exchange
+from causerie.http.openapi import document
+from causerie.http.pages.assets import PAGE_HEADERS, Statics
+from causerie.http.pages.branding import Branding
+from causerie.http.pages.templating import environment
+from causerie.protocol.parameters import GROUPS, PARAMETERS, SamplingDefaults
+
+_HTML = "text/html; charset=utf-8"
+_ROUTER = "/router/v1"
+_TITLES = {"/v1": "Chat completions", _ROUTER: "Router", "": "Service"}  # by the base of a path
+_REFERENCE = "#/components/schemas/"
+_LARGE = 2**31 - 1  # a bound from here on is that of a machine's integers
+_MODEL_DEFAULTS = frozenset(SamplingDefaults.__struct_fields__)
+_GROUP_OF = {
+    name: title for title, group in GROUPS if title != "Other" for name in group.__struct_fields__
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A parameter or field. Several with the same type and meaning are one, with all names."""
+
+    names: tuple[str, ...]
+    required: bool
+    kind: Markup
+    bounds: str
+    """The range of a number, the length of a text or list; empty if anything goes."""
+    default: str
+    """As JSON; empty if there is none, or if ``text`` says it."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the document."""
+
+    base: str
+    """Usual path of the base URL; empty for paths of the service."""
+    path: str
+    """The path below the base."""
+    method: str
+    described: Any
+    """Its Operation Object in the document."""
+    body: Sequence[tuple[str, Sequence[Field]]]
+    """Fields of the request by their purpose; without those of ``like``."""
+    like: str
+    """Operation whose body has all fields besides those in ``body``; empty if there is none."""
+
+    @property
+    def id(self) -> str:
+        """The name of the operation, unique in the document."""
+        return str(self.described["operationId"])
+
+    @property
+    def body_name(self) -> str:
+        """The name of the object that a request sends; empty if there is none."""
+        return _body_name(self.described)
+
+    @property
+    def key(self) -> str:
+        """Return whether an API key is sent: ``none``, ``optional`` or ``required``."""
+        security = self.described.get("security", [])
+        return "none" if not any(security) else "required" if all(security) else "optional"
+
+    @property
+    def example(self) -> str:
+        """The body that an example sends, as JSON; empty if there is none."""
+        sent = _sent(self.described)
+        return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
+
+    def parameters(self, *places: str) -> list[Any]:
+        """Return the Parameter Objects of some places: ``path``, ``query``, ``header``."""
+        return [each for each in self.described.get("parameters", []) if each["in"] in places]
+
+    def responses(self, *, errors: bool) -> list[tuple[str, Any]]:
+        """Return statuses and their responses: errors, or those that only it has."""
+        responses = self.described["responses"].items()
+        return [each for each in responses if ("Error" in references(each[1])) is errors]
+
+
+class DocsPage:
+    """The page for a document, and the scripts and styles that it loads."""
+
+    def __init__(self, static_prefix: str, brand: Branding, max_messages: int) -> None:
+        self._statics = Statics(static_prefix, brand.style())
+        templates = environment(self._statics, brand)
+        templates.filters |= {"kind": kind, "response_kind": response_kind}
+        templates.filters |= {"fields_of": fields, "field_of": parameter_field}
+        self._template = templates.get_template("docs.html")
+        self._document: Any = document(max_messages)
+        self._operations = operations(self._document)
+        self._pages: dict[tuple[tuple[str, ...], str], CachedPage] = {}
+
+    async def show(self, exchange: Exchange, base_urls: tuple[str, ...], router: str) -> None:
+        """Answer with the page.
+
+        ``base_urls`` are the paths of the doors that it offers; ``router`` is that of a door of a
+        router, or empty: the page then omits the operations of routers.
+        """
+        page = self._pages.get((base_urls, router))
+        if page is None:
+            page = self._rendered(base_urls, router)
+            self._pages = {(base_urls, router): page}  # a reload replaces the page of before
+        headers = {**PAGE_HEADERS, "cache-control": "no-cache"}
+        await send_cached(exchange, page, headers, content_type=_HTML)
+
+    def _rendered(self, base_urls: tuple[str, ...], router: str) -> CachedPage:
+        shown = [each for each in self._operations if router or each.base != _ROUTER]
+        schemas = self._document["components"]["schemas"]
+        bodies = {each.body_name for each in shown}
+        names = reachable([each.described for each in shown], schemas) - bodies
+        by_base = groupby(shown, lambda each: each.base)
+        errors = {status: error for each in shown for status, error in each.responses(errors=True)}
+        html = self._template.render(
+            info=self._document["info"],
+            groups=[(_TITLES[base], [*group]) for base, group in by_base],
+            errors=sorted(errors.items()),
+            summaries={each.id: each.described["summary"] for each in shown},
+            objects={name: schema for name, schema in schemas.items() if name in names},
+            base_urls=base_urls,
+            router=router,
+        ).encode()
+        return CachedPage(html, f'W/"{blake2b(html, digest_size=12).hexdigest()}"')
+
+    async def send_static(self, exchange: Exchange) -> None:
+        """Send a script, style or picture; raises :class:`NotFound`."""
+        await self._statics.answer(exchange)
+
+
+def operations(document: Any) -> Sequence[Operation]:
+    """Return the operations of a document, those with the same base together."""
+    schemas, found = document["components"]["schemas"], []
+    bodies: dict[str, Sequence[Field]] = {}
+    for full, methods in document["paths"].items():
+        base = next(each for each in _TITLES if full.startswith(f"{each}/"))
+        for method, described in methods.items():
+            body = fields(schemas.get(_body_name(described), {}))
+            own, like = _difference(body, bodies)
+            bodies[described["operationId"]] = body
+            path = full.removeprefix(base)
+            found.append(Operation(base, path, method.upper(), described, grouped(own), like))
+    return sorted(found, key=lambda each: list(_TITLES).index(each.base))
+
+
+def _sent(described: Any) -> Any:
+    return described.get("requestBody", {}).get("content", {}).get("application/json")
+
+
+def _body_name(described: Any) -> str:
+    sent = _sent(described)
+    return next(references(sent["schema"])) if sent else ""
+
+
+# A body that shares more than half of its fields with one before is shown by its differences.
+def _difference(
+    body: Sequence[Field], earlier: dict[str, Sequence[Field]]
+) -> tuple[Sequence[Field], str]:
+    for operation, known in earlier.items():
+        more = [each for each in body if each not in known]
+        if len(more) < len(body) / 2:
+            return more, operation
+    return body, ""
+
+
+def references(schema: Any) -> Iterator[str]:
+    """Yield the names of the objects that a schema mentions, some more than once."""
+    if isinstance(schema, dict):
+        if isinstance(name := schema.get("$ref"), str):
+            yield name.removeprefix(_REFERENCE)
+        schema = [*schema.values()]
+    for inner in schema if isinstance(schema, list) else ():
+        yield from references(inner)
+
+
+def reachable(described: Any, schemas: Any) -> set[str]:
+    """Return the names of the objects that a description leads to."""
+    found: set[str] = set()
+    waiting = set(references(described))
+    while waiting:
+        found |= waiting
+        waiting = {each for name in waiting for each in references(schemas[name])} - found
+    return found
+
+
+def fields(schema: Any) -> Sequence[Field]:
+    """Return the fields of an object, in its order."""
+    required, properties = schema.get("required", ()), schema.get("properties", {}).items()
+    return [
+        _field(name, one, name in required, one.get("description", "")) for name, one in properties
+    ]
+
+
+def parameter_field(described: Any) -> Field:
+    """Return the field of a Parameter Object."""
+    name, schema = described["name"], described["schema"]
+    return _field(name, schema, described["required"], described["description"])
+
+
+def _field(name: str, schema: Any, required: bool, text: str) -> Field:
+    branches = schema.get("oneOf") or schema.get("anyOf") or ()
+    others = [one for one in branches if one != {"type": "null"}]
+    inner = others[0] if len(others) == 1 else schema
+    return Field((name,), required, kind(schema), bounds(inner), _default(name, inner), text)
+
+
+def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
+    """Return the fields of a request by their purpose; required ones first, without a title."""
+    groups: dict[str, list[Field]] = {t: [] for t in ("", *_GROUP_OF.values(), "More")}
+    for each in found:
+        groups["" if each.required else _GROUP_OF.get(each.names[0], "More")].append(each)
+    return [(title, [*_joined(group)]) for title, group in groups.items() if group]
+
+
+# Neighbours that differ in their names alone are one field.
+def _joined(found: Sequence[Field]) -> Iterator[Field]:
+    for _, same in groupby(found, lambda each: (replace(each, names=()), each.text or each.names)):
+        first, *more = same
+        names = (name for each in more for name in each.names)
+        yield replace(first, names=(*first.names, *names))
+
+
+def kind(schema: Any) -> Markup:
+    """Return a type in a few words. That ``null`` means leaving out is said once on the page."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REFERENCE)
+        return Markup('<a href="#{}">{}</a>').format(name, name)
+    if branches := schema.get("oneOf") or schema.get("anyOf"):
+        return _either(kind(one) for one in branches if one != {"type": "null"})
+    if "enum" in schema:
+        return _codes(_word(one) for one in schema["enum"] if one is not None)
+    types = schema.get("type", "anything")
+    words = [word for word in ([types] if isinstance(types, str) else types) if word != "null"]
+    if words == ["array"] and "items" in schema:
+        return Markup("array of ") + kind(schema["items"])
+    inner = _codes(schema.get("properties", {}))
+    return _either(words) + (Markup(" with ") + inner if inner else "")
+
+
+def response_kind(response: Any) -> Markup:
+    """Return the type of a response's body."""
+    content = response.get("content", {}).values()
+    return _either(kind(each.get("schema") or each["itemSchema"]) for each in content)
+
+
+def _either(words: Iterable[str]) -> Markup:
+    return Markup(" or ").join(dict.fromkeys(words))
+
+
+def bounds(schema: Any) -> str:
+    """Return the range of a number, or the length of a text or list; empty if anything goes."""
+    found = [_range(schema), _lengths(schema)]
+    if pattern := schema.get("pattern"):
+        found.append(f"matching {pattern}")
+    return ", ".join(filter(None, found))
+
+
+def _range(schema: Any) -> str:
+    above = schema.get("exclusiveMinimum")
+    least, most = schema.get("minimum", above), schema.get("maximum")
+    low = "" if least is None or least <= -_LARGE else f"{least:g}"
+    high = "" if most is None or most >= _LARGE else f"{most:g}"
+    if low and above is not None:
+        low = f"above {low}"
+    if low and high:
+        return f"{low} to {high}"
+    if high:
+        return f"at most {high}"
+    return f"{low} or more" if low and above is None else low
+
+
+def _lengths(schema: Any) -> str:
+    for size, noun in (("Length", "character"), ("Items", "item")):
+        if (bound := schema.get(f"max{size}")) is not None:
+            return f"no {noun}s" if bound == 0 else f"up to {bound:,} {noun}{'s'[: bound != 1]}"
+        if (bound := schema.get(f"min{size}", 0)) > 1:
+            return f"{bound:,} {noun}s or more"
+    return ""
+
+
+# The value where none is sent. A sampling parameter has the model's before its own.
+def _default(name: str, schema: Any) -> str:
+    if schema.get("default") is not None:
+        return _word(schema["default"])
+    declared = PARAMETERS.get(name)
+    neutral = declared.facts.neutral if declared else ()
+    if not neutral or neutral[0] in ([], {}):
+        return ""
+    value = _word(neutral[0]).removesuffix(".0")
+    return f"the model's, else {value}" if name in _MODEL_DEFAULTS else value
+
+
+def _codes(words: Iterable[str]) -> Markup:
+    return Markup(", ").join(Markup("<code>{}</code>").format(word) for word in words)
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,193 @@
+"""Templates of the pages, and how values look in them. Everything is escaped unless made here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from causerie.http.pages.assets import Statics
+from causerie.http.pages.branding import Branding, Logos, initials
+from causerie.protocol.money import exact, rounded
+
+_LOOKS = {
+    "moment": "%Y-%m-%d %H:%M UTC",
+    "date": "%Y-%m-%d",
+    "hour": "%H:%M",
+    "dayhour": "%d %b %H:%M",
+    "stamp": "%m-%d %H:%M:%S",
+}
+_THOUSAND = 1000
+_UNITS = (
+    ("year", 31_536_000),
+    ("month", 2_592_000),
+    ("day", 86_400),
+    ("hour", 3_600),
+    ("minute", 60),
+)
+_NAMED = {
+    ("day", -1): "yesterday",
+    ("day", 1): "tomorrow",
+    ("month", -1): "last month",
+    ("month", 1): "next month",
+    ("year", -1): "last year",
+    ("year", 1): "next year",
+}
+
+
+def environment(
+    statics: Statics,
+    brand: Branding,
+    logos: Logos = Logos("", {}),  # noqa: B008 - never changed
+) -> Environment:
+    """The environment that every page is rendered in."""
+    made = Environment(
+        loader=PackageLoader("causerie.http.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "coded": coded,
+        "moment": moment,
+        "date": date,
+        "ago": ago,
+        "money": rounded,
+        "exact": exact,
+        "decimal": decimal,
+        "count": count,
+        "counted": counted,
+        "short": short,
+        "seconds": seconds,
+        "day": day,
+        "hour": hour,
+        "dayhour": dayhour,
+        "stamp": stamp,
+    }
+    made.globals |= {"static": statics.address, "module": partial(_module, statics)}
+    made.globals |= {"seconds": seconds}
+    made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
+    return made
+
+
+def _module(statics: Statics, name: str) -> Markup:
+    """Return the tags that load a script, and at the same time all that it imports."""
+    preload = Markup('<link rel="modulepreload" href="{}">')
+    script = Markup('<script src="{}" type="module"></script>').format(statics.address(name))
+    return Markup("").join([*map(preload.format, statics.imports(name)), script])
+
+
+def coded(words: str) -> Markup:
+    """Words, of which those between backticks are code."""
+    parts = words.split("`")
+    if len(parts) % 2 == 0:  # one of them has no other
+        return escape(words)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part
+        for index, part in enumerate(parts)
+    )
+
+
+def moment(at: datetime | None, empty: str = "never") -> Markup:
+    """A day and time; a script shows it in the visitor's own zone."""
+    return _time(at, "moment", empty)
+
+
+def date(at: datetime | None, empty: str = "never") -> Markup:
+    return _time(at, "date", empty)
+
+
+def ago(at: datetime | None, empty: str = "never") -> Markup:
+    """Return the time since or until then; the full time is in its title."""
+    return _time(at, "ago", empty, since(at, datetime.now(UTC)) if at is not None else "")
+
+
+def since(at: datetime, now: datetime) -> str:
+    """Return the time from ``now`` in words."""
+    seconds = (at - now).total_seconds()
+    for unit, length in _UNITS:
+        if abs(seconds) < length:
+            continue
+        many = seconds / length
+        whole = int(many + 0.5) if many > 0 else int(many)
+        if (unit, whole) in _NAMED:
+            return _NAMED[unit, whole]
+        words = counted(abs(whole), unit)
+        return f"in {words}" if whole > 0 else f"{words} ago"
+    return "this minute"
+
+
+def count(number: int | Decimal) -> str:
+    """A whole number, its thousands apart."""
+    return f"{int(number):,}"
+
+
+def decimal(amount: Decimal) -> str:
+    """Return an amount of money to a hundredth of a cent, so that a column of them is aligned."""
+    least = Decimal("0.0001")
+    return f"< ${least}" if 0 < amount < least / 2 else f"${amount:,.4f}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def short(number: float | Decimal) -> str:
+    """A number in at most four characters or so: 999, 1.2k, 34M."""
+    value = float(number)
+    for unit in ("", "k", "M", "B", "T"):
+        if abs(value) < _THOUSAND - 0.5 or unit == "T":
+            digits = 1 if unit and abs(value) < 9.95 else 0
+            return f"{value:,.{digits}f}{unit}"
+        value /= _THOUSAND
+    return ""
+
+
+def seconds(amount: float) -> str:
+    """A length of time, three digits of it: 12 ms, 1.5 s, 4 min 10 s."""
+    if 0 < amount < 0.0095:
+        return f"{amount * 1000:.2g} ms"
+    if amount < 0.9995:
+        return f"{amount * 1000:.0f} ms"
+    if amount < 59.95:
+        return f"{amount:.1f} s"
+    minutes, rest = divmod(round(amount), 60)
+    return f"{minutes} min {rest} s"
+
+
+def day(at: datetime) -> str:
+    """A day in UTC, short, for an axis."""
+    utc = at.astimezone(UTC)
+    return f"{utc.day} {utc:%b}"
+
+
+def hour(at: datetime) -> Markup:
+    """An hour of the visitor's day, for an axis."""
+    return _time(at, "hour", "")
+
+
+def dayhour(at: datetime) -> Markup:
+    """A day and hour of the visitor's, for an axis that has several days."""
+    return _time(at, "dayhour", "")
+
+
+def stamp(at: datetime) -> Markup:
+    """A moment of the log, to the second, its year left out."""
+    return _time(at, "stamp", "")
+
+
+def _time(at: datetime | None, look: str, empty: str, words: str = "") -> Markup:
+    if at is None:
+        return Markup('<span class="quiet">{}</span>').format(empty)
+    utc = at.astimezone(UTC)
+    return Markup('<time datetime="{}" data-look="{}" title="{}">{}</time>').format(
+        utc.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        look,
+        utc.strftime(_LOOKS["moment"]),
+        words or utc.strftime(_LOOKS[look]),
+    )

@@ -1,0 +1,130 @@
+"""Routing: the paths of the service and of its doors, and tables of routes with path parameters.
+
+Paths of the service are at the root; those of the interface are below the base URL of every
+door.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from causerie.http.api import OpenAI, RouterPages
+from causerie.http.doors import MountedDoor
+from causerie.http.errors import method_not_allowed, unknown_path
+from causerie.http.exchange import Exchange
+from causerie.http.health import HealthHandlers, MetricsPage
+from causerie.http.openapi import Documents
+
+# Routes by method and path. ``{name}`` in the path of a route takes one segment.
+
+_PATH_PARAMETER = re.compile(r"\\{(\w+)\\}")  # in an escaped path
+
+
+class Route(Protocol):
+    """A declaration that is found by method and path."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+R = TypeVar("R", bound=Route)
+
+
+class RouteTable(Generic[R]):
+    """The routes of one application. ``fits`` tells whether a segment may be a parameter."""
+
+    def __init__(self, routes: Iterable[R], fits: Callable[[str], object]) -> None:
+        self.routes = tuple(routes)
+        self._fits = fits
+        self._by_path: dict[re.Pattern[str], dict[str, R]] = {}
+        for route in sorted(self.routes, key=lambda route: "{" in route.path):
+            path = re.compile(_PATH_PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(route.path)))
+            self._by_path.setdefault(path, {})[route.method] = route
+
+    def find(self, method: str, path: str) -> tuple[R, dict[str, str]] | None:
+        """Return the route and its path parameters, or ``None`` if no route has this path.
+
+        A path without parameters takes precedence, then the order of declaration. ``GET``
+        serves ``HEAD``. Raises :class:`InvalidRequest` (405) for any other method.
+        """
+        for pattern, methods in self._by_path.items():
+            match = pattern.fullmatch(path)
+            if match is not None and all(map(self._fits, match.groups())):
+                route = methods.get("GET" if method == "HEAD" else method)
+                if route is None:
+                    raise method_not_allowed(method, methods)
+                return route, match.groupdict()
+        return None
+
+
+# Table of paths and their handlers; nothing else.
+#
+# Paths of the service are at the root; those of the interface are below the base URL of every door.
+
+Handler = Callable[[Exchange], Awaitable[None]]
+DoorHandler = Callable[[Exchange, MountedDoor, str], Awaitable[None]]
+
+
+METRICS_PATH = "/metrics"
+
+
+def service_routes(
+    health: HealthHandlers, metrics: MetricsPage | None, documents: Documents | None
+) -> Mapping[str, Handler]:
+    """Paths of the service itself; all are read with GET."""
+    routes: dict[str, Handler] = {
+        "/health": health.overview,
+        "/health/live": health.live,
+        "/health/ready": health.ready,
+    }
+    if metrics is not None:
+        routes[METRICS_PATH] = metrics.show
+    if documents is not None:
+        routes["/openapi.json"] = documents.openapi
+    return routes
+
+
+def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
+    """Paths below a base URL, by method. ``{id}`` takes the rest of the path."""
+    return {
+        "/models": {"GET": openai.list_models},
+        "/models/{id}": {"GET": openai.show_model},
+        "/chat/completions": {"POST": openai.complete},
+    }
+
+
+def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[str, DoorHandler]]:
+    """Paths below the base URL of a router."""
+    return {
+        "/models": {"GET": pages.list_models},
+        "/models/user": {"GET": pages.list_mine},
+        "/models/count": {"GET": pages.count},
+        "/models/{id}": {"GET": pages.show},
+        "/model/{id}": {"GET": pages.show_wrapped},
+        "/key": {"GET": pages.key},
+        "/credits": {"GET": pages.credits},
+        "/generation": {"GET": pages.generation},
+        "/chat/completions": {"POST": openai.complete},
+    }
+
+
+def find_handler(
+    routes: Mapping[str, Mapping[str, DoorHandler]], method: str, base: str, path: str
+) -> tuple[DoorHandler, str]:
+    """The handler for a path below a door's ``base``, and what ``{id}`` stands for."""
+    if (exact := routes.get(path)) is not None and method in exact:
+        return exact[method], ""
+    for pattern, handlers in routes.items():
+        fixed, parameter, _ = pattern.partition("{id}")
+        rest = path.removeprefix(fixed)
+        if path != pattern and not (parameter and path.startswith(fixed) and rest):
+            continue
+        wanted = "GET" if method == "HEAD" else method
+        if wanted not in handlers:
+            raise method_not_allowed(method, handlers)
+        return handlers[wanted], rest
+    raise unknown_path(base, path, routes)

@@ -1,1 +1,0 @@
-"""Short letters by SMTP. Knows nothing of what is in them."""

@@ -1,0 +1,327 @@
+"""Turns conditions into alerts, and alerts into messages to receivers; keeps them in memory where
+there is no database.
+
+An alert fires once for an event, however many processes find that its condition holds. It is
+over when no process has found it to hold for a while. Its messages are delivered at least once:
+a receiver tells repetitions apart by the id of the message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import structlog
+
+from causerie.errors import StoreUnavailable
+from causerie.observe.alerts import (
+    AlertBook,
+    AlertKind,
+    AlertMessage,
+    Condition,
+    Delivery,
+    DeliveryState,
+    NotificationChannel,
+    Outcome,
+    StoredAlert,
+)
+
+# Alerts and deliveries of one process, where there is no database.
+
+_MOST = 1000
+
+
+class MemoryBook:
+    """Keeps the newest deliveries only."""
+
+    def __init__(self) -> None:
+        self._alerts: dict[str, StoredAlert] = {}
+        self._deliveries: dict[str, Delivery] = {}
+
+    async def alerts(self) -> Sequence[StoredAlert]:
+        return sorted(self._alerts.values(), key=lambda each: each.since, reverse=True)
+
+    async def fire(
+        self,
+        condition: Condition,
+        deliveries: Sequence[Delivery],
+        now: datetime,
+        quiet_since: datetime,
+    ) -> bool:
+        before = self._alerts.get(condition.key)
+        if before is not None:
+            over = before.resolved_at
+            if before.level >= condition.level or (over is not None and over > quiet_since):
+                return False
+        self._alerts[condition.key] = StoredAlert.fired(condition, now)
+        self._add(deliveries)
+        return True
+
+    async def seen(self, keys: Sequence[str], now: datetime) -> None:
+        for key in keys:
+            if key in self._alerts:
+                self._alerts[key] = replace(self._alerts[key], seen_at=now)
+
+    async def resolve(
+        self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
+    ) -> bool:
+        found = self._alerts.get(key)
+        if found is None or not found.level or found.seen_at > unseen_since:
+            return False
+        self._alerts[key] = replace(found, level=0, resolved_at=now)
+        self._add(deliveries)
+        return True
+
+    async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
+        return Counter(
+            (each.channel, each.to)
+            for each in self._deliveries.values()
+            if each.at >= since and each.state is not DeliveryState.DROPPED
+        )
+
+    async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
+        due = [
+            each
+            for each in self._deliveries.values()
+            if each.next_at is not None and each.next_at <= now
+        ][:most]
+        taken = [replace(each, next_at=until, attempts=each.attempts + 1) for each in due]
+        self._add(taken)
+        return taken
+
+    async def settle(self, delivery: Delivery) -> None:
+        self._add([delivery])
+
+    async def deliveries(self, most: int) -> Sequence[Delivery]:
+        return sorted(self._deliveries.values(), key=lambda each: each.at, reverse=True)[:most]
+
+    async def forget(self, before: datetime) -> None:
+        self._alerts = {key: one for key, one in self._alerts.items() if one.seen_at >= before}
+        self._deliveries = {
+            id: one
+            for id, one in self._deliveries.items()
+            if one.at >= before or one.next_at is not None
+        }
+
+    def _add(self, deliveries: Sequence[Delivery]) -> None:
+        self._deliveries |= {each.id: each for each in deliveries}
+        ended = [id for id, each in self._deliveries.items() if each.next_at is None]
+        for id in ended[: max(len(self._deliveries) - _MOST, 0)]:
+            del self._deliveries[id]
+
+
+# Turns conditions into alerts, and alerts into messages to receivers.
+#
+# An alert fires once for an event, however many processes find that its condition holds. It is over
+# when no process has found it to hold for a while. Its messages are delivered at least once: a
+# receiver tells repetitions apart by the id of the message.
+
+log = structlog.get_logger(__name__)
+
+_RETRY_SECONDS = (5.0, 60.0, 300.0, 1800.0, 7200.0)
+_CLAIM = timedelta(minutes=2)  # longer than an attempt takes
+_AT_ONCE = 20
+_HOUR = timedelta(hours=1)
+_KEPT = timedelta(days=40)  # longer than any period that begins anew
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Receiver of messages of some kinds: a channel, and an address if it sends letters."""
+
+    channel: str
+    to: str = ""
+    kinds: frozenset[AlertKind] = frozenset(AlertKind)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertOptions:
+    """Receivers of messages, and the times after which alerts end and fire again."""
+
+    receivers: Sequence[Receiver] = ()
+    owners: str = ""
+    """The channel of letters to people that a condition concerns; empty: there is none."""
+    resolve: timedelta = timedelta(seconds=60)
+    quiet: timedelta = timedelta(seconds=300)
+    messages_per_hour: int = 60
+
+
+class AlertCenter:
+    """Over one book. ``channels`` finds the channel of a receiver, if it is still configured."""
+
+    def __init__(
+        self,
+        book: AlertBook,
+        clock: Callable[[], datetime],
+        channels: Callable[[str, str], NotificationChannel | None],
+        retry_seconds: Sequence[float] = _RETRY_SECONDS,
+    ) -> None:
+        self.book = book
+        self._clock = clock
+        self._channels = channels
+        self._retry_seconds = retry_seconds
+        self._chance = random.Random()
+        self.more = asyncio.Event()
+        """Set when there is something to deliver."""
+
+    async def observe(self, conditions: Sequence[Condition], options: AlertOptions) -> None:
+        """Fire what holds and was not known, and end what nobody has seen for a while."""
+        now = self._clock()
+        stored = {each.key: each for each in await self.book.alerts()}
+        new = [each for each in conditions if _is_new(stored.get(each.key), each)]
+        over = _over(stored, conditions, now - options.resolve)
+        due = now - options.resolve / 3
+        held = {each.key for each in conditions} - {each.key for each in new}
+        await self.book.seen([key for key in held if stored[key].seen_at <= due], now)
+        if not new and not over:
+            return
+        sent = dict(await self.book.sent(now - _HOUR))
+        for condition in new:
+            await self._fire(condition, options, now, sent)
+        for alert in over:
+            await self._resolve(alert, options, now, sent)
+
+    async def forget(self) -> None:
+        """Remove what is over for long."""
+        await self.book.forget(self._clock() - _KEPT)
+
+    async def deliver(self) -> int:
+        """Try what is due, a few at a time, and return how many were tried."""
+        now = self._clock()
+        taken = await self.book.claim(now, now + _CLAIM, _AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            for delivery in taken:
+                group.create_task(self._deliver(delivery))
+        return len(taken)
+
+    async def test(self, receiver: Receiver, words: str) -> Outcome:
+        """Send a test at once, and keep what came of it."""
+        now = self._clock()
+        message = AlertMessage(_new_id(), AlertKind.TEST, firing=True, summary=words, at=now)
+        delivery = replace(_delivery(message, receiver), id=message.id, attempts=1)
+        outcome = await self._attempt(delivery)
+        state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
+        await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
+        return outcome
+
+    async def _fire(
+        self,
+        condition: Condition,
+        options: AlertOptions,
+        now: datetime,
+        sent: dict[tuple[str, str], int],
+    ) -> None:
+        message = AlertMessage(
+            "", condition.kind, True, condition.summary, at=now, details=condition.details
+        )
+        receivers = _receivers(options, condition.kind)
+        if condition.owner and options.owners:
+            receivers.append(Receiver(options.owners, condition.owner))
+        deliveries = _bounded(message, receivers, options, sent)
+        if await self.book.fire(condition, deliveries, now, now - options.quiet):
+            log.warning("alert", kind=condition.kind, alert=condition.key, level=condition.level)
+            self.more.set()
+
+    async def _resolve(
+        self,
+        alert: StoredAlert,
+        options: AlertOptions,
+        now: datetime,
+        sent: dict[tuple[str, str], int],
+    ) -> None:
+        message = AlertMessage("", alert.kind, False, alert.summary, at=now, details=alert.details)
+        deliveries = _bounded(message, _receivers(options, alert.kind), options, sent)
+        if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
+            log.info("alert over", kind=alert.kind, alert=alert.key)
+            self.more.set()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        outcome = await self._attempt(delivery)
+        ended = replace(delivery, outcome=outcome.words, next_at=None)
+        if outcome.delivered:
+            ended = replace(ended, state=DeliveryState.DELIVERED)
+        elif outcome.final or delivery.attempts > len(self._retry_seconds):
+            ended = replace(ended, state=DeliveryState.FAILED)
+        else:
+            wait = self._retry_seconds[delivery.attempts - 1] * self._chance.uniform(0.8, 1.2)
+            ended = replace(ended, next_at=self._clock() + timedelta(seconds=wait))
+        try:
+            await self.book.settle(ended)
+        except StoreUnavailable:  # it is tried once more, when nobody has it any more
+            log.warning("alert delivery not kept", message=delivery.id)
+
+    async def _attempt(self, delivery: Delivery) -> Outcome:
+        channel = self._channels(delivery.channel, delivery.to)
+        if channel is None:
+            words = "The channel is not in the configuration any more."
+            return Outcome(delivered=False, words=words, final=True)
+        outcome = await channel.send(delivery.message, self._clock())
+        log.info(
+            "alert delivered" if outcome.delivered else "alert not delivered",
+            channel=delivery.channel,
+            message=delivery.id,
+            attempt=delivery.attempts,
+        )
+        return outcome
+
+
+def _is_new(stored: StoredAlert | None, condition: Condition) -> bool:
+    return stored is None or stored.level < condition.level
+
+
+def _over(
+    stored: Mapping[str, StoredAlert], conditions: Sequence[Condition], unseen_since: datetime
+) -> Sequence[StoredAlert]:
+    held = {each.key for each in conditions}
+    return [
+        each
+        for key, each in stored.items()
+        if each.firing and each.seen_at <= unseen_since and key not in held
+    ]
+
+
+def _receivers(options: AlertOptions, kind: AlertKind) -> list[Receiver]:
+    return [each for each in options.receivers if kind in each.kinds]
+
+
+def _bounded(
+    message: AlertMessage,
+    receivers: Sequence[Receiver],
+    options: AlertOptions,
+    sent: dict[tuple[str, str], int],
+) -> list[Delivery]:
+    """One delivery for each receiver; ``sent`` counts those of the last hour, and these."""
+    made = []
+    for receiver in receivers:
+        place = (receiver.channel, receiver.to)
+        delivery = _delivery(message, receiver)
+        if sent.get(place, 0) >= options.messages_per_hour:
+            words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
+            delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
+        else:
+            sent[place] = sent.get(place, 0) + 1
+        made.append(delivery)
+    return made
+
+
+def _delivery(message: AlertMessage, receiver: Receiver) -> Delivery:
+    return Delivery(
+        id=_new_id(),
+        channel=receiver.channel,
+        to=receiver.to,
+        kind=message.kind,
+        firing=message.firing,
+        summary=message.summary,
+        details=message.details,
+        at=message.at,
+        next_at=message.at,
+    )
+
+
+def _new_id() -> str:
+    return f"msg_{uuid4().hex}"

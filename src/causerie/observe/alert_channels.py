@@ -1,0 +1,156 @@
+"""Channels of alerts: signed JSON posted to an address of the configuration, and letters.
+
+Redirects are not followed. An attempt has an end to its time, and little is read of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from causerie.http.addresses import IpNetwork
+from causerie.http.client import HttpClient, Reach
+from causerie.http.client_connection import HttpResponse, TransportFailed
+from causerie.observe.alerts import AlertMessage, Outcome, signature
+from causerie.observe.mail import Letter, MailServer, attempt, in_thread
+
+# A channel that sends a letter to one address.
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """A receiver of letters. ``console`` is the address that links in letters begin with."""
+
+    server: MailServer
+    to: str = field(repr=False)
+    console: str = ""
+
+    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
+        """Hand the letter to the server once."""
+        del now  # a letter is dated by what sends it
+        place = f"{self.server.host}:{self.server.port}"
+        send = partial(attempt, self.server, self._letter(message))
+        try:
+            refusal = await in_thread(send)
+        except asyncio.CancelledError:
+            log.warning("alert left", message=message.id, reason="the service stops")
+            raise
+        if refusal is None:
+            return Outcome(delivered=True, words=f"{place} took the letter.")
+        words = f"{place} rejected the e-mail: {refusal.words}"
+        return Outcome(delivered=False, words=words, final=refusal.final)
+
+    def _letter(self, message: AlertMessage) -> Letter:
+        lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
+        lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
+        lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]
+        if self.console:
+            lines.append(f"{self.console}/console/")
+        return Letter(self.to, f"[Causerie] {message.title}", "\n".join(lines) + "\n")
+
+
+# A channel that posts signed JSON to an address of the configuration.
+#
+# Redirects are not followed. An attempt has an end to its time, and little is read of the answer.
+
+_ANSWER_BYTES = 2048
+_SHOWN = 200  # characters of an answer
+_GONE = 410  # the specification: the receiver wants nothing more
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A receiver. ``ca_file`` has the certificates to trust; unset, those of the system."""
+
+    url: str = field(repr=False)  # its path may be what others must not know
+    key: bytes = field(repr=False)
+    ca_file: str | None = None
+    seconds: float = 15.0
+    networks: Sequence[IpNetwork] | None = None
+    """Networks that may be reached apart from public addresses; ``None``: any address."""
+
+    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
+        parts = urlsplit(self.url)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        try:
+            tls = await asyncio.to_thread(self._tls) if parts.scheme == "https" else None
+            reach = Reach(
+                tls=tls, connect_seconds=self.seconds, idle_seconds=0, networks=self.networks
+            )
+            client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
+        except (OSError, ValueError) as failure:
+            return Outcome(delivered=False, words=f"The channel cannot be used: {failure}.")
+        body = payload(message)
+        try:
+            async with asyncio.timeout(self.seconds):
+                response = await client.send("POST", path, self._headers(message, body, now), body)
+                answer = await _beginning(response)
+        except TransportFailed as failure:
+            return Outcome(delivered=False, words=f"It could not be sent: {failure}.")
+        except TimeoutError:
+            words = f"{client.address.place} did not answer within {self.seconds:g} s."
+            return Outcome(delivered=False, words=words)
+        finally:
+            await client.close()
+        return _outcome(client.address.place, response.status, answer)
+
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.ca_file)
+
+    def _headers(self, message: AlertMessage, body: bytes, now: datetime) -> list[tuple[str, str]]:
+        seconds = int(now.timestamp())
+        return [
+            ("content-type", "application/json"),
+            ("user-agent", "causerie"),
+            ("webhook-id", message.id),
+            ("webhook-timestamp", str(seconds)),
+            ("webhook-signature", signature(self.key, message.id, seconds, body)),
+        ]
+
+
+def payload(message: AlertMessage) -> bytes:
+    """Return the body: ``type``, ``timestamp`` and ``data``, as the specification advises."""
+    state = "firing" if message.firing else "resolved"
+    return msgspec.json.encode(
+        {
+            "type": "alert.test" if message.kind == "test" else f"{message.kind}.{state}",
+            "timestamp": message.at,
+            "data": {"summary": message.summary, "state": state, **message.details},
+        }
+    )
+
+
+def _outcome(place: str, status: int, answer: str) -> Outcome:
+    said = f' It said: "{answer}"' if answer else ""
+    if 200 <= status < 300:
+        return Outcome(delivered=True, words=f"{place} took it with status {status}.{said}")
+    if status == _GONE:
+        words = f"{place} wants no more messages (status 410).{said}"
+        return Outcome(delivered=False, words=words, final=True)
+    if 300 <= status < 400:
+        words = f"{place} redirects (status {status}), which is not followed; set its new address."
+        return Outcome(delivered=False, words=words)
+    return Outcome(delivered=False, words=f"{place} refused it with status {status}.{said}")
+
+
+async def _beginning(response: HttpResponse) -> str:
+    """Return what can be shown of the answer; one that breaks off has its status all the same."""
+    found = b""
+    try:
+        while len(found) < _ANSWER_BYTES and (piece := await response.piece()):
+            found += piece
+    except TransportFailed:
+        pass
+    response.close()
+    text = " ".join(found.decode("utf-8", "replace").split())
+    return "".join(each for each in text[:_SHOWN] if each.isprintable())

@@ -1,0 +1,301 @@
+"""Log lines: structured, with the request id on each, never with contents.
+
+Lines that come by the thousand are kept for a moment and written together. A service does not
+end because nobody reads its standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from select import select
+from time import monotonic
+from typing import Any, Literal, Protocol, TextIO, TypeVar, cast, get_args
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+# Log lines: structured, with the request id on each, never with contents.
+#
+# Lines of other libraries come out in the same form. Everything goes to stderr;
+# stdout belongs to the command that runs.
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["auto", "json", "console"]
+
+CLOCK = "%H:%M:%S"
+"""Time of a line for people."""
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The request that the current task answers; it is on every line that the task logs."""
+
+_NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
+_shown: set[Level] = {"warning", "error"}  # until it is set up
+# The client of the hub tells the addresses of files, and those may be signed.
+_QUIET = dict.fromkeys(("alembic", "asyncio", "httpx2", "huggingface_hub"), logging.WARNING)
+
+
+def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
+    """Set up logging for the whole process; a later call replaces an earlier one.
+
+    ``auto`` writes coloured text to a terminal and one JSON object a line elsewhere. Text has the
+    time of this machine's clock, JSON has date and time in UTC.
+    """
+    out = stream if stream is not None else sys.stderr
+    is_json = _is_json(form, out)
+    shared: list[Processor] = [
+        _with_request,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso" if is_json else CLOCK, utc=is_json, key="time"),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out) if stream is not None else _Stderr()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_json_renderers() if is_json else _console_renderers(out)),
+            ],
+        )
+    )
+    handler.set_name("json" if is_json else "console")
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(_number(level))
+    _shown.clear()
+    _shown.update(one for one in get_args(Level) if _number(one) >= _number(level))
+    for name, least in _QUIET.items():
+        logging.getLogger(name).setLevel(max(least, _number(level)))
+
+
+def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    identifier = request_id.get()
+    if identifier:
+        event.setdefault("request_id", identifier)
+    return event
+
+
+def wanted(level: Level) -> bool:
+    """Return true if lines of this level are written."""
+    return level in _shown
+
+
+def lines_of() -> tuple[TextIO, bool]:
+    """Return the stream of log lines, and whether they are JSON; stderr before it is set up."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.name in ("json", "console"):
+            return cast(TextIO, handler.stream), handler.name == "json"
+    return sys.stderr, False
+
+
+def _is_json(form: Format, out: TextIO) -> bool:
+    return form == "json" or (form == "auto" and not out.isatty())
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to what ``sys.stderr`` is at that moment: above a progress bar while there is one."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        """The base class sets it; there is nothing to keep."""
+
+
+def _console_renderers(out: TextIO) -> list[Processor]:
+    """Tracebacks are shown without the values of variables: those may be contents."""
+    return [
+        structlog.dev.ConsoleRenderer(
+            timestamp_key="time",
+            colors=out.isatty(),
+            sort_keys=False,
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
+
+
+def _json_renderers() -> list[Processor]:
+    transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [structlog.processors.ExceptionRenderer(transformer), _json]
+
+
+def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    """One line; the order is time, level, event, then the rest."""
+    first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+
+
+def _number(level: Level) -> int:
+    return _NUMBERS[level]
+
+
+# Log lines that come by the thousand: kept for a moment, then written together.
+#
+# JSON lines look like all other lines; on a terminal each is a short line of its own form. Nothing
+# is kept for longer than a quarter of a second, nor more than a few hundred lines, and
+# :meth:`LogBuffer.flush` writes what is there at once.
+
+_SECONDS = 0.25
+_MOST = 256  # lines; more would hold up what else there is to do while they are written
+_WHOLE_BYTES = 4096  # a pipe takes so many in one piece, whoever else writes to it (POSIX PIPE_BUF)
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+_Subject = TypeVar("_Subject", contravariant=True)
+RequestLevel = Literal["info", "warning"]
+
+
+class LineFormat(Protocol[_Subject]):
+    """Both forms of the line of one kind of subject."""
+
+    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct:
+        """Return the JSON line; its first fields are ``time``, ``level`` and ``event``."""
+
+    def text(self, subject: _Subject, clock: str, *, colours: bool) -> str:
+        """Return the line for people, without its end; it begins with the time of the clock."""
+
+
+class LogBuffer:
+    """Writes to where all log lines go, in their form."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[LineFormat[Any], Any, datetime]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
+        """Keep what there is a line of, where lines of its level are wanted.
+
+        The line is made when it is written.
+        """
+        if not wanted(level):
+            return
+        self._waiting.append((form, subject, datetime.now(UTC)))
+        if len(self._waiting) >= _MOST:
+            self.flush()
+        elif self._timer is None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                self.flush()
+            else:
+                self._timer = loop.call_later(_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        kept, self._waiting = self._waiting, []
+        out, is_json = lines_of()
+        if is_json:
+            for piece in _joined_lines([form.line(subject, when) for form, subject, when in kept]):
+                out.write(piece)
+                out.flush()
+            return
+        colours = out.isatty()
+        for form, subject, when in kept:
+            clock = f"{when.astimezone():{CLOCK}}"
+            out.write(form.text(subject, clock, colours=colours) + "\n")
+        out.flush()
+
+
+def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
+    """Whole lines, in pieces that no other process can write into."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        text = _encoder.encode(line) + b"\n"
+        if piece and size + len(text) > _WHOLE_BYTES:
+            yield b"".join(piece).decode()
+            piece, size = [], 0
+        piece.append(text)
+        size += len(text)
+    if piece:
+        yield b"".join(piece).decode()
+
+
+# The stderr of a service, which ends for nothing that is said there.
+#
+# The terminal may have been closed, the program that read it may have gone or may
+# read no more, the disk may be full: what cannot be written is lost.
+
+_PATIENCE = 0.25  # seconds
+_PIECE = 4096  # bytes, for which a pipe with room has a page
+
+
+class _Heedless:
+    """A stream on which writing never fails, and never waits long.
+
+    A slow reader is waited for a moment; after that not at all, until there is room again.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._waits = _may_wait(stream)
+        self._patience = _PATIENCE
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            if self._waits:
+                self._write_pieces(text)
+            else:
+                self._stream.write(text)
+        return len(text)
+
+    def _write_pieces(self, text: str) -> None:
+        """In pieces that go in without a wait where there is room at all."""
+        ends = monotonic() + self._patience
+        for piece in _terminal_pieces(text):
+            _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
+            self._patience = _PATIENCE if room else 0.0
+            if not room:
+                return
+            self._stream.write(piece)
+            self._stream.flush()
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+
+def _terminal_pieces(text: str) -> Iterator[str]:
+    """The text in pieces of whole lines, as many as are sure to be short enough together."""
+    most = _PIECE if text.isascii() else _PIECE // 4
+    start = 0
+    while start < len(text):
+        end = text.rfind("\n", start, start + most) + 1 or start + most
+        yield text[start:end]
+        start = end
+
+
+def _may_wait(stream: TextIO) -> bool:
+    """Return true if a reader may drain the stream and waiting for room is possible."""
+    try:
+        return sys.platform != "win32" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def heedless() -> Iterator[None]:
+    """While the block runs nothing fails because stderr cannot be written to."""
+    with redirect_stderr(cast(TextIO, _Heedless(sys.stderr))):
+        yield

@@ -1,0 +1,241 @@
+"""Sends short letters by SMTP, one after the other, alongside everything else. Knows nothing of
+what is in them.
+
+A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
+whether a letter was sent. A letter that cannot be sent is tried again a few times, then
+dropped, and the log reports it, without an address. Blocking work is in a thread that no stop
+waits for: threads of the loop's own pool are joined when a process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from functools import partial
+from threading import Thread
+from typing import Literal, TypeVar
+
+import structlog
+
+# Blocking work on letters alongside the event loop, in a thread that no stop waits for.
+#
+# Threads of the loop's own pool are joined when a process ends: a server of letters that does not
+# answer would hold a stop for as long as its time-out.
+
+STOP_SECONDS = 3.0
+"""That a stop waits for a letter which is on its way."""
+_T = TypeVar("_T")
+
+
+async def in_thread(work: Callable[[], _T], stop_seconds: float = STOP_SECONDS) -> _T:
+    """Return what ``work`` returns, or raise what it raises.
+
+    When cancelled, wait ``stop_seconds`` for its end. An outcome that comes by then is returned, so
+    that it can be noted, and the cancellation comes again at the next ``await``; else the work is
+    left to itself.
+    """
+    made: Future[_T] = Future()
+    Thread(target=_carry_out, args=(work, made), name="letters", daemon=True).start()
+    outcome = asyncio.wrap_future(made)
+    try:
+        return await asyncio.shield(outcome)
+    except asyncio.CancelledError:
+        await asyncio.wait([outcome], timeout=stop_seconds)
+        task = asyncio.current_task()
+        if not outcome.done() or task is None:
+            raise
+        task.cancel()
+        return outcome.result()
+
+
+def _carry_out(work: Callable[[], _T], made: Future[_T]) -> None:
+    try:
+        made.set_result(work())
+    except Exception as error:  # noqa: BLE001 - raised again where somebody waits
+        made.set_exception(error)
+
+
+# Sends short letters by SMTP, one after the other, alongside everything else.
+#
+# A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
+# whether a letter was sent. A letter that cannot be sent is tried again a few times, then dropped,
+# and the log reports it, without an address.
+
+log = structlog.get_logger(__name__)
+
+_WAITING = 1000
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """Server and sender of letters."""
+
+    host: str
+    port: int
+    sender: str
+    tls: Literal["starttls", "implicit", "off"] = "starttls"
+    """``starttls`` upgrades a plain connection and refuses to go on without, ``implicit`` begins
+    with TLS, ``off`` is for servers on the same machine.
+    """
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One letter, in plain text."""
+
+    to: str = field(repr=False)
+    subject: str
+    text: str = field(repr=False)
+
+
+class Outbox:
+    """Letters that wait to be sent.
+
+    ``retry_seconds`` is the first pause after a failure, ``stop_seconds`` the longest time that a
+    stop waits for a letter which is on its way.
+    """
+
+    def __init__(
+        self, server: MailServer, *, retry_seconds: float = 10.0, stop_seconds: float = STOP_SECONDS
+    ) -> None:
+        self._server = server
+        self._stop_seconds = stop_seconds
+        self._retry_seconds = retry_seconds
+        self._waiting: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
+
+    def send(self, letter: Letter) -> None:
+        """Queue a letter; where too many wait it is dropped, and the log says so."""
+        try:
+            self._waiting.put_nowait(letter)
+        except asyncio.QueueFull:
+            log.error("mail.dropped", reason=f"{_WAITING} letters wait already")
+
+    async def deliver(self) -> None:
+        """Send what is queued until this is cancelled; the log says how many letters are left."""
+        sending = 0
+        try:
+            while True:
+                letter = await self._waiting.get()
+                sending = 1
+                await self._deliver(letter)
+                sending = 0
+        finally:
+            if left := self._waiting.qsize() + sending:
+                log.warning("mail.left", letters=left, reason="the service stops")
+
+    async def _deliver(self, letter: Letter) -> None:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                send = partial(send_now, self._server, letter)
+                await in_thread(send, self._stop_seconds)
+            except (OSError, smtplib.SMTPException, ValueError) as failure:
+                refused = isinstance(failure, smtplib.SMTPRecipientsRefused | ValueError)
+                last = attempt == _TRIES or refused
+                log.warning(
+                    "mail.not_sent" if last else "mail.tried",
+                    attempt=attempt,
+                    reason=type(failure).__name__,  # its words may hold the address
+                )
+                if last:
+                    return
+                await asyncio.sleep(self._retry_seconds * 2 ** (attempt - 1))
+            else:
+                log.info("mail.sent", attempt=attempt)
+                return
+
+
+def send_now(server: MailServer, letter: Letter) -> None:
+    """Hand a letter to the server; blocks. Raises :class:`OSError` and ``SMTPException``."""
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = server.sender, letter.to, letter.subject
+    if [each.addr_spec for each in message["To"].addresses] != [letter.to]:
+        raise ValueError("a letter has one recipient, named by its address alone")
+    message["Date"], message["Message-ID"] = formatdate(), make_msgid(domain=server.host)
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(letter.text)
+    with _connected(server) as connection:
+        if server.user is not None:
+            connection.login(server.user, server.password or "")
+        connection.send_message(message, to_addrs=[letter.to])
+
+
+def _connected(server: MailServer) -> smtplib.SMTP:
+    if server.tls == "off":
+        return smtplib.SMTP(server.host, server.port, timeout=server.seconds)
+    trust = ssl.create_default_context(cafile=server.ca_file)
+    if server.tls == "implicit":
+        return smtplib.SMTP_SSL(server.host, server.port, timeout=server.seconds, context=trust)
+    connection = smtplib.SMTP(server.host, server.port, timeout=server.seconds)
+    try:
+        connection.starttls(context=trust)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# One attempt to send a letter, with the reason in words where it failed.
+
+_FOR_GOOD = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LetterRefusal:
+    """Why a letter was not sent, for operators: the server's words may name addresses.
+
+    ``final``: the server refuses this address for good.
+    """
+
+    words: str
+    final: bool = False
+
+
+def attempt(server: MailServer, letter: Letter) -> LetterRefusal | None:
+    """Hand a letter to the server, once; blocks. ``None``: the server took it."""
+    try:
+        send_now(server, letter)
+    except smtplib.SMTPRecipientsRefused as failure:
+        code, said = next(iter(failure.recipients.values()))
+        words = f"the server refuses the address: {_said(code, said)}"
+        return LetterRefusal(words, final=code >= _FOR_GOOD)
+    except (OSError, smtplib.SMTPException, ValueError) as failure:
+        return LetterRefusal(_reason(failure))
+    return None
+
+
+def _reason(failure: Exception) -> str:
+    match failure:
+        case smtplib.SMTPAuthenticationError():
+            return f"user or password are wrong: {_said(failure.smtp_code, failure.smtp_error)}"
+        case smtplib.SMTPNotSupportedError():
+            return "the server offers no STARTTLS, or does not let anybody authenticate"
+        case smtplib.SMTPResponseException():
+            return f"the server refuses: {_said(failure.smtp_code, failure.smtp_error)}"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {failure.verify_message}"
+        case ssl.SSLError():
+            return "TLS failed; `mail.tls` and the port may not go together"
+        case TimeoutError():
+            return "no answer in time"
+        case smtplib.SMTPServerDisconnected():
+            return "the server has closed the connection"
+        case OSError(strerror=str(words)):
+            return words.lower()
+        case _:
+            return str(failure) or type(failure).__name__
+
+
+def _said(code: int, words: bytes | str) -> str:
+    text = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
+    return f"{code} {' '.join(text.split())[:200]}"

@@ -1,0 +1,420 @@
+"""Prometheus metrics: counters of requests from their records, and states of engines."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from causerie import __version__
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.metering.meter import Record
+from causerie.protocol.targets import CallClass
+
+# Prometheus counters: what happened, from the records; what is, from the engines.
+#
+# One registry of our own, so that several services in one process (tests, for
+# one) do not meet in it. Labels have few values: doors, models of the catalog,
+# codes; never a key or anything that a caller wrote.
+
+_FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
+_PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+_WHOLE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
+_OVERHEAD = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+_TIMES = {
+    "first_token": "Time to first token.",
+    "token": "Time per output token after the first.",
+    "request": "Duration of requests.",
+    "queue": "Time in the queue.",
+    "overhead": "Time to first token without the time spent at targets.",
+}
+_PLACE = ("door", "model")
+_FAILED = 500
+_TOGETHER = 128  # requests that are counted together
+_ENDED = ("door", "model", "status", "code", "finish", "stream")
+
+_End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
+
+
+QueueSize = Callable[[], Iterable[tuple[str, int]]]
+"""How many requests wait for each model."""
+
+
+class TargetHealth(Protocol):
+    """State of a target of routing."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def failed(self) -> Mapping[str, int]:
+        """Requests that failed there, by class."""
+
+    @property
+    def calls(self) -> Mapping[CallClass, int]:
+        """Delivered calls that were checked, by class."""
+
+
+class MetricsCounters:
+    """All metrics of one service; a sink for records.
+
+    Records are kept until there are many, or somebody looks; counted together they
+    cost little.
+    """
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(
+        self,
+        engines: Callable[[], Sequence[EngineStatus]],
+        queue: QueueSize | None = None,
+        targets: Callable[[], Sequence[TargetHealth]] = tuple,
+        shared: Callable[[], bool | None] = lambda: None,
+    ) -> None:
+        """``shared`` says whether the server answers in which replicas count, if there is one."""
+        self._ended: list[Record] = []
+        self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
+        self._refused: dict[tuple[str, str, str], int] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(_Present(engines, queue, targets, shared))
+        self._registry.register(_Past(self._places, self._refused))
+        ProcessCollector(registry=self._registry)
+
+    def write(self, record: Record) -> None:
+        """Count one request that ended."""
+        self._ended.append(record)
+        if len(self._ended) >= _TOGETHER:
+            self._count()
+
+    def refused(self, door: str, code: str, status: int) -> None:
+        """Count one request that was refused at the edge."""
+        key = (door, str(status), code)
+        self._refused[key] = self._refused.get(key, 0) + 1
+
+    def outcomes(self) -> Mapping[str, tuple[int, int]]:
+        """Return how many requests each model has had, and how many of them failed (5xx)."""
+        self._count()
+        found: dict[str, tuple[int, int]] = {}
+        for (_, model), place in self._places.items():
+            requests, failed = found.get(model, (0, 0))
+            requests += place.requests.total()
+            failed += sum(n for (status, *_), n in place.requests.items() if status >= _FAILED)
+            found[model] = (requests, failed)
+        return found
+
+    def exposition(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        self._count()
+        return generate_latest(self._registry)
+
+    def _count(self) -> None:
+        ended, self._ended = self._ended, []
+        places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+        for record in ended:
+            places[record.door, record.model].append(record)
+        for place, records in places.items():
+            self._places[place].add(records)
+
+
+class _Times:
+    """Histogram: counts of times within each bound, and of all; bounds and sum are in seconds."""
+
+    __slots__ = ("all", "bounds", "sum", "within")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.within = [0] * len(bounds)
+        self.all = 0
+        self.sum = 0.0
+
+    def add(self, times: Sequence[float]) -> None:
+        ordered = sorted(times)
+        bounds = zip(self.bounds, self.within, strict=True)
+        self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
+        self.all += len(ordered)
+        self.sum += sum(ordered)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """By upper bound, as Prometheus has them."""
+        names = [*map(str, map(float, self.bounds)), "+Inf"]
+        return list(zip(names, map(float, [*self.within, self.all]), strict=True))
+
+
+class _Place:
+    """The numbers of one model behind one door; times by the names of their metrics."""
+
+    __slots__ = (
+        "cached", "completion", "continued", "discarded", "prompt", "reasoning", "requests",
+        "times",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.requests: Counter[_End] = Counter()
+        self.prompt = self.completion = self.cached = self.reasoning = self.continued = 0
+        self.discarded = 0
+        self.times = {
+            "first_token": _Times(_FIRST_TOKEN),
+            "token": _Times(_PER_TOKEN),
+            "request": _Times(_WHOLE),
+            "queue": _Times(_FIRST_TOKEN),
+            "overhead": _Times(_OVERHEAD),
+        }
+
+    def add(self, records: Sequence[Record]) -> None:
+        self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
+        self.continued += sum([one.continued for one in records])
+        used = [record.used for record in records]
+        self.prompt += sum([one.prompt for one in used])
+        self.completion += sum([one.completion for one in used])
+        self.cached += sum([one.cached for one in used])
+        self.reasoning += sum([one.reasoning for one in used])
+        self.discarded += sum([one.discarded for one in used])
+        times = self.times
+        times["request"].add([record.duration_seconds for record in records])
+        times["queue"].add([record.queue_seconds for record in records])
+        times["overhead"].add([record.overhead_seconds for record in records])
+        started = [
+            (first, record.duration_seconds - first, record.used.completion)
+            for record in records
+            if (first := record.first_token_seconds) is not None
+        ]
+        times["first_token"].add([first for first, _, _ in started])
+        times["token"].add(
+            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
+        )
+
+    def tokens(self) -> dict[str, int]:
+        """The tokens, by kind."""
+        return {
+            "prompt": self.prompt,
+            "completion": self.completion,
+            "cached": self.cached,
+            "reasoning": self.reasoning,
+            "discarded": self.discarded,
+        }
+
+
+class _Past(Collector):
+    """Metrics of events since the start."""
+
+    def __init__(
+        self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
+    ) -> None:
+        self._places = places
+        self._refused = refused
+
+    def collect(self) -> Iterator[Metric]:
+        """One family a fact, one sample (or histogram) a door and model."""
+        requests = _counter("requests", "Completed requests.", *_ENDED)
+        tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
+        words = "Replies that another target continued after a failure."
+        continued = _counter("continued", words, *_PLACE)
+        for place, numbers in self._places.items():
+            for end, count in numbers.requests.items():
+                requests.add_metric([*place, *_labels(end)], count)
+            for kind, count in numbers.tokens().items():
+                tokens.add_metric([*place, kind], count)
+            continued.add_metric(place, numbers.continued)
+        yield requests
+        yield tokens
+        yield continued
+        words = "Requests rejected before a model was chosen."
+        refused = _counter("refused", words, "door", "status", "code")
+        for labels, count in self._refused.items():
+            refused.add_metric(labels, count)
+        yield refused
+        for name, words in _TIMES.items():
+            family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
+            for place, numbers in self._places.items():
+                times = numbers.times[name]
+                if times.all:
+                    family.add_metric(place, times.buckets(), times.sum)
+            yield family
+
+
+class _Present(Collector):
+    """Metrics of the state at the moment of collection."""
+
+    def __init__(
+        self,
+        engines: Callable[[], Sequence[EngineStatus]],
+        queue: QueueSize | None,
+        targets: Callable[[], Sequence[TargetHealth]],
+        shared: Callable[[], bool | None],
+    ) -> None:
+        self._engines = engines
+        self._queue = queue
+        self._targets = targets
+        self._shared = shared
+
+    def collect(self) -> Iterator[Metric]:
+        """One gauge a fact, one sample a model."""
+        build = _gauge("build_info", "Version of the service.", "version")
+        build.add_metric([__version__], 1)
+        yield build
+        statuses = self._engines()
+        state = _gauge("engine_state", "1 for the current state of an engine.", "model", "state")
+        for status in statuses:
+            for one in EngineState:
+                state.add_metric([status.model, one.value], float(status.state is one))
+        yield state
+        facts: dict[str, tuple[str, list[tuple[str, float]]]] = {
+            "engine_slots": ("Slots of an engine.", [(s.model, s.slots) for s in statuses]),
+            "engine_busy_slots": ("Slots in use.", [(s.model, s.busy) for s in statuses]),
+            "engine_restarts": ("Restarts so far.", [(s.model, s.restarts) for s in statuses]),
+            "engine_memory_bytes": (
+                "Memory, estimated until loaded.",
+                [(s.model, s.memory_bytes) for s in statuses if s.memory_bytes is not None],
+            ),
+            "queue_length": (
+                "Requests waiting for a slot.",
+                list(self._queue() if self._queue else ()),
+            ),
+        }
+        for name, (words, values) in facts.items():
+            gauge = _gauge(name, words, "model")
+            for model, value in values:
+                gauge.add_metric([model], value)
+            yield gauge
+        yield from _members(statuses)
+        target_health = _gauge(
+            "target_state", "1 for the current state of a target.", "target", "state"
+        )
+        carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
+        answers = _counter("target_answers", "Requests that a target started to answer.", "target")
+        failures = _counter("target_failures", "Requests that failed there.", "target", "class")
+        calls = _counter("tool_calls", "Delivered calls that were checked.", "target", "class")
+        for target in self._targets():
+            target_health.add_metric([target.name, target.state], 1)
+            carried.add_metric([target.name], target.in_flight)
+            answers.add_metric([target.name], target.answered)
+            for cause, count in target.failed.items():
+                failures.add_metric([target.name, cause], count)
+            for name, count in target.calls.items():
+                calls.add_metric([target.name, name], count)
+        yield from (target_health, carried, answers, failures, calls)
+        yield from self._shared_store()
+
+    def _shared_store(self) -> Iterator[Metric]:
+        """Yield whether the server of replicas answers."""
+        if (here := self._shared()) is not None:
+            words = "1 while the server of shared limits and budgets is reachable."
+            there = _gauge("shared_store_up", words)
+            there.add_metric([], float(here))
+            yield there
+
+
+def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
+    words = "1 for the current state of a member of a pool."
+    state = _gauge("pool_member_state", words, "model", "member", "state")
+    slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")
+    busy = _gauge("pool_member_busy_slots", "Slots in use.", "model", "member")
+    for pool in statuses:
+        for member in pool.members:
+            labels = [pool.model, member.model]
+            for one in EngineState:
+                state.add_metric([*labels, one.value], float(member.state is one))
+            slots.add_metric(labels, member.slots)
+            busy.add_metric(labels, member.busy)
+    yield from (state, slots, busy)
+
+
+def _labels(end: _End) -> tuple[str, str, str, str]:
+    status, code, finish, stream = end
+    return str(status), code or "", finish or "", "true" if stream else "false"
+
+
+def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"causerie_{name}", words, labels=labels)
+
+
+def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"causerie_{name}", words, labels=list(labels))
+
+
+# Metrics of several processes as those of one, in Prometheus' text format.
+
+_HIGHEST = ("_state", "_up", "build_info", "_start_time_seconds")
+"""Ends of the names of gauges whose highest value is that of all; of the others it is the sum."""
+
+_Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
+    """Return the metrics of the processes that run, added to the counts of ``past`` ones.
+
+    ``workers`` processes answer, ``restarts`` were replaced.
+    """
+    own = GaugeMetricFamily("causerie_workers", "Worker processes that answer requests.")
+    own.add_metric([], workers)
+    ended = CounterMetricFamily(
+        "causerie_worker_restarts", "Worker processes that ended and were replaced."
+    )
+    ended.add_metric([], restarts)
+    return _text([*_families([*texts, past]), own, ended])
+
+
+def counts(texts: Sequence[str]) -> str:
+    """Return the counters and histograms of processes, which stay when a process ends."""
+    return _text([each for each in _families(texts) if each.type in ("counter", "histogram")])
+
+
+def _families(texts: Sequence[str]) -> Iterator[Metric]:
+    """Yield each family once, with the samples of all texts."""
+    families: dict[str, Metric] = {}
+    samples: dict[str, _Samples] = {}
+    for family in (each for text in texts for each in text_string_to_metric_families(text)):
+        _ = families.setdefault(family.name, family)
+        _add(samples.setdefault(family.name, {}), family)
+    for name, family in families.items():
+        yield _metric(family, samples[name])
+
+
+def _add(kept: _Samples, family: Metric) -> None:
+    highest = family.type == "gauge" and family.name.endswith(_HIGHEST)
+    for sample in family.samples:
+        place = sample.name, tuple(sorted(sample.labels.items()))
+        before = kept.get(place, 0.0)
+        kept[place] = max(before, sample.value) if highest else before + sample.value
+
+
+def _metric(
+    family: Metric, samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
+) -> Metric:
+    whole = Metric(family.name, family.documentation, family.type)
+    for (name, labels), value in samples.items():
+        whole.add_sample(name, dict(labels), value)
+    return whole
+
+
+class _Given(Collector):
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        yield from self._families
+
+
+def _text(families: Sequence[Metric]) -> str:
+    registry = CollectorRegistry()
+    registry.register(_Given(families))
+    return generate_latest(registry).decode()

@@ -1,0 +1,348 @@
+"""Spans of requests and of the targets that were asked, exported over OTLP/HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import Token as Reset
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from opentelemetry import context
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    format_trace_id,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from causerie import __version__
+from causerie.errors import ServiceError
+from causerie.metering.meter import Charged, Meter, Record, RecordSink, UsageSettlement
+from causerie.protocol.events import (
+    ArrivalSink,
+    Batch,
+    CacheReporter,
+    Finished,
+    Partial,
+    Trail,
+    Usage,
+)
+from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
+from causerie.routing.target import SILENCE, Target, TargetReply
+
+# The span of a request: open from its record's beginning to its end.
+#
+# It tells what the request's log line tells, in the names of the semantic
+# conventions for generative AI where there is one: numbers and names, never contents.
+
+_NOWHERE = Context()
+_propagator = TraceContextTextMapPropagator()
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A span under way, and what makes it no longer the current one."""
+
+    span: Span
+    reset: Reset[Context]
+
+
+class TracedMeter(Meter):
+    """A meter whose records are spans, too.
+
+    Until its end the span is the current one of the task that answers. ``follows`` says
+    whether a trace that the client has started is gone on with.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[RecordSink],
+        bookkeeping: UsageSettlement | None,
+        tracer: Tracer,
+        *,
+        follows: bool = True,
+    ) -> None:
+        super().__init__([*sinks, _Ending()], bookkeeping)
+        self._tracer = tracer
+        self._follows = follows
+
+    def begin(
+        self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
+    ) -> Record:
+        """A record whose span is open."""
+        record = super().begin(request_id, door, caller, labels)
+        parent = _parent(labels) if self._follows else _NOWHERE
+        span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
+        record.trace_id = format_trace_id(span.get_span_context().trace_id)
+        record.span = _Open(span, context.attach(set_span_in_context(span, _NOWHERE)))
+        return record
+
+
+class _Ending:
+    """The sink that ends spans: what is told of a request is certain then."""
+
+    def write(self, record: Record) -> None:
+        if isinstance(record.span, _Open):
+            context.detach(record.span.reset)
+            _end(record.span.span, record)
+            record.span = None
+
+
+def current() -> Mapping[str, str]:
+    """The headers that tell the next server of the trace of the current task, if any."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier
+
+
+def _parent(labels: Labels) -> Context:
+    if not labels.traceparent:
+        return _NOWHERE
+    carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
+    return _propagator.extract(carrier, _NOWHERE)
+
+
+def _end(span: Span, record: Record) -> None:
+    if span.is_recording():
+        span.update_name(f"chat {record.model}" if record.model else "chat")
+        span.set_attributes(dict(_told(record)))
+        if record.status >= 500:  # what a client does wrong is no error of a server
+            span.set_status(Status(StatusCode.ERROR, record.reason))
+    span.end()
+
+
+def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
+    used = record.used
+    told: dict[str, str | int | float | bool | Sequence[str] | None] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "causerie",
+        "gen_ai.request.model": record.model or None,
+        "gen_ai.request.stream": record.stream,
+        "gen_ai.response.id": record.request_id,
+        "gen_ai.response.finish_reasons": [record.finish] if record.finish else None,
+        "gen_ai.response.time_to_first_chunk": record.first_token_seconds,
+        "gen_ai.usage.input_tokens": used.prompt,
+        "gen_ai.usage.cache_read.input_tokens": used.cached,
+        "causerie.cache_miss": record.cache_miss or None,
+        "gen_ai.usage.output_tokens": used.completion,
+        "gen_ai.usage.reasoning.output_tokens": used.reasoning,
+        "http.response.status_code": record.status,
+        "error.type": record.code,
+        "causerie.door": record.door,
+        "causerie.key": record.key or None,
+        "causerie.project": record.project or None,
+        "causerie.served_by": record.served_by or None,
+        "causerie.attempts": record.attempts,
+        "causerie.continued": record.continued,
+        "causerie.queue_seconds": record.queue_seconds,
+        "causerie.overhead_seconds": record.overhead_seconds,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+# The span of a target that is asked: a child of the request's, until the target is left.
+
+Facts = Mapping[str, str | int]
+
+
+class TracedTarget:
+    """Asks ``target``; each time is a span. ``facts`` are its attributes: who it is, and where."""
+
+    def __init__(self, target: Target, tracer: Tracer, model: str, facts: Facts) -> None:
+        self.target = target
+        self._tracer = tracer
+        self._name = f"chat {model}"
+        self._facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
+
+    def generate(
+        self, request: ChatRequest, partial: Partial | None = None
+    ) -> AbstractAsyncContextManager[TargetReply]:
+        """As the target does, with a span."""
+        reply = self.target.generate(request, partial)
+        return _Attempt(reply, lambda: self._span(request, partial))
+
+    def continues(self, request: ChatRequest, partial: Partial) -> bool:
+        """As the target says."""
+        return self.target.continues(request, partial)
+
+    def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
+        facts = {
+            **self._facts,
+            "gen_ai.request.stream": request.stream,
+            "causerie.continues": partial is not None,
+        }
+        return self._tracer.start_span(self._name, kind=SpanKind.CLIENT, attributes=facts)
+
+
+class _Attempt:
+    """An answer under way, and its span, which ``begin`` begins."""
+
+    _span: Span
+
+    def __init__(
+        self, reply: AbstractAsyncContextManager[TargetReply], begin: Callable[[], Span]
+    ) -> None:
+        self._reply = reply
+        self._begin = begin
+        self._began = 0.0
+        self._answer: TargetReply = SILENCE
+        self._events: AsyncIterator[Batch] = SILENCE
+        self._finishes: list[str] = []
+        self._silent = True
+
+    @property
+    def events(self) -> AsyncIterator[Batch]:
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        return self._answer.fingerprint
+
+    @property
+    def usage(self) -> Callable[[], Usage]:
+        return self._answer.usage
+
+    @property
+    def trail(self) -> Callable[[], Trail | None]:
+        return self._answer.trail
+
+    @property
+    def changes(self) -> Sequence[str]:
+        return self._answer.changes
+
+    @property
+    def cache_report(self) -> CacheReporter | None:
+        return self._answer.cache_report
+
+    @property
+    def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
+        return self._answer.on_arrival
+
+    async def __aenter__(self) -> Self:
+        self._began = time.monotonic()
+        self._span = self._begin()
+        try:
+            self._answer = await self._reply.__aenter__()
+        except BaseException as failure:
+            _note(self._span, failure)
+            self._span.end()
+            raise
+        self._events = self._answer.events
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        span, used = self._span, self._answer.usage()
+        try:
+            return await self._reply.__aexit__(kind, error, trace)
+        finally:
+            span.set_attributes(
+                {
+                    "gen_ai.usage.input_tokens": used.prompt,
+                    "gen_ai.usage.output_tokens": used.completion,
+                    "gen_ai.response.finish_reasons": self._finishes,
+                }
+            )
+            span.end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        try:
+            batch = await (self._asked() if self._silent else anext(self._events))
+        except StopAsyncIteration:
+            raise
+        except BaseException as failure:
+            _note(self._span, failure)
+            raise
+        if self._silent and batch:
+            self._silent = False
+            seconds = time.monotonic() - self._began
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+        self._finishes += [event.reason for event in batch if isinstance(event, Finished)]
+        return batch
+
+    async def _asked(self) -> Batch:
+        """The next batch; the span is current meanwhile, so that the next server hears of it."""
+        reset = context.attach(set_span_in_context(self._span))
+        try:
+            return await anext(self._events)
+        finally:
+            context.detach(reset)
+
+
+def _note(span: Span, failure: BaseException) -> None:
+    """Return the reason it failed; one that is no longer waited for has not."""
+    if isinstance(failure, ServiceError):
+        span.set_attribute("error.type", failure.code or str(failure.status))
+        span.set_status(Status(StatusCode.ERROR))
+    elif isinstance(failure, Exception):
+        span.set_attribute("error.type", type(failure).__name__)
+        span.set_status(Status(StatusCode.ERROR))
+    else:
+        span.set_attribute("causerie.left", value=True)
+
+
+# Export of spans to a collector over OTLP/HTTP, in a thread of its own.
+#
+# No request waits for a collector: spans are queued, sent together, and dropped when the queue is
+# full.
+
+_PATH = "/v1/traces"
+_SEND_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """``address`` is the base of its paths; ``share`` of the traces that begin here is sent.
+
+    Its headers, like a key, are those of ``OTEL_EXPORTER_OTLP_HEADERS``; what else the
+    standard's variables say of resource and queue holds, too.
+    """
+
+    address: str
+    share: float = 1.0
+
+
+@asynccontextmanager
+async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
+    """Yield the tracer; at the end send the queued spans, for a few seconds at most."""
+    provider = TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(collector.share)),
+        resource=_resource(),
+        shutdown_on_exit=False,
+    )
+    exporter = OTLPSpanExporter(
+        endpoint=collector.address.rstrip("/") + _PATH, timeout=_SEND_SECONDS
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield provider.get_tracer("causerie", __version__)
+    finally:
+        await asyncio.to_thread(provider.shutdown)
+
+
+def _resource() -> Resource:
+    """Return the resource of this service; an operator's own name for the service wins."""
+    ours = {"service.name": "causerie", "service.version": __version__}
+    said = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in ours.items() if name not in said})

@@ -1,0 +1,366 @@
+"""Reading a request's body: bytes to one JSON object in bounded time and memory, then field by
+field, with errors that name the field.
+
+``null`` is the same as leaving an optional field out. A path is written as in
+``messages[3].tool_calls[0].id``. ``bounded_json`` judges the bytes before anything is decoded.
+Numbers that no double and no 64-bit integer holds, ``NaN`` and ``Infinity`` are not accepted:
+what cannot be passed on unchanged is refused, not altered.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest
+from causerie.protocol import bounded_json
+from causerie.protocol.declaration import Number, Parameter
+from causerie.protocol.parameters import PARAMETERS, ParsingRules
+
+# Reading one JSON object field by field, with errors that name the field.
+#
+# ``null`` is the same as leaving an optional field out. A path is written as in
+# ``messages[3].tool_calls[0].id``.
+
+
+def kind(value: object) -> str:
+    """Return JSON's name for the type of ``value``."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "a number"
+        case float():
+            return "a number" if value.is_integer() else "a number with a fraction"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def shown(value: object) -> str:
+    """``value`` for an error message, cut short; it came from the caller."""
+    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def wrong_type(param: str, expected: str, value: object) -> InvalidRequest:
+    return InvalidRequest(
+        f"`{param}` must be {expected}, not {kind(value)}.", code="invalid_type", param=param
+    )
+
+
+def wrong_value(param: str, message: str) -> InvalidRequest:
+    """``message`` continues the sentence that begins with the name of the field."""
+    return InvalidRequest(f"`{param}` {message}", code="invalid_value", param=param)
+
+
+def missing(param: str, expected: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"`{param}` is missing; it must be {expected}.", code="missing_parameter", param=param
+    )
+
+
+def unsupported(param: str, advice: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"`{param}` is not supported here. {advice}", code="unsupported_parameter", param=param
+    )
+
+
+class ObjectReader(Struct, frozen=True):
+    """One object of the body; ``path`` is where it stands (empty for the body itself)."""
+
+    values: Mapping[str, object]
+    path: str = ""
+
+    def param(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def get(self, name: str) -> object:
+        return self.values.get(name)
+
+    def has(self, name: str) -> bool:
+        return self.values.get(name) is not None
+
+    def boolean(self, name: str) -> bool | None:
+        value = self.values.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        raise wrong_type(self.param(name), "true or false", value)
+
+    def integer(self, name: str, least: int, most: int) -> int | None:
+        value = self.values.get(name)
+        if value is None:
+            return None
+        return integer(value, self.param(name), least, most)
+
+    def number(self, name: str, least: float, most: float, *, above: bool = False) -> float | None:
+        """A finite number from ``least`` (itself left out with ``above``) to ``most``."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        return number(value, self.param(name), least, most, above=above)
+
+    def string(self, name: str, *, most: int | None = None) -> str | None:
+        """A string; ``most`` is the greatest length in characters."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise wrong_type(self.param(name), "a string", value)
+        if most is not None and len(value) > most:
+            raise wrong_value(self.param(name), f"must be at most {most} characters long.")
+        return value
+
+    def required_string(
+        self, name: str, *, most: int | None = None, expected: str = "a string"
+    ) -> str:
+        """A string of at least one character; ``expected`` says which, where there is none."""
+        value = self.string(name, most=most)
+        if value is None:
+            raise missing(self.param(name), expected)
+        if not value:
+            raise wrong_value(self.param(name), "must not be empty.")
+        return value
+
+    def word(self, name: str, words: Collection[str]) -> str | None:
+        value = self.string(name)
+        if value is None or value in words:
+            return value
+        raise wrong_value(
+            self.param(name), f"must be one of {', '.join(words)}, not {shown(value)}."
+        )
+
+    def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
+        """An object; ``expected`` says which, where something else is there."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        return as_object(value, self.param(name), expected)
+
+    def required_object(self, name: str, expected: str = "an object") -> ObjectReader:
+        value = self.child(name, expected)
+        if value is None:
+            raise missing(self.param(name), expected)
+        return value
+
+    def array(self, name: str, *, most: int) -> list[object] | None:
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise wrong_type(self.param(name), "an array", value)
+        if len(value) > most:
+            raise wrong_value(
+                self.param(name), f"holds {len(value)} elements; at most {most} are allowed."
+            )
+        return value
+
+    def objects(
+        self, name: str, *, most: int, expected: str = "an object"
+    ) -> Iterator[ObjectReader]:
+        for index, value in enumerate(self.array(name, most=most) or ()):
+            yield as_object(value, f"{self.param(name)}[{index}]", expected)
+
+
+def as_object(value: object, param: str, expected: str = "an object") -> ObjectReader:
+    if not isinstance(value, dict):
+        raise wrong_type(param, expected, value)
+    return ObjectReader(value, param)
+
+
+def integer(value: object, param: str, least: int, most: int) -> int:
+    """An integer, also one written with a fraction of zero (``16.0``), as JSON Schema has it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong_type(param, "an integer", value)
+    if not least <= value <= most:
+        raise wrong_value(param, f"must be from {least} to {most}, not {shown(value)}.")
+    return value
+
+
+def number(value: object, param: str, least: float, most: float, *, above: bool = False) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(param, "a number", value)
+    if least <= value <= most and math.isfinite(value) and not (above and value == least):
+        return float(value)
+    start = f"greater than {least:g}" if above else f"from {least:g}"
+    joint = " and at most" if above else " to"
+    raise wrong_value(param, f"must be {start}{joint} {most:g}, not {shown(value)}.")
+
+
+class _Object(Struct):
+    """Any object: members that a structure does not have are read over, and nothing is made."""
+
+
+_read_over = msgspec.json.Decoder(_Object).decode
+
+
+def is_object(arguments: object) -> bool:
+    """Return true for the JSON text of an object, as arguments must be."""
+    if arguments == "{}":
+        return True
+    if not isinstance(arguments, str):
+        return False
+    try:
+        _read_over(arguments)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+# Reading a parameter by its declared type and range; errors are those of ``fields``.
+
+
+def read_parameter(body: ObjectReader, name: str) -> Any:
+    """Return the value of a number, a text or a switch, or ``None`` where it is not given."""
+    if body.values.get(name) is None:
+        return None
+    return _READERS[name](body)
+
+
+def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
+    """Return the reader of a parameter with a simple type."""
+    name, number, most = parameter.name, parameter.number, parameter.most_characters
+    if number is not None:
+        return _number_reader(name, number)
+    if parameter.bare is bool:
+        return lambda body: body.boolean(name)
+    if parameter.bare is not str or most is None:
+        return None
+    return lambda body: body.string(name, most=most)
+
+
+def _number_reader(name: str, number: Number) -> Callable[[ObjectReader], Any]:
+    least, most, above = number.least, number.most, number.above
+    if number.kind is float:
+        return lambda body: body.number(name, least, most, above=above)
+    first, last = int(least), int(most)
+    return lambda body: body.integer(name, first, last)
+
+
+_READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
+    {name: reader for name, each in PARAMETERS.items() if (reader := _reader(each)) is not None}
+)
+
+
+# Bytes to one JSON object, in bounded time and memory.
+#
+# ``bounded_json`` judges the bytes before anything is decoded. Numbers that no
+# double and no 64-bit integer holds, ``NaN`` and ``Infinity`` are not accepted:
+# what cannot be passed on unchanged is refused, not altered. Halves of surrogate
+# pairs are accepted where the past of a conversation has them.
+
+BOUND_SETTINGS = {
+    "nesting": "server.max_nesting",
+    "values": "server.max_values",
+    "bare": "server.max_values",
+    "escapes": "server.max_escapes",
+}
+"""The settings of the bounds that an operator can raise."""
+_BOM = b"\xef\xbb\xbf"
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # characters that no text should have
+
+
+def check_work(body: bytes, rules: ParsingRules) -> None:
+    """Raise :class:`InvalidRequest` for a body that would take too long to decode."""
+    try:
+        bounded_json.check(body, rules.work)
+    except bounded_json.TooMuchWork as error:
+        _check_plain(body)
+        setting = BOUND_SETTINGS.get(error.bound)
+        further = f", or have the operator raise `{setting}`" if setting else ""
+        raise _invalid(
+            f"The body takes too long to decode: {error}; send less of it{further}."
+        ) from error
+
+
+def decode_object(body: bytes) -> dict[str, object]:
+    """Return the object that a checked body holds.
+
+    Raises :class:`InvalidRequest` where it holds none.
+    """
+    if not body.strip():
+        raise _invalid("The body is empty; send a JSON object with `model` and `messages`.")
+    if body.startswith(_BOM):
+        raise _invalid("The body begins with a byte order mark; send UTF-8 without one.")
+    _check_plain(body)
+    try:
+        document = msgspec.json.decode(body)
+    except UnicodeDecodeError as error:
+        raise _invalid(
+            f"The body is not valid UTF-8 ({error.reason}); send JSON text encoded as UTF-8."
+        ) from error
+    except msgspec.MsgspecError as error:
+        raise _invalid(
+            f"The body is not valid JSON ({_malformation(error)}); send one JSON object, encoded as "
+            "UTF-8, without NaN, Infinity or unpaired surrogates."
+        ) from error
+    if not isinstance(document, dict):
+        raise _invalid("The body must be a JSON object with `model` and `messages`.")
+    return document
+
+
+def _check_plain(body: bytes) -> None:
+    name = _compression_of(body)
+    if name is not None:
+        raise _invalid(
+            f"The body looks compressed ({name}), and there is no `Content-Encoding` header; send "
+            "JSON text that is not compressed."
+        )
+
+
+def _compression_of(body: bytes) -> str | None:
+    if body.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if body.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zstd"
+    return "zlib" if body.startswith((b"x\x01", b"x\x9c", b"x\xda")) else None
+
+
+def unpaired_surrogates() -> InvalidRequest:
+    return _invalid(
+        "The body is not valid JSON (an unpaired surrogate); send both halves of each surrogate "
+        "pair in what is new: the last message of the user, and the parameters."
+    )
+
+
+def mark_halves(body: bytes) -> tuple[bytes, str]:
+    """Return the body with a mark in place of each half of a surrogate pair, and the mark.
+
+    The mark is a character that the body has nowhere else; it is empty where there are no halves.
+    """
+    lower = body.lower()
+    free = (
+        mark for mark in _MARKS if mark.encode() not in body and b"\\u%x" % ord(mark) not in lower
+    )
+    mark = next(free, "") if b"\\ud" in lower else ""
+    if not mark:
+        return body, ""
+    marked = _ESCAPE.sub(lambda found: mark.encode() if found["half"] else found[0], body)
+    return (body, "") if marked == body else (marked, mark)
+
+
+def _malformation(error: msgspec.MsgspecError) -> str:
+    text = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
+    return text[:1].lower() + text[1:]
+
+
+def _invalid(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="invalid_json")

@@ -1,0 +1,380 @@
+"""Known fields of a request, at every depth, removal of all others from a body, and the names by
+which a request would use what belongs to the operator.
+
+Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A
+provider's list extends it by paths like ``messages.content.cache_control``, in which the
+elements of an array have no number. An unlisted field is reported by name, unless it is
+``null``, and goes no farther. A field with a privileged name never reaches a provider, except
+where the operator allows that very field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest
+from causerie.protocol import parameters
+from causerie.protocol.body import unsupported
+from causerie.protocol.declaration import declared
+from causerie.protocol.parameters import HINT_NAMES, REFUSED
+from causerie.protocol.request import ROLES, Role, Unlisted
+
+# Names of fields by which a request would use what belongs to the operator.
+#
+# A client's field of such a name never reaches a provider, except where the operator allows that
+# very field. The names are those of public APIs and of servers that people run; of an address every
+# spelling counts that has a word for one. A name that is missing here is no hole: what is not
+# listed is not sent either.
+
+Privilege = Literal[
+    "model", "provider", "price", "plugin", "limit", "transport", "address", "secret"
+]
+
+PRIVILEGES: Mapping[Privilege, str] = {
+    "model": "another model than the one that was priced answers, and is billed to your key",
+    "provider": "another company may answer, at its price and with its rules for data",
+    "price": "a tier or a priority that costs more, or is served before others, at your expense",
+    "plugin": "searches, tools and files of the provider, billed by use, which nobody charges here",
+    "limit": "more output than the request's limit, budgets and limits by tokens count with",
+    "transport": "how the provider runs, caches, stores or transfers the request; on some servers "
+    "code that it runs",
+    "address": "the provider contacts a host that the client names",
+    "secret": "the request is sent with credentials of the client's, or goes around yours",
+}
+"""Each with what a client gets by it."""
+
+_NAMES: Mapping[Privilege, tuple[str, ...]] = {
+    "model": (
+        "adapter", "adapters", "base_model", "deployment", "deployment_id", "draft", "draft_model",
+        "engine", "engines", "fallback", "fallback_models", "fallbacks", "lora", "lora_adapter",
+        "lora_adapters", "lora_name", "lora_path", "lora_request", "model", "model_alias",
+        "model_id", "model_list", "model_name", "model_path", "models", "preset", "presets",
+        "prompt_id", "prompt_template_id", "speculative", "speculative_config", "variant",
+    ),
+    "provider": (
+        "custom_llm_provider", "data_collection", "gateway", "order", "provider",
+        "provider_options", "provider_preferences", "providers", "route", "router", "routes",
+        "routing", "routing_strategy", "vendor", "zdr",
+    ),
+    "price": (
+        "billing", "budget_id", "cost", "fast", "inference_geo", "latency", "max_price",
+        "performance_config", "plan", "prices", "pricing", "priority", "processing_tier", "qos",
+        "service_level", "service_tier", "speed", "tier", "ttl",
+    ),
+    "plugin": (
+        "agent", "agents", "apps", "attachments", "builtin_tools", "citation_options",
+        "code_execution", "code_interpreter", "computer_use", "connectors", "container",
+        "data_sources", "enable_search", "extensions", "file_id", "file_ids",
+        "file_search", "files", "grounding", "guardrails", "knowledge_base", "mcp", "mcp_servers",
+        "online", "plugins", "retrieval", "search", "search_mode", "search_options",
+        "search_parameters", "server_tools", "skills", "tool_resources", "transforms",
+        "vector_store_ids", "web_search", "web_search_options",
+    ),
+    "limit": (
+        "best_of", "candidate_count", "max_completions", "max_gen_len", "max_generated_tokens",
+        "max_length", "max_new_tokens", "max_output_tokens", "max_response_output_tokens",
+        "max_tokens_to_sample", "max_total_tokens", "max_turns", "maximum_tokens", "n_choices",
+        "n_ctx", "n_predict", "num_beams", "num_completions", "num_ctx", "num_generations",
+        "num_predict", "num_return_sequences", "output_tokens", "thinking_budget",
+    ),
+    "transport": (
+        "async", "background", "bootstrap_room", "cache_control_injection_points",
+        "custom_logit_processor", "custom_params", "data_parallel_rank", "disagg_prefill_dp_rank",
+        "disaggregated_params", "ec_transfer_params", "extra_args", "extra_body", "extra_headers",
+        "extra_params", "extra_query", "headers", "id_slot", "keep_alive", "kv_transfer_params",
+        "litellm_params", "logits_processors", "metadata_headers", "mock_response", "no_log",
+        "num_retries", "options", "query", "request", "request_id", "rid", "session_params",
+        "slot_id", "timeout", "transport", "vllm_xargs",
+    ),
+    "address": (),
+    "secret": (
+        "access_key", "access_token", "api_base", "api_key", "api_keys", "api_version",
+        "authorization", "aws_access_key_id", "aws_secret_access_key", "bearer", "byok",
+        "client_secret", "cookie", "cookies", "credential", "credentials", "key", "organization",
+        "password", "project", "secret", "token", "vertex_credentials",
+    ),
+}  # fmt: skip
+_BY_NAME: Mapping[str, Privilege] = {
+    name: privilege for privilege, names in _NAMES.items() for name in names
+}
+_ADDRESS = re.compile(
+    r"(?:^|_)(?:addr|address|addresses|callback|callbacks|domain|domains|provider|providers|host|"
+    r"hostname|hosts|ip|origin|port|proxies|proxy|redirect|server|servers|uri|uris|url|urls|"
+    r"webhook|webhooks|website|websites)(?:_|$)"
+)
+_RUN_TOGETHER = re.compile(r"(?:url|uri|webhook|hostname|callback)s?$")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def privilege_of(name: str) -> Privilege | None:
+    """Return what a field of this name would choose, ``None`` where it is of no such kind.
+
+    ``callbackURL``, ``callback-url`` and ``callback_url`` are one name.
+    """
+    plain = _HUMP.sub("_", name[:256]).replace("-", "_").replace(".", "_").strip("_ ").lower()
+    found = _BY_NAME.get(plain)
+    if found is None and (_ADDRESS.search(plain) or _RUN_TOGETHER.search(plain)):
+        return "address"
+    return found
+
+
+# Known fields of a request, at every depth, and removal of all others from a body.
+#
+# Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A provider's
+# list extends it by paths like ``messages.content.cache_control``, in which the elements of an
+# array have no number. An unlisted field is reported by name, unless it is ``null``, and goes no
+# farther.
+
+_MESSAGES = "messages"
+_MOST_NAMES = 32
+_LONGEST_PLACE = 256
+# No path that a configuration lists is longer.
+_LONGEST_NAME = 128
+_LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Known names in a value, or in an element of it."""
+
+    fields: Mapping[str, Known] = field(default_factory=dict)
+    others: Literal["closed", "passed", "open"] = "closed"
+    """``closed``: no other names; ``passed``: others too, but for privileged ones; ``open``: all.
+    """
+
+
+LEAF = Known()
+OPEN = Known(others="open")
+PASSED = Known(others="passed")
+
+
+def known_of(kind: Any) -> Known:
+    """Return what is known of values of a type: the fields of its structs, at every depth."""
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    origin = get_origin(bare)
+    if origin in (Union, UnionType):
+        return reduce(_merged, map(known_of, get_args(bare)))
+    if origin is tuple:
+        return known_of(get_args(bare)[0])
+    if isinstance(origin or bare, type) and issubclass(origin or bare, Mapping):
+        return OPEN
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        fields = {each.name: known_of(each.type) for each in declared(bare)}
+        tag = bare.__struct_config__.tag_field
+        return Known(fields | ({tag: LEAF} if tag else {}))
+    return LEAF
+
+
+def _merged(one: Known, other: Known) -> Known:
+    fields = dict(one.fields)
+    for name, known in other.fields.items():
+        fields[name] = _merged(fields[name], known) if name in fields else known
+    return Known(fields, "open" if "open" in (one.others, other.others) else "closed")
+
+
+def _of_hint(kind: Any) -> Known:
+    """Return what is known of a hint; one of an odd type is not sent on."""
+    known = known_of(kind)
+    return known if known.fields else OPEN
+
+
+KNOWN = Known(
+    {
+        **dict.fromkeys(REFUSED, LEAF),
+        **{name: _of_hint(each.type) for name, each in parameters.HINTS.items()},
+        **{name: known_of(each.type) for name, each in parameters.PARAMETERS.items()},
+    }
+)
+"""The fields of the interface."""
+
+
+def grown(known: Known, path: str, below: Known) -> Known:
+    """Return ``known`` with the field at ``path``, of whose value ``below`` is known."""
+    name, _, rest = path.partition(".")
+    if rest:
+        below = grown(known.fields.get(name, LEAF), rest, below)
+    elif name in known.fields:
+        below = replace(below, fields={**known.fields[name].fields, **below.fields})
+    return replace(known, fields={**known.fields, name: below})
+
+
+def lists(known: Known, path: str) -> bool:
+    name, _, rest = path.partition(".")
+    if name not in known.fields:
+        return known.others == "open"
+    return not rest or lists(known.fields[name], rest)
+
+
+def privilege_in(path: str) -> Privilege | None:
+    """Return what a field at this path would choose, by the names that are not the interface's.
+
+    ``service_tier`` is the one field of the interface that chooses a price.
+    """
+    known: Known | None = KNOWN
+    for name in path.split("."):
+        known = known.fields.get(name) if known is not None else None
+        if known is None and (privilege := privilege_of(name)) is not None:
+            return privilege
+    return privilege_of(path) if path in HINT_NAMES else None
+
+
+def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unlisted | None]:
+    """Return the listed fields of the body, and what it has in addition; the body itself if
+    nothing."""
+    found = _Found()
+    kept = _sifted_object(body, known, "", found)
+    if kept is body:
+        return body, None
+    return kept, Unlisted(body, tuple(found.names), found.more)
+
+
+def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
+    """Return the error for the first unlisted field of what is new, if it has one."""
+    place = next(_unlisted_places(without_past(body), known, ""), None)
+    if place is None:
+        return None
+    advice = "Nobody who would answer knows it or gets it; leave it out."
+    return unsupported(place[:_LONGEST_PLACE], advice)
+
+
+class _Found:
+    """The unlisted fields: the first ones by name, each once for all elements of an array."""
+
+    __slots__ = ("message", "more", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.more = 0
+        self.message = 0  # index of the message that is read, if one is
+
+    def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
+        """Note ``count`` fields of an object; those that are ``null`` get no name."""
+        if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
+            path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
+        for name in _unlisted(value, known):
+            if len(self.names) >= _MOST_NAMES:
+                self.more += count
+                return
+            count -= 1
+            if value[name] is not None:
+                self.names[_joined(path, name)] = None
+
+
+def _sifted_value(value: Any, known: Known, path: str, found: _Found) -> Any:
+    if value.__class__ is dict:
+        return _sifted_object(value, known, path, found)
+    kept: list[Any] | None = None
+    are_messages = path == _MESSAGES
+    for index, each in enumerate(value):
+        if are_messages:
+            found.message = index
+        if each.__class__ is dict or each.__class__ is list:
+            new = _sifted_value(each, known, path, found)
+            if new is not each:
+                kept = list(value) if kept is None else kept
+                kept[index] = new
+    return value if kept is None else kept
+
+
+def _sifted_object(
+    value: Mapping[str, Any], known: Known, path: str, found: _Found
+) -> Mapping[str, Any]:
+    """Return the listed fields of an object: the object itself where there are no others."""
+    fields = known.fields
+    kept: dict[str, Any] | None = None
+    if not value.keys() <= fields.keys():
+        kept = _listed_fields(value, known)
+        if len(kept) < len(value):
+            found.note(path, value, known, len(value) - len(kept))
+        else:
+            kept = None
+    for name, each in value.items() if kept is None else kept.items():
+        if each.__class__ is dict or each.__class__ is list:
+            below = _below(known, name)
+            if below is not OPEN:
+                new = _sifted_value(each, below, _joined(path, name), found)
+                if new is not each:
+                    kept = dict(value) if kept is None else kept
+                    kept[name] = new
+    return value if kept is None else kept
+
+
+def _listed_fields(value: Mapping[str, Any], known: Known) -> dict[str, Any]:
+    fields = known.fields
+    if known.others == "closed":
+        if len(value) > 2 * len(fields):  # which may be as many as a body has bytes for
+            return {name: value[name] for name in fields if name in value}
+        return {name: each for name, each in value.items() if name in fields}
+    return {name: each for name, each in value.items() if _goes(name, known)}
+
+
+def _goes(name: str, known: Known) -> bool:
+    if name in known.fields or known.others == "open":
+        return True
+    return known.others == "passed" and privilege_of(name) is None
+
+
+def _unlisted(value: Mapping[str, Any], known: Known) -> Iterator[str]:
+    if known.others == "closed":
+        fields = known.fields
+        return (name for name in value if name not in fields)
+    return (name for name in value if not _goes(name, known))
+
+
+def _below(known: Known, name: str) -> Known:
+    return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
+
+
+def _joined(path: str, name: str) -> str:
+    """Return the path of a field, cut: a name may be as long as a body, and hold many fields."""
+    return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
+
+
+def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
+    """Yield the paths of the unlisted fields, with the indexes of elements in arrays."""
+    if known is OPEN:
+        return
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _unlisted_places(each, known, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            place = _joined(path, name)
+            if _goes(name, known):
+                yield from _unlisted_places(each, _below(known, name), place)
+            elif each is not None:
+                yield place
+
+
+def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the body of a request with empty messages in place of its past."""
+    values = body.get("messages")
+    if not isinstance(values, list):
+        return body
+    past = past_roles(values)
+    new = [{} if index in past else value for index, value in enumerate(values)]
+    return {**body, "messages": new}
+
+
+def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
+    """Return the roles of the messages that are past, by their indexes."""
+    roles = {index: role for index, value in enumerate(values) if (role := role_of(value))}
+    last = max((index for index, role in roles.items() if role in ("user", "tool")), default=0)
+    return {
+        index: role
+        for index, role in roles.items()
+        if index < last or role in ("assistant", "tool")
+    }
+
+
+def role_of(value: Any) -> Role | None:
+    """Return the role of a message that may be anything; ``None`` if it has none."""
+    role = value.get("role") if isinstance(value, dict) else None
+    return ROLES.get(role) if isinstance(role, str) else None

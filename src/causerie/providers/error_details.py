@@ -1,0 +1,369 @@
+"""Details of an error of a provider: a prompt that does not fit, and when to ask again."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+# Prompts that do not fit, in the words of the servers that say it.
+#
+# ``WORDINGS`` has real messages, with names in braces in place of their numbers; ``…`` stands for a
+# few words more. Codes and words that only mean a prompt that is too long are known without
+# numbers. Limits by the minute and errors about one value (an image, a name, the output limit
+# alone) are other errors, even if they use the same words.
+
+WORDINGS: tuple[tuple[str, str], ...] = (
+    ("OpenAI, DeepSeek, vLLM", "maximum context length is {context} tokens. However, you requested "
+     "{total} tokens ({prompt} in the messages, {output} in the completion)"),
+    ("OpenAI", "maximum context length is {context} tokens, however you requested {total} tokens "
+     "({prompt} in your prompt; {output} for the completion)"),
+    ("OpenRouter", "maximum context length is {context} tokens. However, you requested about "
+     "{total} tokens ({prompt} of text input, {output} in the output)"),
+    ("OpenRouter", "maximum context length is {context} tokens. However, you requested about "
+     "{total} tokens ({prompt} of text input, {tools} of tool input, {output} in the output)"),
+    ("OpenAI, Azure", "maximum context length is {context} tokens. However, your messages resulted "
+     "in {prompt} tokens"),
+    ("OpenAI", "Input tokens exceed the configured limit of {context} tokens. Your messages "
+     "resulted in {prompt} tokens"),
+    ("vLLM", "maximum context length is {context} tokens. However, you requested {output} output "
+     "tokens and your prompt contains…{prompt} input tokens"),
+    ("vLLM", "maximum context length is {context} tokens. However, your request has {prompt} input "
+     "tokens"),
+    ("vLLM", "maximum context length is {context} tokens and your request has {prompt} input "
+     "tokens"),
+    ("vLLM", "You passed {prompt} input tokens and requested {output} output tokens. However, the "
+     "model's context length is only {context} tokens"),
+    ("vLLM", "maximum context length is {context} tokens. However, you requested {prompt} tokens "
+     "in the messages"),
+    ("vLLM", "maximum context length is {context} tokens. However, you requested {total} tokens"),
+    ("vLLM", "prompt (length {prompt}) is longer than the maximum model length of {context}"),
+    ("vLLM", "Input prompt ({prompt} tokens) is too long and exceeds limit of {context}"),
+    ("SGLang", "maximum context length of {context} tokens. You requested a total of {total} "
+     "tokens: {prompt} tokens from the input messages and {output} tokens for the completion"),
+    ("SGLang, Together", "input ({prompt} tokens) is longer than the model's context length "
+     "({context} tokens)"),
+    ("SGLang", "Input length ({prompt} tokens) exceeds the maximum allowed length ({context} "
+     "tokens)"),
+    ("llama.cpp", "request ({prompt} tokens) exceeds the available context size ({context} "
+     "tokens)"),
+    ("llama.cpp", "input ({prompt} tokens) is larger than the max context size ({context} tokens)"),
+    ("Ollama", "input length ({prompt} tokens) exceeds the context length ({context} tokens)"),
+    ("LM Studio", "Trying to keep the first {prompt} tokens when context the overflows. However, "
+     "the model is loaded with context length of only {context} tokens"),
+    ("TGI, Together", "`inputs` tokens + `max_new_tokens` must be <= {context}. Given: {prompt} "
+     "`inputs` tokens and {output} `max_new_tokens`"),
+    ("TGI", "`inputs` must have less than {context} tokens. Given: {prompt}"),
+    ("Anthropic", "prompt is too long: {prompt} tokens > {context} maximum"),
+    ("Anthropic", "input length and `max_tokens` exceed context limit: {prompt} + {output} > "
+     "{context}"),
+    ("Anthropic", "input length and max_tokens exceed context limit: {prompt} + {output} > "
+     "{context}"),
+    ("Gemini, Vertex AI", "input token count ({prompt}) exceeds the maximum number of tokens "
+     "allowed ({context})"),
+    ("Gemini, Vertex AI", "input token count exceeds the maximum number of tokens allowed "
+     "({context})"),
+    ("Gemini, Vertex AI", "input token count exceeds the maximum number of tokens allowed "
+     "{context}"),
+    ("Vertex AI", "input token count is {prompt} but model only supports up to {context}"),
+    ("LM Studio", "greater than the context length (n_keep: {prompt} >= n_ctx: {context})"),
+    ("Mistral", "Prompt contains {prompt} tokens and {draft} draft tokens, too large for model "
+     "with {context} maximum context length"),
+    ("Mistral", "Prompt contains {prompt} tokens, too large for model with {context} maximum "
+     "context length"),
+    ("xAI", "maximum prompt length is {context} but the request contains {prompt} tokens"),
+    ("Cerebras", "Current length is {prompt} while limit is {context}"),
+    ("Fireworks", "prompt is too long: {prompt}, model maximum context length: {context}"),
+    ("Copilot", "prompt token count of {prompt} exceeds the limit of {context}"),
+    ("Kimi, Moonshot", "exceeded model token limit: {context} (requested: {prompt})"),
+    ("Kimi, Moonshot", "exceeded model token limit: {context}"),
+    ("DashScope", "Range of input length should be [{least}, {context}]"),
+    ("Cohere", "total number of tokens in the prompt cannot exceed {context} - received {prompt}"),
+    ("Cohere", "total number of tokens (prompt and prediction) cannot exceed {context} - received "
+     "{total}"),
+    ("Cohere", "total number of tokens in the prompt cannot exceed {context}"),
+    ("Cohere", "size limit exceeded by {over} tokens…limit for this model is {context} tokens"),
+    ("Cohere", "size limit exceeded by {over} tokens"),
+    ("SiliconFlow", "length of prompt_tokens ({prompt}) must be less than max_seq_len ({context})"),
+    ("Poolside", "Input length {prompt} exceeds the maximum allowed input length of {context} "
+     "tokens"),
+    ("others", "Input length ({prompt}) exceeds model's maximum context length ({context})"),
+    ("others", "Prompt has {prompt} tokens, but the configured context size is {context} tokens"),
+    ("Causerie", "maximum context length is {context} tokens; the prompt has…{prompt} token…asks "
+     "for {output} token"),
+    ("Causerie", "maximum context length is {context} tokens; the prompt has…{prompt} token"),
+    ("others", "maximum context length is {context} tokens"),
+    ("others", "maximum context length of {context} tokens"),
+)  # fmt: skip
+
+_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "exceed_context_size_error",
+        "max_prompt_tokens_exceeded",
+        "model_context_window_exceeded",
+        "model_max_prompt_tokens_exceeded",
+        "prompt_too_long",
+        "request_too_large",
+        "1261",  # Z.ai
+        "3051",  # Mistral
+    }
+)
+_PROMPT = r"(?:prompt|inputs?|messages|conversation|request)"
+_EXCEEDS = r"exceed(?:s|ed|ing)?|(?:longer|larger|greater|more) than|too (?:long|large)|overflow"
+_OVERFLOW_WORDS = re.compile(
+    rf"context[ _-]?(?:length|size|window|limit)[^.]{{0,60}}?(?:{_EXCEEDS})"
+    rf"|(?:{_EXCEEDS})[^.]{{0,80}}?context[ _-]?(?:length|size|window|limit)"
+    r"|maximum (?:context|model|prompt) length"
+    r"|model's context (?:length|window)|context overflow"
+    # Bedrock, Vertex AI, Ollama, Baidu
+    rf"|\b{_PROMPT}(?: tokens?)? (?:is )?(?:much )?too (?:long|large)"
+    rf"|\b{_PROMPT}\b[^.]{{0,40}}?(?:{_EXCEEDS})[^.]{{0,40}}?(?:tokens|max(?:imum)? length)"
+    rf"|number of (?:input|prompt) tokens\b[^.]{{0,40}}?(?:{_EXCEEDS}|cannot)"
+    r"|total length of all messages is too long"
+    r"|tokens in request more than max tokens allowed"  # Z.ai
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)"  # Groq, Cerebras
+    r"|total tokens of image and text exceed"  # Volcengine
+    r"|token limit exceeded"  # Novita
+    r"|`inputs` (?:must have less than|tokens \+ `max_new_tokens` must be)"
+    r"|(?:prompt|输入|上下文|提示|消息|请求)[^。]{0,16}?(?:超长|过长|超过|超出)"
+    r"|(?:超过|超出)[^。]{0,12}?(?:最大长度|上下文|token)",
+    re.IGNORECASE,
+)
+_ANOTHER_ERROR = re.compile(
+    r"per[ -](?:second|minute|hour|day)|\b[tr]p[md]\b|rate[ _-]?limit|too many requests|quota"
+    r"|throttl|wait (?:before|a)"
+    r"|\b(?:image|picture|photo|video|audio|file|document|pixel|byte)s?\b(?! and text)"
+    r"|string too (?:long|short)|'(?:user|name|stop|metadata)\b",
+    re.IGNORECASE,
+)
+_MAX_LENGTH = 2000  # of what is searched
+_TOKEN_COUNT = r"\d{1,3}(?:,\d{3})+|\d{1,12}"
+_PLACE = re.compile(r"\\\{(\w+)\\\}|…")
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """Token counts, as far as they were told."""
+
+    prompt: int | None
+    output: int | None
+    context: int | None
+
+
+def overflow(error: Mapping[str, object]) -> Overflow | None:
+    """Read from the error why a prompt does not fit; ``None`` for errors about other things."""
+    words = _text(error)
+    known = bool({str(error.get("code")), str(error.get("type"))} & _CODES)
+    if not known and _ANOTHER_ERROR.search(words):
+        return None
+    counts = _counts(words)
+    if not known and counts is None and not _OVERFLOW_WORDS.search(words):
+        return None
+    counts = counts or {}
+    return Overflow(
+        prompt=_count(error.get("n_prompt_tokens")) or _prompt(counts),
+        output=counts.get("output"),
+        context=_count(error.get("n_ctx")) or counts.get("context"),
+    )
+
+
+def _text(error: Mapping[str, object]) -> str:
+    """Return the message, and the raw words of a server behind a router."""
+    behind = error.get("metadata")
+    raw = behind.get("raw") if isinstance(behind, Mapping) else None
+    return " ".join(
+        text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)
+    )
+
+
+def _counts(words: str) -> dict[str, int] | None:
+    for pattern in _PATTERNS:
+        if (match := pattern.search(words)) is not None:
+            return {
+                name: int(number.replace(",", "")) for name, number in match.groupdict().items()
+            }
+    return None
+
+
+def _prompt(counts: Mapping[str, int]) -> int | None:
+    if "prompt" in counts:
+        return counts["prompt"] + counts.get("tools", 0)
+    if "over" in counts and "context" in counts:
+        return counts["context"] + counts["over"]
+    return counts["total"] - counts["output"] if {"total", "output"} <= counts.keys() else None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _pattern(wording: str) -> re.Pattern[str]:
+    """Return the pattern of a wording: any case, and any white space between its words."""
+    escaped = r"\s+".join(re.escape(part) for part in wording.split(" "))
+    pattern = _PLACE.sub(
+        lambda place: rf"(?P<{place[1]}>{_TOKEN_COUNT})" if place[1] else ".{0,80}?", escaped
+    )
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+
+
+_PATTERNS = tuple(_pattern(wording) for _, wording in WORDINGS)
+
+
+# Read how long to wait before a provider that has no room is asked again.
+#
+# In this order: ``retry-after-ms``, ``Retry-After`` (RFC 9110, section 10.2.3), the error in the
+# body (``google.rpc.RetryInfo``, ``retry_after``, "try again in 20s"), and the headers that say
+# when a limit is reset. A value that has not exactly the form of its place is ignored.
+
+LEAST_SECONDS = 1
+MOST_SECONDS = 3600
+
+_DIGITS = re.compile(r"[0-9]+")
+_SECONDS_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,12})?")
+_HTTP_DATE = re.compile(  # RFC 9110, section 5.6.7: all three forms
+    r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
+    r"|[A-Z][a-z]{5,8}, \d\d-[A-Z][a-z]{2}-\d\d \d\d:\d\d:\d\d GMT"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}",
+    re.ASCII,
+)
+_UNITS: Mapping[str, float] = {"u": 1e-6, "µ": 1e-6, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_PART = (
+    r"[0-9]{1,9}(?:\.[0-9]{1,12})?\s*(?:us|µs|ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?"
+    r"|h|hrs?|hours?|d|days?)(?![a-z])"
+)
+_PARTS = re.compile(_PART, re.IGNORECASE)
+_DURATION = re.compile(rf"{_PART}(?:[\s,]{{0,2}}(?:and\s)?{_PART}){{0,5}}", re.IGNORECASE)
+_DELAY_WORDS = re.compile(
+    r"\b(?:(?:try|retry|available|resets?)\b[^.;!?\d]{0,40}?\b(?:in|after|for|about|least)"
+    rf"|wait(?: for)?(?: about| at least)?)\s+(?P<delay>{_DURATION.pattern})",
+    re.IGNORECASE,
+)
+DELAY_NAMES: Mapping[str, float] = {
+    "retry_after": 1, "retryAfter": 1, "retry_after_seconds": 1, "retryAfterSeconds": 1,
+    "retry_after_ms": 1e-3, "retryAfterMs": 1e-3,
+}  # fmt: skip
+_RESET = re.compile(r"(?:x-)?(?:[a-z]+-)?ratelimit-(?:reset(-[a-z-]+)?|([a-z-]+)-reset)")
+_MAX_SEARCHED = 2000  # characters of a message
+_MAX_DETAILS = 20
+_EPOCH = (
+    1e9  # a larger number of seconds is a moment, and a thousand times this one in milliseconds
+)
+
+
+def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int | None:
+    """Return whole seconds to wait, rounded up and bounded; ``None`` if they are not given.
+
+    ``headers`` are by lower-case name. Moments are compared with the server's ``Date`` if there is
+    one.
+    """
+    now = _date(headers.get("date", "")) or datetime.now(UTC)
+    for seconds in _said(headers, error, now):
+        if seconds is not None:
+            return math.ceil(min(max(seconds, LEAST_SECONDS), MOST_SECONDS))
+    return None
+
+
+def _said(
+    headers: Mapping[str, str], error: Mapping[str, object], now: datetime
+) -> Iterator[float | None]:
+    milliseconds = headers.get("retry-after-ms", "").strip()
+    yield float(milliseconds) / 1000 if _SECONDS_NUMBER.fullmatch(milliseconds) else None
+    text = headers.get("retry-after", "").strip()
+    yield float(text) if _DIGITS.fullmatch(text) else _until(_date(text), now)
+    yield from _in_body(error)
+    yield _reset(headers, now)
+
+
+def _in_body(error: Mapping[str, object]) -> Iterator[float | None]:
+    details = error.get("details")
+    for detail in details[:_MAX_DETAILS] if isinstance(details, list) else ():
+        if isinstance(detail, dict) and str(detail.get("@type", "")).endswith("RetryInfo"):
+            yield _duration(detail.get("retryDelay"))
+    metadata = error.get("metadata")
+    for place in (error, metadata if isinstance(metadata, dict) else {}):
+        for name, unit in DELAY_NAMES.items():
+            if (seconds := _amount(place.get(name))) is not None:
+                yield seconds * unit
+    for text in (error.get("message"), metadata.get("raw") if isinstance(metadata, dict) else None):
+        if isinstance(text, str) and (found := _DELAY_WORDS.search(text[:_MAX_SEARCHED])):
+            yield _sum(found["delay"])
+
+
+def _amount(value: object) -> float | None:
+    """Return seconds of a number, of its digits, or of a duration."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if 0 <= value < _EPOCH else None
+    if isinstance(value, str) and _SECONDS_NUMBER.fullmatch(value):
+        return float(value)
+    return _duration(value)
+
+
+def _duration(value: object) -> float | None:
+    """Return the seconds of a duration like ``1m30.5s``, or of protobuf's JSON or fields."""
+    if isinstance(value, dict):
+        seconds, nanos = _amount(value.get("seconds", 0)), _amount(value.get("nanos", 0))
+        return None if seconds is None or nanos is None else seconds + nanos / 1e9
+    if isinstance(value, str) and len(value) < 100 and _DURATION.fullmatch(value):
+        return _sum(value)
+    return None
+
+
+def _sum(duration: str) -> float:
+    return sum(map(_seconds, _PARTS.findall(duration)))
+
+
+def _seconds(part: str) -> float:
+    number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
+    unit = part[len(number) :].strip().lower()
+    factor = 1e-3 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
+    return float(number) * factor
+
+
+def _reset(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return seconds until all used-up limits are reset; if none is, until the next reset."""
+    waits: list[tuple[bool, float]] = []
+    for name, value in headers.items():
+        if _RESET.fullmatch(name) and (seconds := _to_reset(value.strip(), now)) is not None:
+            left = headers.get(name.replace("reset", "remaining"), "").strip()
+            waits.append((left == "0", seconds))
+    spent = [seconds for is_spent, seconds in waits if is_spent]
+    return max(spent) if spent else min((seconds for _, seconds in waits), default=None)
+
+
+def _to_reset(value: str, now: datetime) -> float | None:
+    if _SECONDS_NUMBER.fullmatch(value):
+        seconds = float(value)
+        if seconds >= _EPOCH:
+            seconds /= 1000 if seconds >= 1000 * _EPOCH else 1
+            return max(seconds - now.timestamp(), 0)
+        return seconds
+    return _duration(value) if "-" not in value else _until(_timestamp(value), now)
+
+
+def _until(moment: datetime | None, now: datetime) -> float | None:
+    return None if moment is None else (moment - now).total_seconds()
+
+
+def _timestamp(text: str) -> datetime | None:
+    """Return the moment of a timestamp with its zone (RFC 3339)."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _date(text: str) -> datetime | None:
+    if not _HTTP_DATE.fullmatch(text):
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

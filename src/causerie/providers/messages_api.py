@@ -1,0 +1,465 @@
+"""Anthropic's Messages API: our requests and its replies, in the terms of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
+from causerie.protocol.reasoning import blocks_of
+from causerie.providers.request_body import RequestDraft
+from causerie.providers.wire import (
+    NoJson,
+    ProviderCall,
+    ProviderChoice,
+    ProviderChunk,
+    ProviderCompletionDetails,
+    ProviderDelta,
+    ProviderFunction,
+    ProviderPromptDetails,
+    ProviderUsage,
+    Tokens,
+    is_nothing,
+)
+
+# The conversation as the Messages API takes it: a system prompt, then turns of content blocks.
+#
+# Neighbours of one role become one turn, so that the results of all calls of a turn come together,
+# as the API demands. Blocks of reasoning go back to the places that they had among the other
+# blocks.
+
+FORMAT = "anthropic-claude-v1"
+"""Marks blocks of reasoning that came from this API, as the well-known router does."""
+
+_FORMATS = (FORMAT, "unknown", None)
+_OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
+_OF_A_MESSAGE = frozenset(
+    {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
+)
+_SILENCE = "…"
+_MEDIA = {"image/jpg": "image/jpeg"}
+
+Entry = Mapping[str, Any]
+Block = dict[str, Any]
+
+
+def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
+    """Return the blocks of the system prompt, and the turns."""
+    system: list[Block] = []
+    made: list[Block] = []
+    messages: Any = draft.fields["messages"]
+    for message in messages:
+        role = message["role"]
+        for name in sorted(message.keys() - _OF_A_MESSAGE):
+            draft.dropped(f"messages.{name}")
+        if role == "system":
+            if made:
+                draft.changes.append("messages.role.system moved to the front")
+            system += _content(message.get("content"))
+            continue
+        role, blocks = _turn(draft, message)
+        if not blocks and role == "user" and message is messages[-1]:
+            blocks = [_silence(draft)]
+        if role == "assistant" and blocks and not made:
+            made.append({"role": "user", "content": [_silence(draft)]})
+        if made and made[-1]["role"] == role:
+            made[-1]["content"] += blocks
+        elif blocks:
+            made.append({"role": role, "content": blocks})
+    _strip_end(draft, made)
+    draft.changes[:] = dict.fromkeys(draft.changes)
+    return system, made
+
+
+def _silence(draft: RequestDraft) -> Block:
+    """Return the text block that stands for an empty user message, which the API rejects."""
+    draft.changes.append("messages.content added")
+    return {"type": "text", "text": _SILENCE}
+
+
+def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
+    if message["role"] == "assistant":
+        return "assistant", _assistant(draft, message)
+    if message["role"] == "tool":
+        return "user", [_result(message)]
+    return "user", list(_content(message.get("content")))
+
+
+def _assistant(draft: RequestDraft, message: Entry) -> list[Block]:
+    others = list(_content(message.get("content") or message.get("refusal")))
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        others.append(
+            {
+                "type": "tool_use",
+                "id": call["id"],
+                "name": function["name"],
+                "input": msgspec.Raw(function["arguments"].encode()),  # an object, by now
+            }
+        )
+    return list(_in_place(_thinking(draft, message), others))
+
+
+def _thinking(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
+    """The blocks of reasoning that the API has made, with their places."""
+    for block in blocks_of(message.get("reasoning_details")):
+        made: Block | None = None
+        if block.get("format") in _FORMATS:
+            made = _signed(block)
+        if made is None:
+            draft.dropped("messages.reasoning_details")
+            continue
+        index = block.get("index")
+        yield (index if isinstance(index, int) else 0), made
+
+
+def _signed(block: Entry) -> Block | None:
+    if block["type"] == "reasoning.encrypted" and block.get("format") == FORMAT:
+        return {"type": "redacted_thinking", "data": block.get("data")}
+    if block["type"] == "reasoning.text" and block.get("signature"):
+        text = block.get("text") or ""
+        return {"type": "thinking", "thinking": text, "signature": block["signature"]}
+    return None
+
+
+def _in_place(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Iterator[Block]:
+    """Put blocks of reasoning between the others, by the places that they had."""
+    rest = iter(others)
+    place = 0
+    for index, block in thinking:
+        while place < index:
+            other = next(rest, None)
+            if other is None:
+                break
+            yield other
+            place += 1
+        yield block
+        place += 1
+    yield from rest
+
+
+def _result(message: Entry) -> Block:
+    """The result of a call; it is cached as a whole where its last part is to be."""
+    content = list(_content(message.get("content")))
+    result: Block = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
+    if content:
+        marks = [mark for part in content if (mark := part.pop("cache_control", None))]
+        result["content"] = content
+        if marks:
+            result["cache_control"] = marks[-1]
+    return result
+
+
+def _content(content: object) -> Iterator[Block]:
+    """The blocks of a content; the API refuses blank texts, which say nothing."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for part in parts if isinstance(parts, Iterable) else ():
+        block = _part(part)
+        if block["type"] == "text" and not block["text"].strip():
+            continue
+        more = part.keys() - _OF_A_PART
+        yield block | {name: part[name] for name in more if part[name] is not None}
+
+
+def _part(part: Entry) -> Block:
+    if part["type"] == "image_url":
+        return {"type": "image", "source": _source(part["image_url"]["url"])}
+    return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
+
+
+def _source(url: str) -> Block:
+    if not url.lower().startswith("data:"):
+        return {"type": "url", "url": url}
+    head, _, data = url.partition(",")
+    media = head[len("data:") :].partition(";")[0].lower()
+    return {"type": "base64", "media_type": _MEDIA.get(media, media), "data": data}
+
+
+def _strip_end(draft: RequestDraft, made: list[Block]) -> None:
+    """The API refuses a reply to be continued that ends in white space."""
+    if not made or made[-1]["role"] != "assistant":
+        return
+    last = made[-1]["content"][-1]
+    if last["type"] == "text" and last["text"] != last["text"].rstrip():
+        last["text"] = last["text"].rstrip()
+        draft.changes.append("messages.content stripped at its end")
+
+
+# Body of a request to the Messages API, from one that is written in terms of chat completions.
+#
+# What the server does not support was refused or dropped before. Here only the form changes, and
+# what the API demands in addition is filled in: an output limit, and an object as the input of
+# tools.
+
+_LIMIT = 32_000  # tokens; every model since Claude 4 may write so many
+_LEAST_BUDGET = 1024
+# Fields that take another form; what else there is goes as it is.
+_OTHERS = frozenset(
+    {
+        "messages", "max_tokens", "stop", "user", "tools", "tool_choice", "parallel_tool_calls",
+        "response_format", "output_config", "continue_final_message", "add_generation_prompt",
+    }
+)  # fmt: skip
+_OF_A_TOOL = frozenset({"type", "function", "name", "parameters"})
+_CHOICES = {"none": "none", "auto": "auto", "required": "any"}
+
+Fields = dict[str, Any]
+
+
+def messages_fields(draft: RequestDraft) -> Fields:
+    """Return the fields of the body; adds to the draft's changes."""
+    given: Mapping[str, Any] = draft.fields
+    fields: Fields = {name: value for name, value in given.items() if name not in _OTHERS}
+    system, fields["messages"] = turns(draft)
+    if system:
+        fields["system"] = system
+    _limit(draft, fields)
+    stop = given.get("stop")
+    if stop:
+        fields["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    if given.get("user"):
+        fields["metadata"] = {"user_id": given["user"]}
+    if given.get("tools"):
+        fields["tools"] = [_tool(tool) for tool in given["tools"]]
+        _choice(given, fields)
+    elif called := _called(fields["messages"]):
+        fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
+        fields["tool_choice"] = {"type": "none"}
+        draft.changes.append("tools added, which earlier messages call")
+    _output(given, fields)
+    return fields
+
+
+def _limit(draft: RequestDraft, fields: Fields) -> None:
+    """The output limit, which the API demands; a budget of thinking must be below it."""
+    thinking = fields.get("thinking") or {}
+    budget = thinking.get("budget_tokens", 0)
+    limit: Any = draft.fields.get("max_tokens")
+    if limit is None:
+        limit = _LIMIT + budget
+        draft.changes.append(f"max_tokens {limit} added")
+    elif _LEAST_BUDGET < limit <= budget:
+        fields["thinking"] = {**thinking, "budget_tokens": limit - 1}
+        draft.changes.append(f"thinking.budget_tokens {budget}->{limit - 1}")
+    fields["max_tokens"] = limit
+
+
+def _tool(tool: Mapping[str, Any]) -> Fields:
+    function = tool["function"]
+    schema = function.get("parameters") or {}
+    made: Fields = {"name": function["name"], "input_schema": {"type": "object", **schema}}
+    for holder in (function, tool):  # with what the operator has allowed
+        made |= {name: holder[name] for name in holder.keys() - _OF_A_TOOL if holder[name]}
+    return made
+
+
+def _called(messages: list[Fields]) -> list[str]:
+    """Return the names of the functions of earlier calls; the API demands that they are defined."""
+    blocks = (block for message in messages for block in message["content"])
+    return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
+
+
+def _choice(given: Mapping[str, Any], fields: Fields) -> None:
+    """Set which tool is called, and whether several may be called at once."""
+    sent = given.get("tool_choice")
+    choice: Fields = {"type": _CHOICES.get(sent, "auto") if isinstance(sent, str) else "auto"}
+    if isinstance(sent, Mapping):
+        choice = {"type": "tool", "name": sent["function"]["name"]}
+    if given.get("parallel_tool_calls") is False and choice["type"] != "none":
+        choice["disable_parallel_tool_use"] = True
+    elif sent is None:
+        return
+    fields["tool_choice"] = choice
+
+
+def _output(given: Mapping[str, Any], fields: Fields) -> None:
+    """The effort and the schema of the answer."""
+    output: Fields = dict(given.get("output_config") or {})
+    asked = given.get("response_format") or {}
+    if asked.get("type") == "json_schema":
+        output["format"] = {"type": "json_schema", "schema": asked["json_schema"]["schema"]}
+    if output:
+        fields["output_config"] = output
+
+
+# Replies of the Messages API, whole or as events of a stream, as chunks of chat completions.
+#
+# Blocks of reasoning keep their signature and their place among the blocks: the API wants them back
+# unchanged.
+
+_MOST_BLOCKS = 4096
+
+
+class OutputDetails(Struct, gc=False):
+    thinking_tokens: Tokens | None = None
+
+
+class MessagesUsage(Struct, gc=False):
+    input_tokens: Tokens | None = None
+    cache_creation_input_tokens: Tokens | None = None
+    cache_read_input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class ContentBlock(Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+    id: str = ""
+    name: str = ""
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class EventDelta(Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class ReplyMessage(Struct, gc=False):
+    content: Annotated[list[ContentBlock], Meta(max_length=_MOST_BLOCKS)] = []
+    stop_reason: str | None = None
+    usage: MessagesUsage | None = None
+
+
+class MessagesEvent(ReplyMessage, gc=False):
+    """An event of a stream, or a whole reply."""
+
+    type: str = ""
+    index: int = 0
+    message: ReplyMessage | None = None
+    content_block: ContentBlock | None = None
+    delta: EventDelta | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(MessagesEvent).decode
+
+
+class MessagesReader:
+    """Reads one reply. ``ended`` is set at the end that the server declares."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._calls: dict[int, int] = {}  # our index of a call by that of its block
+        self._usage = ProviderUsage()
+
+    def read(self, data: bytes) -> ProviderChunk:
+        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
+        event = _read(data)
+        match event.type:
+            case "message":
+                return self._whole(event)
+            case "message_start" if event.message is not None:
+                return self._told(event.message.usage, started=True)
+            case "content_block_start" if event.content_block is not None:
+                return _chunk(self._block(event.index, event.content_block))
+            case "content_block_delta" if event.delta is not None:
+                return _chunk(self._piece(event.index, event.delta))
+            case "message_delta":
+                told = self._told(event.usage)
+                if event.delta is not None and event.delta.stop_reason:
+                    told.choices = [ProviderChoice(finish_reason=event.delta.stop_reason)]
+                return told
+            case "message_stop":
+                self.ended = True
+            case "error":
+                return ProviderChunk(error=event.error or {"type": "api_error"})
+            case "" if not is_nothing(event.error):
+                return ProviderChunk(error=event.error)
+        return ProviderChunk()
+
+    def _whole(self, message: ReplyMessage) -> ProviderChunk:
+        pieces = [self._block(index, block) for index, block in enumerate(message.content)]
+        delta = ProviderDelta(
+            content="".join(piece.content for piece in pieces if isinstance(piece.content, str)),
+            reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
+            tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
+        )
+        chunk = self._told(message.usage)
+        chunk.choices = [ProviderChoice(message=delta, finish_reason=message.stop_reason)]
+        return chunk
+
+    def _block(self, index: int, block: ContentBlock) -> ProviderDelta:
+        """A block that begins, or a whole one."""
+        match block.type:
+            case "text":
+                return ProviderDelta(content=block.text)
+            case "thinking" if block.thinking or block.signature:
+                return _thought(index, block.thinking, block.signature)
+            case "redacted_thinking":
+                return _details({"type": "reasoning.encrypted", "data": block.data, "index": index})
+            case "tool_use":
+                place = self._calls.setdefault(index, len(self._calls))
+                given = bytes(block.input).decode()
+                arguments = given if given.strip("{} \t\r\n") else ""
+                function = ProviderFunction(name=block.name, arguments=arguments)
+                call = ProviderCall(index=place, id=block.id, function=function)
+                return ProviderDelta(tool_calls=[call])
+        return ProviderDelta()
+
+    def _piece(self, index: int, delta: EventDelta) -> ProviderDelta:
+        match delta.type:
+            case "text_delta":
+                return ProviderDelta(content=delta.text)
+            case "thinking_delta" | "signature_delta":
+                return _thought(index, delta.thinking, delta.signature)
+            case "input_json_delta" if index in self._calls:
+                function = ProviderFunction(arguments=delta.partial_json)
+                return ProviderDelta(
+                    tool_calls=[ProviderCall(index=self._calls[index], function=function)]
+                )
+        return ProviderDelta()
+
+    def _told(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
+        """Note the tokens; those of the prompt come first, and may be told once only."""
+        if usage is None:
+            return ProviderChunk()
+        told = self._usage
+        cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+        if usage.input_tokens is not None:
+            told.prompt_tokens = usage.input_tokens + (cached or 0) + (written or 0)
+            told.prompt_tokens_details = ProviderPromptDetails(cached_tokens=cached or 0)
+        if not started:  # what is told at the start is a placeholder
+            told.completion_tokens = usage.output_tokens
+        if usage.output_tokens_details is not None:
+            thought = usage.output_tokens_details.thinking_tokens
+            told.completion_tokens_details = ProviderCompletionDetails(reasoning_tokens=thought)
+        return ProviderChunk(usage=msgspec.structs.replace(told))
+
+
+def _read(data: bytes) -> MessagesEvent:
+    try:
+        if len(data) > SMALL:
+            check(data, REPLY)
+        return _decode(data)
+    except TooMuchWork as error:
+        raise ValueError(f"it takes too long to decode: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ValueError("no event of the Messages API") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson("no JSON") from error
+
+
+def _chunk(delta: ProviderDelta) -> ProviderChunk:
+    return ProviderChunk(choices=[ProviderChoice(delta=delta)])
+
+
+def _thought(index: int, text: str, signature: str) -> ProviderDelta:
+    block: dict[str, Any] = {"type": "reasoning.text", "text": text, "index": index}
+    if signature:
+        block["signature"] = signature
+    return _details(block)
+
+
+def _details(block: dict[str, Any]) -> ProviderDelta:
+    return ProviderDelta(reasoning_details=[block | {"format": FORMAT}])

@@ -1,0 +1,345 @@
+"""Statistics of a target: latency, speed, uptime, its last day, and classes of its calls."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from statistics import median
+
+import msgspec
+
+from causerie.protocol.targets import (
+    QUARTER_SECONDS,
+    CallClass,
+    CallCounts,
+    Percentiles,
+    TimeBucket,
+)
+
+# Measurements of one kind, for percentiles of the last minutes.
+
+FIVE_MINUTES = 300.0
+HALF_HOUR = 1800.0
+SAMPLES_KEPT = 2000
+_SHARES = (0.5, 0.75, 0.9, 0.99)
+_NEWEST = 3  # measurements that say how it is now, where they are not older than
+_NOW_SECONDS = 5.0
+_FRESH_SECONDS = 1.0  # percentiles are not counted again within
+
+
+class Samples:
+    """Measurements with their times, of half an hour, of the newest few thousand."""
+
+    __slots__ = ("_clock", "_empty", "_known", "_made")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._made: deque[tuple[float, float]] = deque(maxlen=SAMPLES_KEPT)
+        self._empty = False  # a window had nothing when it was last asked for
+        self._known: dict[float, tuple[float, Percentiles | None]] = {}
+
+    def add(self, value: float, now: float) -> None:
+        self._made.append((now, value))
+        if self._empty:
+            self._empty = False
+            self._known.clear()
+
+    def newest(self) -> float | None:
+        """The median of the newest few of the last seconds; ``None`` where there is but one."""
+        since = self._clock() - _NOW_SECONDS
+        values = sorted(
+            value for made, value in islice(reversed(self._made), _NEWEST) if made >= since
+        )
+        return values[(len(values) - 1) // 2] if len(values) > 1 else None
+
+    def median_since(self, since: float) -> float | None:
+        """Of all that were measured since, as far as they are still known."""
+        values = [value for made, value in self._made if made >= since]
+        return median(values) if values else None
+
+    def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
+        """Of the last so many seconds; ``None`` where nothing was measured in them."""
+        if not self._made:
+            return None
+        now = self._clock()
+        counted, percentiles = self._known.get(window, (float("-inf"), None))
+        if now - counted < _FRESH_SECONDS:
+            return percentiles
+        values = sorted(value for made, value in self._made if made >= now - window)
+        if values:
+            last = len(values) - 1
+            found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
+        else:
+            found, self._empty = None, True
+        self._known[window] = (now, found)
+        return found
+
+
+# A target's last day in quarters of an hour: how often it answered, how soon, how fast.
+#
+# For pages that show how it went; nothing is decided by it. It lives as long as
+# the process, like all else that is measured of a target.
+
+_SECOND_NS = 1_000_000_000
+_QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
+QUARTERS_KEPT = 96  # quarters of a day
+
+
+class Minute:
+    """Counts of answered and failed requests in a minute, which has a number."""
+
+    __slots__ = ("answered", "failed", "number")
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+        self.answered = self.failed = 0
+
+
+class AvailabilityHistory:
+    """Of one target. ``wall`` gives Unix nanoseconds; what is measured has a steady clock."""
+
+    __slots__ = ("_began", "_first_tokens", "_minutes", "_number", "_past", "_speeds", "_wall")
+
+    def __init__(self, first_tokens: Samples, speeds: Samples, wall: Callable[[], int]) -> None:
+        self._first_tokens = first_tokens
+        self._speeds = speeds
+        self._wall = wall
+        self._past: deque[TimeBucket] = deque(maxlen=QUARTERS_KEPT - 1)
+        self._number = 0  # of the quarter that is going on
+        self._began = 0.0
+        self._minutes: list[Minute] = []
+
+    def begin(self, minute: Minute, now: float) -> float:
+        """A minute begins now, by the steady clock; the seconds until its quarter ends.
+
+        If the wall's clock was put back, the present quarter goes on.
+        """
+        number, since = divmod(self._wall(), _QUARTER_NS)
+        if number > self._number:
+            if self._minutes:
+                self._past.append(self._time_bucket())
+            self._number, self._began, self._minutes = number, now, []
+        self._minutes.append(minute)
+        return (_QUARTER_NS - since) / _SECOND_NS
+
+    def day(self) -> Sequence[TimeBucket]:
+        """Those quarters of the last day in which it was asked, the oldest first."""
+        since = self._since()
+        going_on = [self._time_bucket()] if self._minutes else []
+        return [one for one in (*self._past, *going_on) if one.start >= since]
+
+    def requests(self) -> int:
+        """Return how many requests the last day had, at a fraction of the cost of :meth:`day`."""
+        since = self._since()
+        counted = sum(one.answered + one.failed for one in self._past if one.start >= since)
+        if self._number * QUARTER_SECONDS >= since:
+            counted += sum(minute.answered + minute.failed for minute in self._minutes)
+        return counted
+
+    def _since(self) -> int:
+        """Return when the first quarter of the last day began, in Unix seconds."""
+        return (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
+
+    def _time_bucket(self) -> TimeBucket:
+        """Return the time bucket of the current quarter of an hour, as it is so far."""
+        return TimeBucket(
+            start=self._number * QUARTER_SECONDS,
+            answered=sum(minute.answered for minute in self._minutes),
+            failed=sum(minute.failed for minute in self._minutes),
+            first_token=self._first_tokens.median_since(self._began),
+            speed=self._speeds.median_since(self._began),
+        )
+
+
+# The share of requests that a target answered, of the last few minutes, half hour and day.
+
+_LENGTHS = (5, 30, 1440)  # minutes
+
+
+class _Window:
+    """The sums of the minutes of one length of time. Each minute is added and taken out once."""
+
+    __slots__ = ("_answered", "_failed", "_length", "_minutes")
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._minutes: deque[Minute] = deque()
+        self._answered = self._failed = 0
+
+    def add(self, minute: Minute) -> None:
+        self._minutes.append(minute)
+        self._answered += minute.answered
+        self._failed += minute.failed
+        self._drop(minute.number)
+
+    def share(self, now: float, current: Minute) -> float | None:
+        """Return the share of answered requests, or ``None`` without requests."""
+        self._drop(now)
+        lately = current.number > now - self._length
+        answered = self._answered + (current.answered if lately else 0)
+        failed = self._failed + (current.failed if lately else 0)
+        return answered / (answered + failed) if answered + failed else None
+
+    def _drop(self, now: float) -> None:
+        """Take out minutes that are too old at the minute with this number."""
+        minutes, since = self._minutes, now - self._length
+        while minutes and minutes[0].number <= since:
+            old = minutes.popleft()
+            self._answered -= old.answered
+            self._failed -= old.failed
+
+
+class Uptime:
+    """Of one target. Minutes have numbers that never fall."""
+
+    __slots__ = ("_current", "_windows")
+
+    def __init__(self) -> None:
+        self._current = Minute(0)
+        self._windows = {length: _Window(length) for length in _LENGTHS}
+
+    def begin(self, minute: Minute) -> None:
+        """Count this minute from now on: it goes on to change until the next begins."""
+        for window in self._windows.values():
+            window.add(self._current)
+        self._current = minute
+
+    def share(self, minutes: int, now: float) -> float | None:
+        """Return the share of the last so many minutes, at the minute with the number ``now``."""
+        return self._windows[minutes].share(now, self._current)
+
+
+# Statistics of a target's requests: latency, speed and uptime.
+#
+# Percentiles are of up to half an hour, shares of answered requests are by the minute, for a day.
+
+_LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
+
+
+class LatencyStats:
+    """Of one target. Times are in seconds, by ``clock`` where they are moments.
+
+    ``wall`` gives Unix nanoseconds. ``waiting`` tells who waits for a first token
+    now, and since when.
+    """
+
+    __slots__ = (
+        "_answered_from", "_clock", "_minute", "_minute_ends", "_uptime", "first_token",
+        "history", "speed", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, clock: Callable[[], float], wall: Callable[[], int] = time.time_ns) -> None:
+        self._clock = clock
+        self.first_token = Samples(clock)
+        self.speed = Samples(clock)
+        self.history = AvailabilityHistory(self.first_token, self.speed, wall)
+        self.waiting: dict[object, float] = {}
+        self._answered_from = float("-inf")  # when the newest of the answered ones began
+        self._uptime = Uptime()
+        self._minute = Minute(0)
+        self._minute_ends = float("-inf")
+
+    def expected(self) -> float | None:
+        """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
+
+        The largest of these is used: the usual time, that of the newest few, and the wait so far of
+        a request that began after all that were answered. So one that has become slow is known as
+        soon as it should have answered.
+        """
+        usual = self.first_token.percentiles()
+        if usual is None:
+            return None
+        newest = self.first_token.newest() or 0.0
+        since = [at for at in self.waiting.values() if at > self._answered_from]
+        waited = self._clock() - min(since) if since else 0.0
+        return max(usual.p50, newest, waited)
+
+    def answered(self, seconds: float, now: float) -> None:
+        """It began to answer, after so long."""
+        minute = self._minute if now < self._minute_ends else self._next_minute(now)
+        minute.answered += 1
+        asked = now - seconds
+        if asked > self._answered_from:
+            self._answered_from = asked
+        self.first_token.add(seconds, now)
+
+    def count_answered(self, number: int) -> None:
+        """Count requests that it began to answer lately, of which no more is known."""
+        if number > 0:
+            now = self._clock()
+            minute = self._minute if now < self._minute_ends else self._next_minute(now)
+            minute.answered += number
+
+    def failed(self) -> None:
+        """It should have answered and did not."""
+        now = self._clock()
+        minute = self._minute if now < self._minute_ends else self._next_minute(now)
+        minute.failed += 1
+
+    def wrote(self, tokens: int, seconds: float, now: float) -> None:
+        """So many tokens came, from the first on in so long."""
+        if tokens > 1 and seconds >= _LEAST_SECONDS:
+            if now >= self._minute_ends:
+                self._next_minute(now)
+            self.speed.add(tokens / seconds, now)
+
+    def uptime(self, minutes: int) -> float | None:
+        """Return the share of requests that it answered in the last 5, 30 or 1440 minutes.
+
+        ``None`` where there were none.
+        """
+        return self._uptime.share(minutes, self._clock() // 60)
+
+    def _next_minute(self, now: float) -> Minute:
+        """The minute of now; it is a shorter one where its quarter of an hour ends before."""
+        number = now // 60
+        self._minute = Minute(number)
+        self._uptime.begin(self._minute)
+        left = self.history.begin(self._minute, now)
+        self._minute_ends = min((number + 1) * 60, now + left)
+        return self._minute
+
+
+# Classes of the calls that a target delivered: since the start, and of the last day.
+
+_QUARTERS = 96  # of a day
+
+
+class CallStats:
+    """Of one target; ``clock`` gives seconds."""
+
+    __slots__ = ("_clock", "_quarters", "ever")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._quarters: deque[tuple[int, Counter[CallClass]]] = deque(maxlen=_QUARTERS)
+        self.ever: Counter[CallClass] = Counter()
+
+    def add(self, classes: Sequence[CallClass]) -> None:
+        """Count the calls of a reply."""
+        self.ever.update(classes)
+        self.learn(Counter(classes))
+
+    def learn(self, counts: Mapping[CallClass, int]) -> None:
+        """Count calls of the last day that another service delivered."""
+        number = self._number()
+        if not self._quarters or self._quarters[-1][0] != number:
+            self._quarters.append((number, Counter()))
+        self._quarters[-1][1].update(counts)
+
+    def day(self) -> CallCounts | None:
+        """Return the counts of the last day, or ``None`` if no call was delivered."""
+        if not self._quarters:
+            return None
+        since = self._number() - _QUARTERS
+        total: Counter[CallClass] = Counter()
+        for number, counts in self._quarters:
+            if number > since:
+                total.update(counts)
+        return msgspec.convert(dict(total), CallCounts) if total else None
+
+    def _number(self) -> int:
+        """Return the number of this quarter of an hour."""
+        return int(self._clock() // QUARTER_SECONDS)

@@ -1,0 +1,315 @@
+"""Doors: their whole addresses, the rules for them, and the chat page at `/`.
+
+A model that a router offers has a door of its own only where it names keys for it: what the
+router limits, free requests above all, would not count there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from causerie.settings.problems import Broken, dotted
+from causerie.settings.toml import KeyPath
+from causerie.settings.tree import DoorSettings, ModelSettings, Settings
+
+# Every door with its whole address: those of the configuration, and those of own models.
+#
+# A model that a router offers has a door of its own only where it names keys for it: what the
+# router limits, free requests above all, would not count there.
+#
+# Nothing is checked here; what collides is found by ``door_rules``.
+
+_ODD = re.compile(r"[^a-z0-9]+")
+_LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
+
+
+@dataclass(frozen=True, slots=True)
+class DoorAddress:
+    """A door, where it answers, the ids of what is behind it, and where it stands in the file.
+
+    ``own`` says that it is a model's own door, which the file does not list.
+    """
+
+    door: DoorSettings
+    prefix: str
+    hosts: tuple[str, ...]
+    models: tuple[str, ...]
+    at: KeyPath
+    own: bool = False
+
+
+def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
+    """All doors, those of the configuration first."""
+    return (*_listed_doors(settings), *_own_doors(settings))
+
+
+def behind(settings: Settings, kind: str) -> tuple[str, ...]:
+    """The ids of all that a door of this kind can have behind it."""
+    models = tuple(one.id for one in settings.models)
+    aliases = tuple(one.id for one in settings.aliases)
+    listed = tuple(one.id for one in settings.catalog)
+    found = {"endpoint": models, "gateway": aliases, "router": listed}
+    return found.get(kind, models + aliases)
+
+
+def model_names(settings: Settings) -> tuple[str, ...]:
+    """Everything that a request can name as ``model``."""
+    found = [name for one in settings.models for name in (one.id, *one.aliases)]
+    found += [one.id for one in settings.aliases]
+    return (*found, *(name for one in settings.catalog for name in (one.id, *one.aliases)))
+
+
+def has_accounts(settings: Settings) -> bool:
+    """Return true if a door takes the keys that people create in the console."""
+    return any(door_address.door.keys == "accounts" for door_address in door_addresses(settings))
+
+
+def host_names(settings: Settings) -> Iterator[str]:
+    """Yield the host names of the service that are neither its domain nor a door's."""
+    yield from settings.server.hosts
+    if settings.console.address is not None:
+        yield urlsplit(settings.console.address).hostname or ""
+
+
+def default_address(settings: Settings) -> DoorAddress:
+    """The door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
+    every = door_addresses(settings)
+    wanted = settings.server.default_door
+    for door_address in every:
+        if wanted is None or door_address.door.name == wanted:
+            return door_address
+    raise LookupError(f"no door is named {wanted}")
+
+
+def slug(model: ModelSettings) -> str:
+    """The name of a model's own door: ``Qwen/Qwen3-8B`` is ``qwen-qwen3-8b``."""
+    return model.door or _ODD.sub("-", model.id.lower())[:_LONGEST].strip("-")
+
+
+def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
+    for index, door in enumerate(settings.doors):
+        yield DoorAddress(
+            door=door,
+            prefix=door.prefix or _prefix(door.name, door.kind),
+            hosts=(*_names_of_door(door, settings.server.public_host), *door.hosts),
+            models=behind(settings, door.kind) if door.models is None else door.models,
+            at=("doors", index),
+        )
+
+
+def _names_of_door(door: DoorSettings, domain: str) -> Iterator[str]:
+    yield f"{door.name}.{domain}"
+    if door.kind == "hosted":
+        yield f"api.{domain}"
+    if door.kind == "router" and door.name != "router":
+        yield f"router.{domain}"
+
+
+def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
+    offered = _offered_by_routers(settings)
+    for index, model in enumerate(settings.models):
+        if model.keys is None and model.id in offered:
+            continue
+        name = slug(model)
+        keys = settings.server.keys if model.keys is None else model.keys
+        yield DoorAddress(
+            door=DoorSettings(name=name, keys=keys, models=(model.id,)),
+            prefix=_prefix(name, "endpoint"),
+            hosts=(f"{name}.{settings.server.public_host}",),
+            models=(model.id,),
+            at=("models", index),
+            own=True,
+        )
+
+
+def _offered_by_routers(settings: Settings) -> frozenset[str]:
+    """Return the own models that are endpoints of catalog models behind a door."""
+    shown = {
+        id for each in _listed_doors(settings) if each.door.kind == "router" for id in each.models
+    }
+    return frozenset(
+        endpoint.model
+        for entry in settings.catalog
+        if entry.id in shown
+        for endpoint in entry.endpoints
+        if endpoint.provider is None
+    )
+
+
+def _prefix(name: str, kind: str) -> str:
+    return f"/endpoints/{name}/v1" if kind == "endpoint" else f"/{name}/v1"
+
+
+# Rules for doors: no addresses that collide, models that exist, openness stated.
+
+_OURS = frozenset({"api", "console", "docs", "health", "metrics", "openapi.json", "v1"})
+_BEHIND = {
+    "endpoint": "model of our own",
+    "gateway": "alias",
+    "hosted": "model or alias",
+    "router": "entry of the catalog",
+}
+
+
+def door_rules(settings: Settings) -> Iterator[Broken]:
+    every = door_addresses(settings)
+    listed = [way for way in every if not way.own]
+    if not listed:
+        yield Broken(("doors",), "is empty; without the key there are doors by default")
+    wanted = settings.server.default_door
+    names = [way.door.name for way in every]
+    if wanted is not None and wanted not in names:
+        known = ", ".join(names)
+        yield Broken(
+            ("server", "default_door"),
+            f'no door is named "{wanted}"; known: {known}',
+            None,
+            (("doors",), ("models",)),
+        )
+    for way in every:
+        if way.own and not way.door.name:
+            advice = "holds no letter or digit a host name could have; set `door`"
+            yield Broken((*way.at, "id"), advice)
+    yield from _collisions(every)
+    for way in listed:
+        yield from _listed_door_rules(way, settings)
+    yield from _key_rules(every)
+    yield from open_doors(settings, settings.server.host)
+
+
+def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
+    """Yield the doors that admit everybody at the address without stating so."""
+    unsaid = [way.door.name for way in door_addresses(settings) if way.door.keys is None]
+    if unsaid and not is_loopback(host):
+        words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
+        yield Broken(
+            ("server", "keys"),
+            f"is unset, and {host} can be reached from other machines, so everybody could enter "
+            f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
+            relies_on=tuple((*way.at, "keys") for way in door_addresses(settings)),
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return true if only this machine can reach the address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_private(host: str) -> bool:
+    """Return true unless the address is one of the public internet."""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return True
+
+
+def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
+    """Names first: where those collide, the addresses made of them do too."""
+    names: dict[str, DoorAddress] = {}
+    addresses: dict[str, DoorAddress] = {}
+    for way in every:
+        other = names.setdefault(way.door.name, way)
+        if other is not way:
+            advice = f'"{way.door.name}" is taken by {_words(other)}; {_advice(way)}'
+            yield Broken(_key(way, "name"), advice, other.at)
+            continue
+        for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
+            other = addresses.setdefault(address, way)
+            if other is not way:
+                advice = f'"{address}" leads to {_words(other)} already; {_advice(way)}'
+                yield Broken(_key(way, key), advice, other.at)
+
+
+def _words(way: DoorAddress) -> str:
+    return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
+
+
+def _advice(way: DoorAddress) -> str:
+    return "set another `door` for the model" if way.own else "give the door another"
+
+
+def _key(way: DoorAddress, key: str) -> KeyPath:
+    if not way.own:
+        return (*way.at, key)
+    return (*way.at, "id")
+
+
+def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
+    gateway = way.door.kind == "gateway"
+    noun = _BEHIND[way.door.kind]
+    there = behind(settings, way.door.kind)
+    for model in way.door.models or ():
+        if model not in there:
+            known = ", ".join(there) or "none"
+            yield Broken(
+                (*way.at, "models"),
+                f'no {noun} has the id "{model}"; known: {known}',
+                relies_on=((*way.at, "kind"), ("models",), ("aliases",), ("catalog",)),
+            )
+    filled = settings.models or settings.aliases or settings.catalog
+    if not way.models and filled and not has_accounts(settings):  # else the console fills it
+        kind = next(one for one in ("endpoint", "gateway", "router") if behind(settings, one))
+        yield Broken(
+            (*way.at, "kind"),
+            f"leads nowhere, for there is no {noun}; list some, or make it a door of "
+            f'`kind = "{kind}"`',
+            relies_on=(("models",), ("aliases",), ("catalog",)),
+        )
+    first, *more = way.prefix.strip("/").split("/")
+    if first in _OURS or "." in (first, *more) or ".." in (first, *more):
+        yield Broken((*way.at, "prefix"), f'"{way.prefix}" is in use by the service itself')
+    if way.door.reasoning and not gateway:
+        yield Broken(
+            (*way.at, "reasoning"),
+            'is for doors of `kind = "gateway"` only',
+            relies_on=((*way.at, "kind"),),
+        )
+    if way.door.kind == "hosted" and way.door.keys != "accounts":
+        yield Broken(
+            (*way.at, "keys"),
+            'of a hosted door are `"accounts"`; leave it out',
+            relies_on=((*way.at, "kind"),),
+        )
+
+
+def _key_rules(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
+    for way in every:
+        if way.door.keys == ():
+            yield Broken(
+                (*way.at, "keys"),
+                "is empty, so nobody could enter; add a digest (`causerie key`) "
+                'or write `keys = "off"`',
+            )
+
+
+# Rules of the chat page at `/`: when browsers get it, and the doors that it offers.
+
+
+def has_chat_page(settings: Settings) -> bool:
+    """Return true if the settings want it; with accounts there is the console instead."""
+    server = settings.server
+    if has_accounts(settings):
+        return False
+    if server.chat_page is not None:
+        return server.chat_page
+    return is_loopback(server.host) or any(map(_open, door_addresses(settings)))
+
+
+def chat_base_urls(settings: Settings) -> tuple[str, ...]:
+    """Return the paths that the page offers: the usual door's, then those that need no key."""
+    usual = default_address(settings)
+    others = (each for each in door_addresses(settings) if each != usual and _open(each))
+    return ("/v1", *(each.prefix for each in others))
+
+
+def _open(address: DoorAddress) -> bool:
+    return address.door.keys in (None, "off")

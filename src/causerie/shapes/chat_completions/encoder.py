@@ -1,0 +1,453 @@
+"""The answer on the wire: the types of chunks, completions and usage, and the encoder of events
+into a stream's bytes or a plain answer, which says what its stream would say, put together.
+
+Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written
+as ``null``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, starmap
+from operator import attrgetter
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from causerie.errors import ErrorDetails, InternalError
+from causerie.protocol import sse
+from causerie.protocol.events import (
+    Batch,
+    BatchSink,
+    ContentEvent,
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.reasoning import Block, block_of, joined
+
+# Types of the responses on the wire: chunks of a stream, a whole completion, usage.
+#
+# Field order is the order on the wire. ``UNSET`` fields are left out, ``None``
+# ones are written as ``null``. None of these is ever part of a reference cycle, so
+# the garbage collector skips them (``gc=False``).
+
+
+class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    name: str | UnsetType = UNSET
+    arguments: str = ""
+
+
+class ToolCallPiece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A piece of a call: the first has ``id``, ``type`` and the name, the others arguments only."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionPiece
+    extra_content: Mapping[str, Any] | UnsetType = UNSET
+
+
+class CalledFunction(msgspec.Struct, kw_only=True, gc=False):
+    name: str
+    arguments: str
+
+
+class ToolCallBody(msgspec.Struct, kw_only=True, gc=False):
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    extra_content: Mapping[str, Any] | UnsetType = UNSET
+
+
+class TopLogprob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprobBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class Logprobs(msgspec.Struct, kw_only=True, gc=False):
+    content: list[TokenLogprobBody]
+
+
+class Delta(msgspec.Struct, kw_only=True, gc=False):
+    """``reasoning`` and ``reasoning_details`` say the reasoning again, as routers name it."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallPiece] | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    reasoning_details: Sequence[Block] | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, kw_only=True, gc=False):
+    index: int
+    delta: Delta
+    logprobs: Logprobs | UnsetType = UNSET
+    finish_reason: FinishReason | None = None
+    verified: bool | UnsetType = UNSET
+    """False if checking the reply against its response format took too much work."""
+
+
+class PromptDetails(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int
+
+
+class CompletionDetails(msgspec.Struct, frozen=True, gc=False):
+    reasoning_tokens: int
+
+
+class UsageBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """``cost`` is there at the doors of routers, in money of the service."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+    cost: float | None = None
+
+
+class Chunk(msgspec.Struct, kw_only=True, gc=False):
+    """One ``data:`` line of a stream; ``error`` only where the stream broke.
+
+    ``provider`` is there at the doors of routers, as in a whole completion.
+    """
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    system_fingerprint: str
+    provider: str | UnsetType = UNSET
+    choices: list[ChunkChoice]
+    usage: UsageBody | UnsetType = UNSET
+    error: ErrorDetails | UnsetType = UNSET
+
+
+class MessageBody(msgspec.Struct, kw_only=True, gc=False):
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallBody] | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    reasoning_details: Sequence[Block] | UnsetType = UNSET
+
+
+class CompletionChoice(msgspec.Struct, kw_only=True, gc=False):
+    index: int
+    message: MessageBody
+    logprobs: Logprobs | None = None
+    finish_reason: FinishReason
+    verified: bool | UnsetType = UNSET
+    """False if checking the reply against its response format took too much work."""
+
+
+class Completion(msgspec.Struct, kw_only=True, gc=False):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    system_fingerprint: str
+    provider: str | UnsetType = UNSET
+    choices: list[CompletionChoice]
+    usage: UsageBody
+
+
+# Events into the contract: a stream's chunks in bytes, and the same chunks into a plain answer.
+#
+# A plain answer says what its stream would say, put together.
+
+_encode_json = msgspec.json.Encoder().encode
+_EVENT_END = sse.BEHIND
+_GOES_ON = b'},"finish_reason":null}]}' + _EVENT_END
+_UNVERIFIED = b',"verified":false}]}'
+_choice_of = attrgetter("choice")
+_NONE_CACHED = PromptDetails(0)
+_NO_REASONING = CompletionDetails(0)
+
+
+class CompletionIdentity(Struct, frozen=True, gc=False):
+    """Identity of one completion: its id, creation time (Unix seconds), and the request's id."""
+
+    id: str
+    created: int
+    request_id: str
+
+
+class ResponseContext(Struct, frozen=True):
+    """Common parts of all chunks of one completion, and the options of its caller."""
+
+    identity: CompletionIdentity
+    model: str
+    fingerprint: str
+    reasoning_visible: bool = True
+    router_names: bool = False
+    """Report reasoning under the names of routers too (``reasoning``, ``reasoning_details``), with
+    the data that a provider needs back.
+    """
+    cost: Callable[[Usage], float] | None = None
+    """Price of the reply, if the catalog has a price for it."""
+    provider: str | UnsetType = UNSET
+    """Name of the provider that serves it."""
+    function_names: Mapping[str, str] = {}
+    """The caller's names of functions, where ours differ."""
+
+    def function_name(self, name: str) -> str:
+        """Return the caller's name of a function."""
+        return self.function_names.get(name, name)
+
+    def chunk(self, *choices: ChunkChoice) -> Chunk:
+        return Chunk(
+            id=self.identity.id,
+            created=self.identity.created,
+            model=self.model,
+            system_fingerprint=self.fingerprint,
+            provider=self.provider,
+            choices=list(choices),
+        )
+
+    def completion(self, events: Sequence[Event]) -> Completion:
+        """The plain answer of these events: what a stream would say of them, put together.
+
+        Raises :class:`InternalError` where they do not end in usage.
+        """
+        if not events or not isinstance(usage := events[-1], Usage):
+            raise InternalError("The answer ended before it was complete; please try again.")
+        return Completion(
+            id=self.identity.id,
+            created=self.identity.created,
+            model=self.model,
+            system_fingerprint=self.fingerprint,
+            provider=self.provider,
+            choices=self._choices(events[:-1]),
+            usage=usage_body(usage, self.cost),
+        )
+
+    def _choices(self, events: Sequence[Event]) -> list[CompletionChoice]:
+        if len(events) == 2:  # one text and its end, as most are
+            said, end = events
+            if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
+                told = MessageBody(content=said.text)
+                choice = CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)
+                if not end.verified:
+                    choice.verified = False
+                return [choice]
+        by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
+        return list(starmap(self.answer, by_choice))
+
+    def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
+        texts: list[str] = []
+        thoughts: list[ReasoningDelta] = []
+        logprobs: list[TokenLogprob] = []
+        calls: dict[int, ToolCallBody] = {}
+        arguments: dict[int, list[str]] = {}
+        finish: FinishReason = "stop"
+        verified: bool | UnsetType = UNSET
+        for event in events:
+            if isinstance(event, TextDelta):
+                texts.append(event.text)
+                logprobs += event.logprobs
+            elif isinstance(event, Finished):
+                finish = event.reason
+                verified = UNSET if event.verified else False
+            elif isinstance(event, ReasoningDelta):
+                thoughts.append(event)
+            elif isinstance(event, ToolCallStarted):
+                calls[event.index], arguments[event.index] = self._call(event), []
+            elif isinstance(event, ToolCallDelta):
+                arguments[event.index].append(event.arguments)
+        text = "".join(texts)
+        message = MessageBody(content=text if text or not calls else None)
+        if thoughts and self.reasoning_visible:
+            _reason(message, thoughts, router_names=self.router_names)
+        if calls:
+            for place, call in calls.items():
+                call.function.arguments = "".join(arguments[place])
+            message.tool_calls = [calls[place] for place in sorted(calls)]
+        return CompletionChoice(
+            index=index,
+            message=message,
+            logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
+            finish_reason=finish,
+            verified=verified,
+        )
+
+    def _call(self, event: ToolCallStarted) -> ToolCallBody:
+        return ToolCallBody(
+            id=event.id,
+            function=CalledFunction(name=self.function_name(event.name), arguments=""),
+            extra_content=event.extra or UNSET,
+        )
+
+
+ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
+"""Begins the response to a reply that has started; returns the sink of the reply's batches."""
+
+
+class Response(Protocol):
+    """Response to a request, which begins with the reply or, where that is late, before it."""
+
+    @property
+    def early_start(self) -> bool:
+        """Return true if its status was sent before the reply started."""
+
+    @property
+    def begin(self) -> ResponseSink: ...
+
+
+class ChunkEncoder:
+    """Events into the bytes of a stream, for one completion; they go out in the order they came.
+
+    Every choice begins with a chunk that carries the role. The usage is told
+    where ``usage`` says so.
+    """
+
+    __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_usage")
+
+    def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
+        self._context = context
+        self._usage = usage
+        # Common part of all events: a chunk up to its first choice.
+        self._prefix = sse.BEFORE + _encode_json(context.chunk()).removesuffix(b"]}")
+        # By choice that has started: what its chunks have in common, up to what their delta holds.
+        self._prefixes: dict[int, bytes] = {}
+        self._ended: set[int] = set()
+
+    def feed(self, batch: Batch) -> bytes:
+        """The server-sent events of some events; ``b""`` where nothing of them is told."""
+        prefixes = self._prefixes
+        made: list[bytes] = []
+        for event in batch:
+            if isinstance(event, TextDelta) and event.choice in prefixes and not event.logprobs:
+                made += (prefixes[event.choice], b'"content":', _encode_json(event.text), _GOES_ON)
+            elif isinstance(event, Usage):
+                if self._usage:
+                    usage = usage_body(event, self._context.cost)
+                    made += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
+            else:
+                if event.choice not in prefixes:
+                    made += self._begin(event.choice)
+                made += self._told(event, prefixes[event.choice])
+        return b"".join(made)
+
+    def broken(self, error: ErrorDetails) -> bytes:
+        """Return the end of a broken stream: the error, and an end of every choice without one."""
+        prefixes = self._prefixes.keys() or {0}
+        chunk = self._context.chunk(
+            *(
+                ChunkChoice(index=index, delta=Delta(), finish_reason="error")
+                for index in sorted(prefixes - self._ended)
+            )
+        )
+        chunk.error = error
+        return sse.encode(_encode_json(chunk))
+
+    def _begin(self, index: int) -> Sequence[bytes]:
+        before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
+        self._prefixes[index] = before
+        return (before, b'"role":"assistant","content":""', _GOES_ON)
+
+    def _told(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
+        """An event of a choice that has started; ``before`` is what its chunks have in common."""
+        if isinstance(event, Finished):
+            self._ended.add(event.choice)
+            end = b"}]}" if event.verified else _UNVERIFIED
+            return (before, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
+        if not isinstance(event, ReasoningDelta):
+            if isinstance(event, TextDelta) and not event.logprobs:
+                return (before, b'"content":', _encode_json(event.text), _GOES_ON)
+            return (self._prefix, _encode_json(self._content(event)), b"]}", _EVENT_END)
+        context = self._context
+        if context.reasoning_visible and context.router_names:
+            choice = _chunk_choice(event.choice, _reasoning(event))
+            return (self._prefix, _encode_json(choice), b"]}", _EVENT_END)
+        if context.reasoning_visible and event.text:
+            return (before, b'"reasoning_content":', _encode_json(event.text), _GOES_ON)
+        return ()
+
+    def _content(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+        match event:
+            case TextDelta(text, logprobs):
+                choice = _chunk_choice(event.choice, Delta(content=text))
+                if logprobs:
+                    choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
+                return choice
+            case ToolCallStarted(index, identifier, name):
+                name = self._context.function_name(name)
+                piece = ToolCallPiece(
+                    index=index,
+                    id=identifier,
+                    type="function",
+                    function=FunctionPiece(name=name, arguments=""),
+                    extra_content=event.extra or UNSET,
+                )
+                return _chunk_choice(event.choice, Delta(tool_calls=[piece]))
+            case ToolCallDelta(index, arguments):
+                piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
+                return _chunk_choice(event.choice, Delta(tool_calls=[piece]))
+
+
+def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
+    """Usage in the shape of the wire."""
+    return UsageBody(
+        usage.prompt,
+        usage.completion,
+        usage.prompt + usage.completion,
+        PromptDetails(usage.cached) if usage.cached else _NONE_CACHED,
+        CompletionDetails(usage.reasoning) if usage.reasoning else _NO_REASONING,
+        None if cost is None else cost(usage),
+    )
+
+
+def _chunk_choice(index: int, delta: Delta) -> ChunkChoice:
+    return ChunkChoice(index=index, delta=delta)
+
+
+def _reasoning(event: ReasoningDelta) -> Delta:
+    """A piece of reasoning under all its names."""
+    delta = Delta(reasoning_details=_blocks(event))
+    if event.text:
+        delta.reasoning_content = delta.reasoning = event.text
+    return delta
+
+
+def _blocks(event: ReasoningDelta) -> Sequence[Block]:
+    return event.blocks or (block_of(event.text),)
+
+
+def _logprob(token: TokenLogprob) -> TokenLogprobBody:
+    return TokenLogprobBody(
+        token=token.text,
+        logprob=token.logprob,
+        bytes=list(token.raw),
+        top_logprobs=[
+            TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw))
+            for other in token.top
+        ],
+    )
+
+
+def _reason(message: MessageBody, events: list[ReasoningDelta], *, router_names: bool) -> None:
+    reasoning = "".join([event.text for event in events])
+    if reasoning:
+        message.reasoning_content = reasoning
+    if router_names:
+        if reasoning:
+            message.reasoning = reasoning
+        message.reasoning_details = joined(block for event in events for block in _blocks(event))

@@ -1,0 +1,431 @@
+"""Mend the past of a conversation, which its client cannot repair.
+
+The past is every assistant and tool message, and everything before the last message of a user
+or tool: a fault there would end the conversation for good. All the rest is left to be judged by
+the readers of its fields. Mending is deterministic, so that the same history has the same
+prompt. It knows no target: what only some targets demand is written by their dialects and
+templates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.body import ObjectReader, is_object
+from causerie.protocol.body_types import MAX_NAME, MAX_PAST_CALLS
+from causerie.protocol.known_fields import past_roles, role_of
+from causerie.protocol.request import Message, Role
+from causerie.shapes.chat_completions.messages import MAX_PARTS, PARTS, read_part
+
+NO_RESULT = "No result was returned."
+"""Result of a call that has none, where a conversation goes on without it."""
+_UNKNOWN = "unknown"  # name of a function whose name is lost
+_REPLACEMENT = "\ufffd"
+_MAX_REPORTED = 32
+_TEXTS = ("text", "input_text", "output_text")
+_REASONING = ("reasoning_content", "reasoning")
+
+Entry = dict[str, Any]
+
+
+class Mended(Struct, frozen=True):
+    """A mended conversation: messages with their indexes in the body, and the changes made."""
+
+    messages: Sequence[tuple[int, Any]]
+    changes: Sequence[str] = ()
+
+
+def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
+    """Return true if messages that were read without an error must be mended nevertheless.
+
+    They need not if each says something or the empty text, and each call has an id of its own,
+    an object as arguments, and its result behind it in the order of the calls.
+    """
+    ids: set[str] = set()
+    made = 0
+    expected: list[str] = []
+    for index, message in enumerate(messages):
+        calls = message.tool_calls
+        if not message.content:
+            content = values[index].get("content")
+            if content != "" and not (calls and content is None):
+                return True
+        if expected:
+            if message.tool_call_id != expected.pop():
+                return True
+        elif message.role == "tool":
+            return True
+        if calls:
+            for call in calls:
+                expected.insert(0, call.id)
+                if not is_object(call.arguments):
+                    return True
+            ids.update(expected)
+            made += len(expected)
+    return bool(expected) or len(ids) < made
+
+
+def mend(values: Sequence[Any], mark: str = "") -> Mended:
+    """Return the conversation with its past mended.
+
+    In the past, ``mark`` stands for halves of surrogate pairs.
+    """
+    changes = _Changes()
+    mended: list[tuple[int, Any]] = []
+    past = past_roles(values)
+    for index, value in enumerate(values):
+        role = past.get(index)
+        if role is not None:
+            value = _MessageMender(index, role, changes).mended(_whole(value, index, mark, changes))
+        mended.append((index, value))
+    return Mended(_paired(mended, changes), changes.reported())
+
+
+class _Changes:
+    """The first changes by name, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, None] = {}
+        self._more = 0
+
+    def note(self, change: str) -> None:
+        if len(self._named) < _MAX_REPORTED:
+            self._named[change] = None
+        else:
+            self._more += 1
+
+    def reported(self) -> Sequence[str]:
+        more = [f"{self._more} more repairs of messages"] if self._more else []
+        return (*self._named, *more)
+
+
+def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
+    """Return the message with U+FFFD for halves of surrogate pairs."""
+    if not mark:
+        return value
+    whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
+    for name, each in whole.items():
+        text = msgspec.json.encode(each)
+        if mark.encode() in text:
+            whole[name] = msgspec.json.decode(text.replace(mark.encode(), _REPLACEMENT.encode()))
+            changes.note(f"messages[{index}].{name} repaired")
+    return whole
+
+
+class _MessageMender:
+    """Mends the form of one message; the message itself is never changed."""
+
+    def __init__(self, index: int, role: Role, changes: _Changes) -> None:
+        self._role: Role = role
+        self._place = f"messages[{index}]"
+        self._changes = changes
+
+    def mended(self, value: Entry) -> Entry:
+        message = dict(value)
+        self._drop_unless(message, "name", _is_name)
+        if self._role == "assistant":
+            self._mend_answer(message)
+        self._mend_content(message)
+        return message
+
+    def _note(self, place: str, what: str) -> None:
+        self._changes.note(f"{self._place}.{place} {what}")
+
+    def _drop_unless(self, holder: Entry, name: str, fits: Callable[[Any], bool]) -> None:
+        if holder.get(name) is not None and not fits(holder[name]):
+            del holder[name]
+            self._note(name, "dropped")
+
+    def _mend_answer(self, message: Entry) -> None:
+        for name in ("refusal", *_REASONING):
+            self._drop_unless(message, name, _is_text)
+        self._drop_unless(message, "reasoning_details", _is_list)
+        blocks = message.get("reasoning_details")
+        if blocks is not None and not _is_list_of_objects(blocks):
+            kept = [block for block in blocks if isinstance(block, dict)]
+            message["reasoning_details"] = kept[:MAX_PARTS]
+            self._note("reasoning_details", "repaired")
+        old = message.pop("function_call", None)
+        if old is not None and not message.get("tool_calls"):
+            message["tool_calls"] = [{"type": "function", "function": old}]
+            self._note("function_call->tool_calls", "repaired")
+        self._drop_unless(message, "tool_calls", _is_list)
+        calls = message.get("tool_calls")
+        if calls:
+            made = [self._call(call, at) for at, call in enumerate(calls)]
+            message["tool_calls"] = [call for call in made if call is not None]
+
+    def _call(self, call: Any, at: int) -> Entry | None:
+        place = f"tool_calls[{at}]"
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or at >= MAX_PAST_CALLS:
+            self._note(place, "dropped")
+            return None
+        if call.get("type") != "function":
+            call = {**call, "type": "function"}
+            self._note(f"{place}.type", "repaired")
+        if call.get("extra_content") is not None and not isinstance(call["extra_content"], dict):
+            call = {**call, "extra_content": None}
+            self._note(f"{place}.extra_content", "dropped")
+        if not (_is_text(function.get("name")) and function["name"]):
+            function = {**function, "name": _UNKNOWN}
+            self._note(f"{place}.function.name", "repaired")
+        if not is_object(function.get("arguments")):
+            function = {**function, "arguments": _arguments(function.get("arguments"))}
+            self._note(f"{place}.function.arguments", "repaired")
+        return {**call, "function": function}
+
+    def _mend_content(self, message: Entry) -> None:
+        content = message.get("content")
+        if isinstance(content, str):
+            return
+        if content is None or content == []:
+            if content is None and (message.get("tool_calls") or message.get("refusal")):
+                return
+            message["content"] = ""
+            self._note("content", "emptied")
+        elif isinstance(content, list):
+            message["content"] = self._parts(content)
+        else:
+            message["content"] = msgspec.json.encode(content).decode()
+            self._note("content", "repaired")
+
+    def _parts(self, parts: list[Any]) -> object:
+        kept: list[Entry] = []
+        for at, part in enumerate(parts):
+            made = self._part(part) if at < MAX_PARTS else None
+            if made is not part:
+                self._note(f"content[{at}]", "dropped" if made is None else "repaired")
+            if made is not None:
+                kept.append(made)
+        return kept or ""
+
+    def _part(self, part: Any) -> Entry | None:
+        if isinstance(part, str):
+            return {"type": "text", "text": part}
+        if not isinstance(part, dict):
+            return None
+        kind = part.get("type")
+        if kind in _TEXTS or (kind == "refusal" and self._role == "assistant"):
+            return _text_part(part, "refusal" if kind == "refusal" else "text")
+        if kind != "image_url":
+            return None
+        try:
+            read_part(ObjectReader(part), self._role)
+        except InvalidRequest:
+            return None
+        return part
+
+
+def _text_part(part: Entry, kind: str) -> Entry | None:
+    """Return the part with its text alone, and what is not of any part."""
+    text = part.get(kind)
+    if not isinstance(text, str):
+        return None
+    if part["type"] == kind and all(part.get(name) is None for name in PARTS if name != kind):
+        return part
+    others = {name: each for name, each in part.items() if name not in PARTS}
+    return {**others, "type": kind, kind: text}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_NAME
+
+
+def _is_list_of_objects(value: list[Any]) -> bool:
+    return len(value) <= MAX_PARTS and all(isinstance(each, dict) for each in value)
+
+
+def _arguments(given: Any) -> str:
+    """Return arguments that are no text of a JSON object as such a text."""
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return "{}"
+    text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    return text if is_object(text) else msgspec.json.encode({"malformed": text}).decode()
+
+
+class _Call:
+    """A call of the history, by what its client calls it."""
+
+    __slots__ = ("given", "id", "name", "result")
+
+    def __init__(self, given: str | None, id: str, name: str) -> None:
+        self.given = given
+        self.id = id
+        self.name = name
+        self.result: tuple[int, Entry] | None = None
+
+
+class _CallIds:
+    """Ids that are unique in the conversation; the first call with an id keeps it."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._times: Counter[str] = Counter()
+
+    def take(self, given: str | None) -> str:
+        if given and len(given) <= MAX_NAME and given not in self._used:
+            self._used.add(given)
+            return given
+        given = given or ""
+        made = given
+        while made in self._used or not 0 < len(made) <= MAX_NAME:
+            self._times[given] += 1
+            text = f"{self._times[given]} {given}"
+            made = f"call_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        self._used.add(made)
+        return made
+
+
+class _OpenCalls:
+    """Calls without results by the ids that their client gave them, of the newest message first."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[object, deque[deque[_Call]]] = {}
+        self._newest: deque[_Call] = deque()
+
+    def add(self, calls: Iterable[_Call]) -> None:
+        groups: dict[object, deque[_Call]] = {}
+        self._newest = deque(calls)
+        for call in self._newest:
+            groups.setdefault(call.given, deque()).append(call)
+        for given, group in groups.items():
+            self._by_id.setdefault(given, deque()).append(group)
+
+    def take(self, given: object) -> _Call | None:
+        """Return the call that a result with this id answers; without an id, the next one."""
+        if not isinstance(given, str):
+            while self._newest and self._newest[0].result is not None:
+                self._newest.popleft()
+            return self._newest[0] if self._newest else None
+        return self._from(self._by_id.get(given), newest=True)
+
+    def take_later(self, given: object) -> _Call | None:
+        """Return the call for a result that came before it."""
+        return self._from(self._by_id.get(given), newest=False) if _is_text(given) else None
+
+    def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
+        while groups:
+            group = groups[-1 if newest else 0]
+            while group:
+                call = group.popleft()
+                if call.result is None:
+                    return call
+            groups.pop() if newest else groups.popleft()
+        return None
+
+
+def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tuple[int, Any]]:
+    """Return the messages with the result of each call behind it, in the order of the calls."""
+    ids = _CallIds()
+    calls = {
+        index: [_call_of(call, ids) for call in message["tool_calls"]]
+        for index, message in messages
+        if role_of(message) == "assistant" and message.get("tool_calls")
+    }
+    orphans = _match_results(messages, calls)
+    names = {call.given: call.name for made in calls.values() for call in made}
+    placed: list[tuple[int, Any]] = []
+    for index, message in messages:
+        if index in calls:
+            placed += _with_results(index, message, calls[index], changes)
+        elif index in orphans:
+            placed += _with_call(index, message, ids, names, changes)
+        elif role_of(message) != "tool":
+            placed.append((index, message))
+    return placed
+
+
+def _match_results(
+    messages: Sequence[tuple[int, Any]], calls: Mapping[int, Sequence[_Call]]
+) -> Mapping[int, Entry]:
+    """Give calls their results; return the results of no call."""
+    unanswered = _OpenCalls()
+    early: list[tuple[int, Entry]] = []
+    for index, message in messages:
+        if index in calls:
+            unanswered.add(calls[index])
+        elif role_of(message) == "tool":
+            call = unanswered.take(message.get("tool_call_id"))
+            if call is None:
+                early.append((index, message))
+            else:
+                call.result = index, message
+    orphans: dict[int, Entry] = {}
+    for index, message in early:
+        call = unanswered.take_later(message.get("tool_call_id"))
+        if call is None:
+            orphans[index] = message
+        else:
+            call.result = index, message
+    return orphans
+
+
+def _call_of(call: Entry, ids: _CallIds) -> _Call:
+    given = call.get("id") if _is_text(call.get("id")) else None
+    return _Call(given, ids.take(given), call["function"]["name"])
+
+
+def _with_results(
+    index: int, message: Entry, calls: Sequence[_Call], changes: _Changes
+) -> Iterator[tuple[int, Entry]]:
+    renamed: dict[str, str] = {}
+    for at, call in enumerate(calls):
+        if call.id != call.given:
+            changes.note(f"messages[{index}].tool_calls[{at}].id rewritten")
+            if call.given is not None:
+                renamed[call.given] = call.id
+    if any(call.id != call.given for call in calls):
+        told = zip(message["tool_calls"], calls, strict=True)
+        message = {**message, "tool_calls": [{**each, "id": call.id} for each, call in told]}
+        if message.get("reasoning_details"):  # whose blocks may name the call that they belong to
+            blocks = message["reasoning_details"]
+            message["reasoning_details"] = [_renamed(block, renamed) for block in blocks]
+    yield index, message
+    before = index
+    for at, call in enumerate(calls):
+        if call.result is None:
+            changes.note(f"messages[{index}].tool_calls[{at}] result added")
+            yield index, {"role": "tool", "tool_call_id": call.id, "content": NO_RESULT}
+            continue
+        place, result = call.result
+        if result.get("tool_call_id") != call.id:
+            changes.note(f"messages[{place}].tool_call_id rewritten")
+        if place != before + 1:
+            changes.note(f"messages[{place}] moved")
+        before = place
+        yield place, {**result, "tool_call_id": call.id}
+
+
+def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
+    given = block.get("id")
+    return {**block, "id": renamed[given]} if isinstance(given, str) and given in renamed else block
+
+
+def _with_call(
+    index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: _Changes
+) -> Iterator[tuple[int, Entry]]:
+    """Yield a result that answers no call behind a call of ours."""
+    given = message.get("tool_call_id") if _is_text(message.get("tool_call_id")) else None
+    name = message.get("name") or (given and names.get(given)) or _UNKNOWN
+    call_id = ids.take(given)
+    changes.note(f"messages[{index}] call added")
+    function = {"name": name, "arguments": "{}"}
+    call = {"id": call_id, "type": "function", "function": function}
+    yield index, {"role": "assistant", "content": "", "tool_calls": [call]}
+    yield index, {**message, "tool_call_id": call_id}

@@ -1,0 +1,355 @@
+"""From the bytes of a body to a :class:`ChatRequest`, or a refusal that names the field.
+
+Every parameter is honoured, is a hint that is dropped, or is refused; none is ignored in
+silence. The model that will answer is not known here, so nothing is checked that depends on
+one. Requests as most are take one pass of native code over the bytes; those of another kind, or
+wrong, are read field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest
+from causerie.http.event_loop import LARGE
+from causerie.protocol.body import (
+    ObjectReader,
+    check_work,
+    decode_object,
+    mark_halves,
+    read_parameter,
+    shown,
+    unpaired_surrogates,
+    unsupported,
+)
+from causerie.protocol.bounded_json import SMALL
+from causerie.protocol.known_fields import KNOWN, sift
+from causerie.protocol.parameters import (
+    HONOURED,
+    MAX_DOCUMENTS,
+    MAX_ID,
+    REFUSED,
+    ParsingRules,
+    SamplingParams,
+)
+from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
+from causerie.protocol.targets import NO_PREFERENCES
+from causerie.shapes.chat_completions.generation import (
+    read_length,
+    read_output,
+    read_sampling,
+    read_stop,
+    read_stop_token_ids,
+    read_thinking,
+    read_top_logprobs,
+    without_unlimited,
+)
+from causerie.shapes.chat_completions.messages import message_values, plain_length, read_messages
+from causerie.shapes.chat_completions.past import mend, needs_mending
+from causerie.shapes.chat_completions.router_fields import (
+    ROUTER_FIELDS,
+    read_models,
+    read_preferences,
+    unknown_preferences,
+    wants_usage,
+)
+from causerie.shapes.chat_completions.tools import (
+    name_changes,
+    names_for_all,
+    read_tool_choice,
+    read_tools,
+    with_names,
+)
+
+# Requests as most are: a model, messages of plain text, a limit and a temperature.
+#
+# Types and ranges are checked in one pass of native code over the bytes. Requests that are not of
+# this kind, or wrong, are not judged here but read field by field, which gives the same request and
+# reports the error.
+
+_decode_fast = msgspec.json.Decoder(FastFields).decode
+_DEFAULT_SAMPLING = SamplingParams()
+_Given = tuple[bool, bool, bool, bool, bool, bool]
+_OPTIONAL = FastFields.__struct_fields__[2:]
+_params_by_given: dict[_Given, frozenset[str]] = {}
+
+
+def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+    """The request, or ``None`` where it is of another kind or not right."""
+    try:
+        fields = _decode_fast(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    messages = fields.messages
+    if len(messages) > rules.max_messages:
+        return None
+    limit, most = fields.max_tokens, fields.max_completion_tokens
+    if limit is not None and most is not None and limit != most:
+        return None
+    stream, options = fields.stream, fields.stream_options
+    temperature, top_p = fields.temperature, fields.top_p
+    given = (
+        stream is not None,
+        options is not None,
+        limit is not None,
+        most is not None,
+        temperature is not None,
+        top_p is not None,
+    )
+    characters, ascii = 0, True
+    for one in messages:
+        content = one.content
+        characters += len(content)
+        ascii = ascii and content.isascii()
+    return ChatRequest(
+        fields.model,
+        messages,
+        characters if ascii else None,
+        stream or False,
+        options is not None and bool(options.include_usage),
+        limit if most is None else most,
+        sampling=_DEFAULT_SAMPLING
+        if temperature is None and top_p is None
+        else SamplingParams(temperature)
+        if top_p is None
+        else SamplingParams(temperature, top_p=top_p),
+        params=_params_by_given.get(given) or _params_of(given),
+        keeps_output_limit=rules.reject_long_output,
+        sent=fields,
+    )
+
+
+def _params_of(given: _Given) -> frozenset[str]:
+    """The names of the fields that were sent; there are few such sets."""
+    sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
+    names = _params_by_given[given] = frozenset(["model", "messages", *sent])
+    return names
+
+
+# The whole body: every field read by the file of its subject, then the rules between them.
+
+_AT_ONCE = 32 * 1024  # bytes of a body; to read it field by field and to mend it takes up to 10 ms
+
+
+def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
+    """The request that ``body`` holds.
+
+    Raises :class:`InvalidRequest` that names the first field that is wrong.
+    """
+    return _read_fast(body, rules) or _read_slowly(body, rules)
+
+
+def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+    """Return the request if it is read quickly, else ``None``: it is to be parsed off the loop.
+
+    Raises :class:`InvalidRequest` as :func:`parse` does.
+    """
+    request = _read_fast(body, rules) if len(body) <= LARGE else None
+    return request or (_read_slowly(body, rules) if len(body) <= _AT_ONCE else None)
+
+
+def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+    if len(body) > SMALL:  # the fast path reads all of a small one without harm
+        check_work(body, rules)
+    return read_fast_path(body, rules) if len(body) <= LARGE else None
+
+
+def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
+    if len(body) <= SMALL:
+        check_work(body, rules)
+    large = len(body) > _AT_ONCE
+    try:
+        document, mark = decode_object(body), ""
+    except InvalidRequest:
+        marked, mark = mark_halves(body)
+        if not mark:
+            raise
+        document = decode_object(marked)
+    return read_fields(ObjectReader(document), rules, large=large, mark=mark)
+
+
+def read_fields(
+    fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
+) -> ChatRequest:
+    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one.
+
+    ``mark`` stands for halves of surrogate pairs, which are an error but in the past.
+    """
+    _refuse_known(fields)
+    repaired = _repaired(fields, rules, mark)
+    fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
+    sent, unlisted = sift(_for_others(fields, rules), KNOWN)
+    length = read_length(fields)
+    model, fallbacks = _models(fields, rules)
+    continues = read_parameter(fields, "continue_final_message") or False
+    return ChatRequest(
+        model=model,
+        messages=messages,
+        characters=plain_length(messages),
+        stream=read_parameter(fields, "stream") or False,
+        include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
+        max_tokens=length.most,
+        min_tokens=length.least,
+        n=read_parameter(fields, "n") or 1,
+        sampling=read_sampling(fields),
+        stop=read_stop(fields),
+        stop_token_ids=read_stop_token_ids(fields),
+        ignore_eos=read_parameter(fields, "ignore_eos") or False,
+        top_logprobs=read_top_logprobs(fields),
+        tools=tools,
+        tool_choice=read_tool_choice(fields, tools),
+        parallel_tool_calls=read_parameter(fields, "parallel_tool_calls"),
+        output=read_output(fields),
+        thinking=read_thinking(fields, rules),
+        template_kwargs=_template_kwargs(fields),
+        documents=_documents(fields),
+        continue_final_message=continues,
+        add_generation_prompt=_generation_prompt(fields, continues, messages),
+        session_id=read_parameter(fields, "session_id"),
+        cache_key=_cache_key(fields),
+        large=large,
+        fallbacks=fallbacks,
+        preferences=read_preferences(fields) if rules.router else NO_PREFERENCES,
+        unlisted=unlisted,
+        function_names=repaired.function_names,
+        changes=repaired.changes,
+        strict=rules.reject_unknown,
+        keeps_output_limit=rules.reject_long_output,
+        params=frozenset(
+            name for name in HONOURED & fields.values.keys() if _asks_for_anything(fields, name)
+        ),
+        sent=sent,
+    )
+
+
+class _Repaired(Struct, frozen=True):
+    """A request whose conversation and names need no repair, and the changes that were made."""
+
+    fields: ObjectReader
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    function_names: Mapping[str, str] = {}
+    changes: Sequence[str] = ()
+
+
+def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
+    fields, messages, changes = _read_conversation(fields, rules, mark)
+    fields, unlimited = without_unlimited(fields)
+    changes = (*unlimited, *changes)
+    if rules.router and (unknown := unknown_preferences(fields, rules)):
+        changes = (*unknown, *changes)
+    tools = read_tools(fields)
+    names = names_for_all(tools, messages)
+    if not names:
+        return _Repaired(fields, messages, tools, changes=changes)
+    fields = with_names(fields, names)
+    return _Repaired(
+        fields,
+        read_messages(enumerate(message_values(fields, rules))),
+        read_tools(fields),
+        {ours: name for name, ours in names.items()},
+        (*changes, *name_changes(tools, names)),
+    )
+
+
+def _read_conversation(
+    fields: ObjectReader, rules: ParsingRules, mark: str
+) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
+    """Return the fields with a conversation that needs no repair, its messages, and the repairs."""
+    if mark:
+        _check_halves({**fields.values, "messages": None}, mark)
+    values = message_values(fields, rules)
+    if not mark:
+        with suppress(InvalidRequest):
+            messages = read_messages(enumerate(values))
+            if not needs_mending(messages, values):
+                return fields, messages, ()
+    mended = mend(values, mark)
+    if mark:
+        _check_halves(mended.messages, mark)
+    messages = read_messages(mended.messages)
+    if mended.changes:
+        entries = [value for _, value in mended.messages]
+        fields = ObjectReader({**fields.values, "messages": entries})
+    return fields, messages, mended.changes
+
+
+def _check_halves(new: object, mark: str) -> None:
+    if mark.encode() in msgspec.json.encode(new):
+        raise unpaired_surrogates()
+
+
+def _asks_for_anything(fields: ObjectReader, name: str) -> bool:
+    """Return true if the field asks for anything; some clients always send ``logprobs: false``."""
+    return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
+
+
+def _cache_key(fields: ObjectReader) -> str | None:
+    """A hint, so whatever it is, it is taken."""
+    key = fields.get("prompt_cache_key")
+    return key[:MAX_ID] if isinstance(key, str) and key else None
+
+
+def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
+    if rules.router and fields.has("models"):
+        return read_models(fields, MAX_ID)
+    return fields.required_string("model", most=MAX_ID), ()
+
+
+def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
+    """The body without what is said to the router, which stays here."""
+    if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
+        return fields.values
+    return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
+
+
+def _refuse_known(fields: ObjectReader) -> None:
+    if not REFUSED.keys().isdisjoint(fields.values):
+        for name, advice in REFUSED.items():
+            if fields.has(name):
+                raise unsupported(name, advice)
+    modalities = fields.array("modalities", most=8)
+    if modalities is not None and modalities != ["text"]:
+        raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
+
+
+def _include_usage(fields: ObjectReader) -> bool:
+    """Without ``stream`` the usage is in the answer anyway."""
+    options = fields.child("stream_options")
+    return bool(options and options.boolean("include_usage"))
+
+
+def _template_kwargs(fields: ObjectReader) -> Mapping[str, object]:
+    kwargs = fields.child("chat_template_kwargs")
+    return kwargs.values if kwargs else {}
+
+
+def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
+    return tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS))
+
+
+def _generation_prompt(
+    fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
+) -> bool:
+    """Return whether a new answer begins; a continued message must be there to be continued."""
+    wanted = read_parameter(fields, "add_generation_prompt")
+    if not continues:
+        return True if wanted is None else wanted
+    if wanted:
+        raise InvalidRequest(
+            "`add_generation_prompt` begins a new message and `continue_final_message` goes on "
+            "with the last one; send one of them.",
+            param="continue_final_message",
+        )
+    last = messages[-1]
+    if last.role != "assistant" or last.tool_calls:
+        raise InvalidRequest(
+            "`continue_final_message` needs an assistant message without `tool_calls` as the "
+            f"last message; it has role {shown(last.role)}.",
+            param="continue_final_message",
+        )
+    return False
