@@ -31,7 +31,7 @@ from causerie.cli.keys import digest_line
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM, Membership, Role
 from causerie.hosted.accounts.tokens import SessionClient
-from causerie.observe import logging
+from causerie.observe.logging import configure
 
 OPERATOR = "ck_ops_" + "0123456789abcdef" * 3
 NO_ANSWER = -1
@@ -270,7 +270,7 @@ def _logging() -> Iterator[None]:
     root, before = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers, root.level
     with Path(os.devnull).open("w") as nowhere:
-        logging.configure("info", "json", nowhere)
+        configure("info", "json", nowhere)
         try:
             yield
         finally:

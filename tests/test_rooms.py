@@ -60,12 +60,12 @@ class Planted:
 
 PLANTED = {
     "package in a foreign room": Planted(
-        "hosted/console/usage.py", "import sqlalchemy", "console may not import sqlalchemy"
+        "hosted/console/usage.py", "import sqlalchemy", "hosted.console may not import sqlalchemy"
     ),
     "package below its top": Planted(
         "http/exchange.py",
         "from sqlalchemy.ext.asyncio import AsyncSession",
-        "edge may not import sqlalchemy",
+        "http may not import sqlalchemy",
     ),
     "package that no row names": Planted(
         "providers/incoming.py", "import numpy as np", "providers may not import numpy"
@@ -81,13 +81,13 @@ PLANTED = {
     "upward, the module itself": Planted(
         "protocol/sse.py",
         "import causerie.http.server",
-        "protocol may not import edge.server",
+        "protocol may not import http.server",
     ),
     "upward, from the package": Planted(
-        "metering/meter.py", "from causerie import store", "metering may not import store"
+        "metering/meter.py", "from causerie import hosted", "metering may not import hosted"
     ),
     "upward, relative": Planted(
-        "providers/stream.py", "from ..edge import server", "providers may not import edge.server"
+        "providers/stream.py", "from ..http import server", "providers may not import http.server"
     ),
     "upward, from a package to its own parent": Planted(
         "engines/weights/hub.py",
@@ -97,7 +97,7 @@ PLANTED = {
     "sideways": Planted(
         "hosted/console/fields.py",
         "from causerie.hosted.management.views import KeyView",
-        "console may not import management.views",
+        "hosted.console may not import hosted.management.views",
     ),
     "stage to stage": Planted(
         "routing/target_stats.py",
@@ -110,14 +110,14 @@ PLANTED = {
         "chat may not import engines.fleet",
     ),
     "private name": Planted(
-        "hosted/console/fields.py",
+        "hosted/console/keys.py",
         "from causerie.hosted.accounts.passwords import _code",
-        "console imports the private causerie.hosted.accounts.passwords._code",
+        "hosted.console imports the private causerie.hosted.accounts.passwords._code",
     ),
     "private module": Planted(
         "hosted/management/usage.py",
-        "from causerie.accounts._tables import rows",
-        "management imports the private causerie.accounts._tables.rows",
+        "from causerie.hosted.accounts._tables import rows",
+        "hosted.management imports the private causerie.hosted.accounts._tables.rows",
     ),
     "settings": Planted(
         "catalog/model.py",
@@ -125,14 +125,14 @@ PLANTED = {
         "catalog may not import settings.tree",
     ),
     "loose module": Planted(
-        "hosted/operations/ports.py",
-        "from causerie import headers",
-        "operations may not import headers",
+        "distributed/budgets.py",
+        "from causerie import pipeline",
+        "distributed may not import pipeline",
     ),
     "for type checkers alone": Planted(
         "hosted/accounts/usage.py",
         "if TYPE_CHECKING:\n    from causerie.hosted.store.database import Database",
-        "accounts may not import store.database",
+        "hosted.accounts may not import hosted.store.database",
     ),
     "inside a function": Planted(
         "distributed/connection.py",
@@ -142,17 +142,17 @@ PLANTED = {
     "by a literal name": Planted(
         "observe/tracing.py",
         'importlib.import_module("causerie.hosted.console.routes")',
-        "tracing may not import console.routes",
+        "observe.tracing may not import hosted.console.routes",
     ),
     "by a computed name": Planted(
         "hosted/identity/metadata.py",
         "__import__(name)",
-        "identity may not import importlib.import_module",
+        "hosted.identity may not import importlib.import_module",
     ),
     "standard library, kept for another room": Planted(
         "hosted/accounts/people.py",
         "import sqlite3",
-        "accounts may not import sqlite3, which is kept for ['store']",
+        "hosted.accounts may not import sqlite3, which is kept for ['hosted.store']",
     ),
     "standard library, one name of a module": Planted(
         "probe/question.py",

@@ -22,7 +22,7 @@ from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
-from causerie.chat import template
+from causerie.chat import template as template_module
 from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.registry import detect
@@ -193,7 +193,7 @@ class _Noon(datetime):
 
 @every_template
 def test_the_text_is_what_plain_jinja_gives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template, "datetime", _Noon)
+    monkeypatch.setattr(template_module, "datetime", _Noon)
     template, source, done = _template(path), path.read_text(), 0
     for messages, tools in _conversations().values():
         given = {"messages": messages, "tools": tools, "add_generation_prompt": True}

@@ -56,7 +56,7 @@ print(*sys.modules)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     found = set(done.stdout.split())
     commands = {f"causerie.cli.{command.module}" for command in COMMANDS.values()}
-    shared = {"causerie.cli.command", "causerie.cli.command"}
+    shared = {"causerie.cli.command"}
     listed = {"causerie", "causerie.cli", "causerie.cli.root"}
     assert {name for name in found if name.startswith("causerie")} == listed | shared | commands
     service = {"httptools", "jinja2", "llguidance", "msgspec", "sqlalchemy", "structlog"}

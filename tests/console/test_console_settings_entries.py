@@ -18,9 +18,8 @@ from structlog.testing import capture_logs
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.console.settings_entries import DOORS, MODELS, SettingsForm
-from causerie.hosted.store import tables
 from causerie.hosted.store.operations import SqlAlertBook
-from causerie.hosted.store.tables import alert_deliveries
+from causerie.hosted.store.tables import alert_deliveries, alerts
 from causerie.hosted.store.tables import configuration_entries as table
 from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState
 
@@ -134,7 +133,7 @@ async def test_what_a_newer_version_has_made_is_skipped_and_shown(
         row = (await connection.execute(copy)).mappings().one()
         newer = {"id": "cfg_pager", "kind": "pager", "name": "night shift"}
         await connection.execute(table.insert().values({**row, **newer}))
-        await connection.execute(tables.update().values(kind="disk"))
+        await connection.execute(alerts.update().values(kind="disk"))
         await connection.execute(alert_deliveries.update().values(state="held", next_at=lite.now))
     configuration = market.service.configuration
     assert configuration is not None

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from enginekit import HEADER
 
-from causerie.engines.llamacpp import options
 from causerie.engines.llamacpp import options as module
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
 from causerie.engines.llamacpp.process import environment
@@ -23,7 +22,7 @@ KV = 16 * 8 * 128 * 2  # bytes a token
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(module, "available_memory", lambda: 64 * GIB)
-    monkeypatch.setattr(options, "free_memory", lambda: 64 * GIB)
+    monkeypatch.setattr(module, "free_memory", lambda: 64 * GIB)
     monkeypatch.setattr(module, "cores", lambda **_: 16)
     monkeypatch.setattr(module, "has_gpu", lambda: False)
     return monkeypatch
@@ -83,7 +82,7 @@ def test_the_cache_takes_less_beside_a_gpu(machine: pytest.MonkeyPatch) -> None:
 
 
 def test_the_cache_takes_no_more_than_is_free(machine: pytest.MonkeyPatch) -> None:
-    machine.setattr(options, "free_memory", lambda: (FIXED + 20_000 * KV) * 100 // 90 + 1)
+    machine.setattr(module, "free_memory", lambda: (FIXED + 20_000 * KV) * 100 // 90 + 1)
     options = LlamaCppOptions(prompt_cache=0)
     assert for_machine(FILE, options, HEADER).cache_tokens == 19_968
     longer = for_machine(FILE, replace(options, context=30_000), HEADER)
@@ -98,7 +97,7 @@ def test_a_laptop_of_16_gb_holds_what_the_documentation_says(machine: pytest.Mon
         context_length=131_072,
     )  # fmt: skip
     for memory in ("available_memory", "free_memory"):
-        machine.setattr(module if "available" in memory else options, memory, lambda: 16 * 10**9)
+        machine.setattr(module, memory, lambda: 16 * 10**9)
     launch = for_machine(FILE, LlamaCppOptions(context=16_384), large)
     assert (launch.context, launch.parallel) == (16_384, 8)
     assert launch.cache_tokens >= 8 * 4096

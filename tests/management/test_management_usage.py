@@ -22,7 +22,7 @@ from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.usage import UsageQuery, UsageSum
 from causerie.hosted.management import usage
-from causerie.hosted.store import usage
+from causerie.hosted.store import usage as stored_usage
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 
 HOUR = 3_600_000_000
@@ -357,8 +357,8 @@ async def test_nothing_that_a_table_needs_much_of_is_made_in_the_loop(
 
         return seen
 
-    monkeypatch.setattr(usage, "_sum", watched(usage._sum))
-    monkeypatch.setattr(usage, "_line", watched(usage._csv_line))
+    monkeypatch.setattr(stored_usage, "_sum", watched(stored_usage._sum))
+    monkeypatch.setattr(usage, "_csv_line", watched(usage._csv_line))
     await services.ask(OPERATOR, "/usage.csv?by=model")
     assert made
     assert threading.get_ident() not in made

@@ -19,7 +19,14 @@ from providerkit import chunk, joined, read, reader, request
 from causerie.errors import UpstreamFailed
 from causerie.http.client import HttpClient
 from causerie.http.decoding import zstd
-from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+    joined_events,
+)
 from causerie.providers import answer
 from causerie.providers.answer import Echo
 from causerie.providers.dialects import GENERIC
@@ -374,7 +381,7 @@ async def test_what_cannot_be_decoded_is_told() -> None:
 def test_joined_events_say_the_same() -> None:
     events = read(reader(), chunk(reasoning="a"), chunk(reasoning="b"), chunk(content="c"),
                   chunk(content="d"), chunk("stop"))  # fmt: skip
-    assert events.joined_events(events) == joined(events)
+    assert joined_events(events) == joined(events)
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ _SERVERS = f"""\
 
 Whatever is rewritten or dropped is named in the response header `x-request-changes`, the last
 column. Where a server knows words of effort and no budget, `reasoning.max_tokens` becomes the
-greatest effort whose share of the output limit (of {ASSUMED_OUTPUT_LIMIT:,} tokens where none is given) is
-within it. `thinking_token_budget` is a promise about a number, and refused there. A model may know
-fewer words than its server: what it really heeds is measured by `causerie probe`.
+greatest effort whose share of the output limit (of {ASSUMED_OUTPUT_LIMIT:,} tokens where none
+is given) is within it. `thinking_token_budget` is a promise about a number, and refused there.
+A model may know fewer words than its server: what it really heeds is measured by `causerie probe`.
 """
 _HIDDEN = frozenset({"model", "messages", "max_tokens", "max_completion_tokens"})
 _ENABLE = "enable_thinking"

@@ -87,7 +87,7 @@ class FrontPage:
 
 
 def _chat_page(settings: BrandingSettings) -> ChatPage:
-    #   # noqa: PLC0415 - as below
+    # 
     from causerie.http.pages.chat import ChatPage  # noqa: PLC0415 - memory, for visitors only
 
     return ChatPage(_CHAT_STATIC, branding(settings))
@@ -151,7 +151,7 @@ class DocsMount:
 
 
 def _docs_page(settings: Settings) -> DocsPage:
-    #   # noqa: PLC0415 - memory, for readers only
+    # 
     from causerie.http.pages.docs import DocsPage  # noqa: PLC0415
 
     return DocsPage(_DOCS_STATIC, branding(settings.branding), settings.server.max_messages)

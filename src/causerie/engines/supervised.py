@@ -59,7 +59,7 @@ class Child(Protocol):
         ...
 
 
-ChildT = TypeVar("C", bound=Child)
+ChildT = TypeVar("ChildT", bound=Child)
 
 
 class GivenUp(EngineFailed):

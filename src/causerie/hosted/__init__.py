@@ -1,1 +1,1 @@
-"""hosted."""
+"""Everything that exists with accounts alone, and is imported only then."""

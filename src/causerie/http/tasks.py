@@ -107,8 +107,8 @@ class Workers:
 
 # Work under way, and how it ends: by itself, because the client left, or at a stop.
 #
-# A stop has two steps, which may be announced. First nothing new is started and what runs may finish;
-# after a time what still runs is cut, each piece of work seeing an
+# A stop has two steps, which may be announced. First nothing new is started and what runs may
+# finish; after a time what still runs is cut, each piece of work seeing an
 # :class:`~causerie.errors.Overloaded`.
 
 _LAST_WORDS_SECONDS = 5.0

@@ -1,1 +1,1 @@
-"""observe."""
+"""What operators see of a service: log lines, metrics, traces, alerts and letters."""

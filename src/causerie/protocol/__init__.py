@@ -1,1 +1,1 @@
-"""The shared words: the wire, the events, the event-stream codec. No I/O."""
+"""Requests, events and declarations that all stages share. No input or output."""

@@ -309,8 +309,8 @@ def decode_object(body: bytes) -> dict[str, object]:
         ) from error
     except msgspec.MsgspecError as error:
         raise _invalid(
-            f"The body is not valid JSON ({_malformation(error)}); send one JSON object, encoded as "
-            "UTF-8, without NaN, Infinity or unpaired surrogates."
+            f"The body is not valid JSON ({_malformation(error)}); send one JSON object, encoded "
+            "as UTF-8, without NaN, Infinity or unpaired surrogates."
         ) from error
     if not isinstance(document, dict):
         raise _invalid("The body must be a JSON object with `model` and `messages`.")

@@ -29,8 +29,8 @@ from causerie.routing.target_state import TargetState, TargetStatus
 
 # Routing explanation: the targets of a request at this moment, and the reasons for their rank.
 #
-# The order itself is :func:`~causerie.routing.target_selector.order`'s, as requests get it; nothing is sent,
-# and no target's state changes.
+# The order itself is :func:`~causerie.routing.target_selector.order`'s, as requests get it; nothing
+# is sent, and no target's state changes.
 
 Decided = Literal["alone", "home", "overflow", "load", "last"]
 """By what a place was given.

@@ -1,1 +1,4 @@
-"""API shapes, a folder each: a reader (bytes to a :class:`~causerie.protocol.request.ChatRequest`, or a refusal) and an encoder (events to bytes). Nothing behind them knows which one asked."""
+"""API shapes, a folder each: a reader (bytes to a request) and an encoder (events to bytes).
+
+Nothing behind a shape knows which one a client asked in.
+"""

@@ -205,13 +205,12 @@ def _is_list(value: object) -> TypeGuard[list[object]]:
 # Parts of a schema that no finite document satisfies: they require themselves, or contradict
 # themselves in a rule that no grammar has.
 #
-# A grammar that may enter such a part never leaves it, and engines stop enforcing
-# a grammar that does not end; or the model writes what no check accepts. So these parts are replaced
-# by ``False`` before a grammar is written: an optional one is left out, a required one makes the
-# schema around it unsatisfiable as well. Contradictions are found as far as
-# :mod:`causerie.chat.schema.finite` sees them. Reads the keywords that
-# :mod:`causerie.chat.schema.normal` writes, and those that the schemas of
-# functions still have (lists of ``items``). Conditions count as fulfilled.
+# A grammar that may enter such a part never leaves it, and engines stop enforcing a grammar that
+# does not end; or the model writes what no check accepts. So these parts are replaced by ``False``
+# before a grammar is written: an optional one is left out, a required one makes the schema around
+# it unsatisfiable as well. Contradictions are found as far as :mod:`causerie.chat.schema.finite`
+# sees them. Reads the keywords that :mod:`causerie.chat.schema.normal` writes, and those that the
+# schemas of functions still have (lists of ``items``). Conditions count as fulfilled.
 
 _MAX_ROUNDS = 24
 _PREFIX = "#/$defs/"

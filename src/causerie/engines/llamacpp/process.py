@@ -242,7 +242,8 @@ async def examine_program(
     version = _VERSION.search(said)
     if version is None:
         raise LoadFailed(
-            f"the program {command} does not say its version ({_last_line(said) or 'it says nothing'}); "
+            f"the program {command} does not say its version "
+            f"({_last_line(said) or 'it says nothing'}); "
             "name the program `llama-server` of a build of llama.cpp"
         )
     devices_found = _DEVICE.findall(await _program_output(program, "--list-devices", environ))

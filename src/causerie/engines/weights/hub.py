@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from huggingface_hub import HfApi, hf_hub_url
-from huggingface_hub.errors import (
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: its client's
     DisabledRepoError,
     GatedRepoError,
     HfHubHTTPError,

@@ -34,8 +34,8 @@ from causerie.hosted.accounts.tokens import (
 # Attempts that may be guesses: counted before they are made, and forgiven where they were right.
 #
 # Counted first, so that many at once are no way round. Failed guesses cause waits
-# (:mod:`causerie.hosted.accounts.passwords` defines how long), wherever the guess is made: at sign-in, in
-# the profile, or with a link.
+# (:mod:`causerie.hosted.accounts.passwords` defines how long), wherever the guess is made: at
+# sign-in, in the profile, or with a link.
 
 
 class Attempts:

@@ -249,9 +249,9 @@ _WITH_BODY = ("408", "409", "413", "415")
 
 def openapi_document(routes: Sequence[AnyRoute]) -> Schema:
     paths: dict[str, dict[str, object]] = {}
-    for route in routes:
-        operations = paths.setdefault(f"/api{route.path}", {})
-        operations[route.method.lower()] = _operation(route)
+    for one in routes:
+        operations = paths.setdefault(f"/api{one.path}", {})
+        operations[one.method.lower()] = _operation(one)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -335,12 +335,12 @@ def _query(query: type[Struct]) -> list[Schema]:
 def _schemas(routes: Sequence[AnyRoute]) -> dict[str, Any]:
     """Everything that the operations take and give, by name."""
     types: set[type[Struct]] = set()
-    for route in routes:
-        if route.takes_body:
-            types.add(route.body)
-        types.add(route.query)
-        if route.answer is not Export and issubclass(route.answer, Struct):
-            types.add(route.answer)
+    for one in routes:
+        if one.takes_body:
+            types.add(one.body)
+        types.add(one.query)
+        if one.answer is not Export and issubclass(one.answer, Struct):
+            types.add(one.answer)
     ordered = sorted(types, key=lambda each: each.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
     return components

@@ -13,9 +13,8 @@ from sqlalchemy import RowMapping, Select, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.hosted.store import tables
 from causerie.hosted.store.database import Database, row_of, upsert
-from causerie.hosted.store.tables import alert_deliveries, probe_results
+from causerie.hosted.store.tables import alert_deliveries, alerts, probe_results
 from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState, StoredAlert
 
 # The book of alerts in the database: of several processes, the one whose row it was decides.
@@ -29,9 +28,9 @@ class SqlAlertBook:
 
     async def alerts(self) -> Sequence[StoredAlert]:
         query = (
-            select(tables)
-            .where(tables.c.kind.in_(AlertKind))
-            .order_by(tables.c.since.desc(), tables.c.key)
+            select(alerts)
+            .where(alerts.c.kind.in_(AlertKind))
+            .order_by(alerts.c.since.desc(), alerts.c.key)
         )
         async with self._database.reading() as connection:
             return [_alert(row) for row in (await connection.execute(query)).mappings()]
@@ -43,20 +42,20 @@ class SqlAlertBook:
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        values = row_of(tables, StoredAlert.fired(condition, now))
+        values = row_of(alerts, StoredAlert.fired(condition, now))
         insert = sqlite.insert if self._database.sqlite else postgresql.insert
-        over = tables.c.resolved_at
+        over = alerts.c.resolved_at
         statement = (
-            insert(tables)
+            insert(alerts)
             .values(values)
             .on_conflict_do_update(
                 index_elements=["key"],
                 set_={name: value for name, value in values.items() if name != "key"},
-                where=(tables.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
+                where=(alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
             )
         )
         async with self._database.writing() as connection:
-            first = await connection.scalar(statement.returning(tables.c.key))
+            first = await connection.scalar(statement.returning(alerts.c.key))
             if first is not None:
                 await _add(connection, deliveries)
         return first is not None
@@ -67,14 +66,14 @@ class SqlAlertBook:
         async with self._database.writing() as connection:
             for key in keys:
                 await connection.execute(
-                    tables.update().where(tables.c.key == key).values(seen_at=now)
+                    alerts.update().where(alerts.c.key == key).values(seen_at=now)
                 )
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
-        where = (tables.c.key == key) & (tables.c.level > 0) & (tables.c.seen_at <= unseen_since)
-        statement = tables.update().where(where).values(level=0, resolved_at=now)
+        where = (alerts.c.key == key) & (alerts.c.level > 0) & (alerts.c.seen_at <= unseen_since)
+        statement = alerts.update().where(where).values(level=0, resolved_at=now)
         async with self._database.writing() as connection:
             first = (await connection.execute(statement)).rowcount == 1
             if first:
@@ -123,7 +122,7 @@ class SqlAlertBook:
     async def forget(self, before: datetime) -> None:
         table = alert_deliveries
         async with self._database.writing() as connection:
-            await connection.execute(tables.delete().where(tables.c.seen_at < before))
+            await connection.execute(alerts.delete().where(alerts.c.seen_at < before))
             await connection.execute(
                 table.delete().where(table.c.at < before, table.c.next_at.is_(None))
             )

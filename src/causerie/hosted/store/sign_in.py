@@ -132,7 +132,7 @@ class SqlSessions:
 
 @dataclass(frozen=True, slots=True)
 class SqlFactors:
-    """Implements :class:`~causerie.hosted.accounts.ports.FactorRepository`; secrets are encrypted."""
+    """Implements :class:`~causerie.hosted.accounts.ports.FactorRepository`, secrets encrypted."""
 
     connection: AsyncConnection
     cipher: Cipher

@@ -1,1 +1,1 @@
-"""Pages of any service, with accounts or without: the chat page, the documentation, and what all pages share."""
+"""Pages of any service, with accounts or without: the chat page, and the documentation."""

@@ -1,1 +1,1 @@
-"""Chat completions: ``POST /chat/completions``, read into a request and answered in chunks or whole."""
+"""Chat completions: read into a request, and answered whole or in chunks."""

@@ -219,11 +219,14 @@ def read_fields(
         changes=repaired.changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
-        params=frozenset(
-            name for name in HONOURED & fields.values.keys() if _asks_for_anything(fields, name)
-        ),
+        params=_asked_for(fields),
         sent=sent,
     )
+
+
+def _asked_for(fields: ObjectReader) -> frozenset[str]:
+    names = HONOURED & fields.values.keys()
+    return frozenset(name for name in names if _asks_for_anything(fields, name))
 
 
 class _Repaired(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Alembic's way in: runs the steps on the connection that ``causerie.hosted.store.database`` hands over."""
+"""Alembic's way in: runs the steps on the connection that the database hands over."""
 
 from __future__ import annotations
 
