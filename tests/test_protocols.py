@@ -82,11 +82,11 @@ def test_a_mirror_is_noticed(tmp_path: Path) -> None:
     for file, text in _PLANTED.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text, encoding="utf-8")
-    assert list(Classes(tmp_path).mirrors(TABLE)) == ["edge.port.Mirror: use edge.wall.Wall"]
+    assert list(Classes(tmp_path).mirrors(TABLE)) == ["http.port.Mirror: use http.wall.Wall"]
 
 
 _PLANTED = {
-    "edge/port.py": """
+    "http/port.py": """
 class Mirror(Protocol):
     def reflect(self) -> None: ...
 class Either(Protocol):
@@ -95,7 +95,7 @@ class Either(Protocol):
 class Boundary(Protocol):
     async def cross(self) -> None: ...
 """,
-    "edge/wall.py": """
+    "http/wall.py": """
 class Wall:
     def reflect(self) -> None: ...
 class Coin:

@@ -294,6 +294,22 @@ async def test_ten_thousand_fields_are_counted(tmp_path: Path) -> None:
             assert up.requests[-1].body["messages"][0].keys() == {"role", "content"}
 
 
+@pytest.mark.parametrize("bare", ["SMUGGLED", ["SMUGGLED"], [[{"a": 1}, "SMUGGLED"]], 7])
+def test_a_field_of_which_only_the_inside_is_listed_is_an_object(bare: object) -> None:
+    dialect = DIALECTS["generic"].passing(("x.a",), ())
+    for value, goes in ((bare, False), ({"a": 1, "b": 2}, True), ([{"a": 1}], True)):
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "x": value}
+        request = parse(json.dumps(body).encode(), ParsingRules())
+        out = outgoing(request, dialect, "theirs")
+        assert ("x" in json.loads(out.body)) is goes
+        assert b"SMUGGLED" not in out.body
+        assert b'"b"' not in out.body
+        if not goes:
+            assert "x dropped" in out.changes
+            with pytest.raises(InvalidRequest, match="x"):
+                outgoing(structs.replace(request, strict=True), dialect, "theirs")
+
+
 def test_long_names_cost_no_more_than_their_length() -> None:
     """A path is written for each field of a listed object, whose own name is a client's."""
     deep: dict[str, Any] = {"x" * 2**20: {f"k{number}": {"url": 1} for number in range(20_000)}}

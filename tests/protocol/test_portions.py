@@ -93,7 +93,7 @@ def test_events_that_cannot_be_joined_are_not_looked_at_again(
         looked.append(len(events))
         return joined_events(events)
 
-    monkeypatch.setattr(answers, "joined", noting)
+    monkeypatch.setattr(answers, "joined_events", noting)
     answer = PlainAnswer()
     take = answer.begin({}, _CONTEXT)
     said = [TextDelta(f"{number} ", (), number % 2) for number in range(50_000)]

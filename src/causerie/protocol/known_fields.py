@@ -148,6 +148,8 @@ class Known:
     others: Literal["closed", "passed", "open"] = "closed"
     """``closed``: no other names; ``passed``: others too, but for privileged ones; ``open``: all.
     """
+    objects: frozenset[str] = frozenset()
+    """Fields of which only what is inside is listed: a value that is no object is not."""
 
 
 LEAF = Known()
@@ -198,11 +200,14 @@ KNOWN = Known(
 def grown(known: Known, path: str, below: Known) -> Known:
     """Return ``known`` with the field at ``path``, of whose value ``below`` is known."""
     name, _, rest = path.partition(".")
+    objects = known.objects
     if rest:
+        objects = objects if name in known.fields else objects | {name}
         below = grown(known.fields.get(name, LEAF), rest, below)
     elif name in known.fields:
+        objects -= {name}
         below = replace(below, fields={**known.fields[name].fields, **below.fields})
-    return replace(known, fields={**known.fields, name: below})
+    return replace(known, fields={**known.fields, name: below}, objects=objects)
 
 
 def lists(known: Known, path: str) -> bool:
@@ -289,7 +294,7 @@ def _sifted_object(
     """Return the listed fields of an object: the object itself where there are no others."""
     fields = known.fields
     kept: dict[str, Any] | None = None
-    if not value.keys() <= fields.keys():
+    if not value.keys() <= fields.keys() or any(_is_bare(value, name) for name in known.objects):
         kept = _listed_fields(value, known)
         if len(kept) < len(value):
             found.note(path, value, known, len(value) - len(kept))
@@ -308,24 +313,36 @@ def _sifted_object(
 
 def _listed_fields(value: Mapping[str, Any], known: Known) -> dict[str, Any]:
     fields = known.fields
-    if known.others == "closed":
+    if known.others == "closed" and not known.objects:
         if len(value) > 2 * len(fields):  # which may be as many as a body has bytes for
             return {name: value[name] for name in fields if name in value}
         return {name: each for name, each in value.items() if name in fields}
-    return {name: each for name, each in value.items() if _goes(name, known)}
+    return {name: each for name, each in value.items() if _goes(name, value, known)}
 
 
-def _goes(name: str, known: Known) -> bool:
-    if name in known.fields or known.others == "open":
-        return True
-    return known.others == "passed" and privilege_of(name) is None
+def _goes(name: str, value: Mapping[str, Any], known: Known) -> bool:
+    if name in known.fields:
+        return name not in known.objects or not _is_bare(value, name)
+    return known.others == "open" or (known.others == "passed" and privilege_of(name) is None)
+
+
+def _is_bare(value: Mapping[str, Any], name: str) -> bool:
+    """Return true for a field that holds something else than objects, or arrays of them."""
+    waiting = [value[name]] if name in value else []
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting += each
+        elif not isinstance(each, dict):
+            return True
+    return False
 
 
 def _unlisted(value: Mapping[str, Any], known: Known) -> Iterator[str]:
-    if known.others == "closed":
+    if known.others == "closed" and not known.objects:
         fields = known.fields
         return (name for name in value if name not in fields)
-    return (name for name in value if not _goes(name, known))
+    return (name for name in value if not _goes(name, value, known))
 
 
 def _below(known: Known, name: str) -> Known:
@@ -347,7 +364,7 @@ def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
     elif isinstance(value, dict):
         for name, each in value.items():
             place = _joined(path, name)
-            if _goes(name, known):
+            if _goes(name, value, known):
                 yield from _unlisted_places(each, _below(known, name), place)
             elif each is not None:
                 yield place
