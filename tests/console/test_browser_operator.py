@@ -27,9 +27,10 @@ PATHS = (
 )
 
 _WIDER = (
+    "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => "
     "Math.max(document.documentElement.scrollWidth - innerWidth, ..."
     "[...document.querySelectorAll('.card > .table')].map((one) => Math.floor("
-    "one.getBoundingClientRect().right - one.parentElement.getBoundingClientRect().right)))"
+    "one.getBoundingClientRect().right - one.parentElement.getBoundingClientRect().right))))"
 )
 
 
@@ -72,7 +73,10 @@ async def test_everybody_can_use_them_on_every_width(bench: tuple[Place, Listing
 
 
 async def _wider(page: Page) -> int:
-    """Pixels by which the page is wider than the window, or a table than its card."""
+    """Pixels by which the page is wider than the window, or a table than its card.
+
+    A page that is given another width is laid out anew before it is asked.
+    """
     return int(await page.evaluate(_WIDER))
 
 
