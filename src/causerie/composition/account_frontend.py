@@ -24,6 +24,7 @@ from causerie.composition.alerting import mail_server
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to, logos
 from causerie.composition.providers import private_networks
+from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
@@ -33,8 +34,8 @@ from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudge
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind, NewLink
+from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.people import User, actor_of
-from causerie.hosted.accounts.ports import StoredEntry
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -46,9 +47,9 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
 from causerie.http.addresses import IpNetwork
-from causerie.http.application import Edge
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
+from causerie.observe.alert_center import AlertCenter
 from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
@@ -102,9 +103,9 @@ def identity_providers(
 class LiveServiceView:
     """Implements :class:`ServiceView` for one service, always by the parts that are in force."""
 
-    def __init__(self, parts: RunningService, projects: Projects, operations: Operations) -> None:
+    def __init__(self, running: RunningService, projects: Projects, operations: Operations) -> None:
         self.operations: Operations | None = operations
-        self._parts = parts
+        self._running = running
         self._projects = projects
 
     def doors(self) -> Sequence[DoorView]:
@@ -116,7 +117,7 @@ class LiveServiceView:
         found = (each for each in self._ways() if door is None or each.door.name == door)
         shown = frozenset(id for door_address in found for id in door_address.models)
         entries: list[dict[str, Any]] = []
-        for model, names in self._parts.catalog.shown(shown):
+        for model, names in self._running.now.catalog.shown(shown):
             entry = {"name": model.card.name, **to_builtins(model.entry())}
             entries += [
                 entry if name == model.id else entry | {"name": name, "id": name} for name in names
@@ -130,12 +131,12 @@ class LiveServiceView:
         return DoorCatalog(
             door_address.prefix,
             frozenset(door_address.models),
-            self._parts.catalog,
-            self._parts.pipeline.router.history,
+            self._running.now.catalog,
+            self._running.now.router.history,
         )
 
     def answering(self, model: str) -> Sequence[str]:
-        return self._parts.catalog.resolve(None, model).targets
+        return self._running.now.catalog.resolve(None, model).targets
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         place = await self._projects.ask(actor_of(user), project_id)
@@ -143,7 +144,7 @@ class LiveServiceView:
         if not found:
             raise NotFound("There is no door for keys of accounts.")
         caller = visitor(user, place, found[0].door.name)
-        await self._parts.edge.converse(exchange, caller)
+        await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         door_address = self._router()
@@ -151,34 +152,34 @@ class LiveServiceView:
             raise NotFound("There is no door to the catalog.")
         door, models = door_address.door.name, frozenset({model})
         caller = Caller(key="", name="visitor", door=door, models=models)
-        await self._parts.edge.converse(exchange, caller, body)
+        await self._running.edge.converse(exchange, caller, body)
 
     def status(self) -> Sequence[EngineStatus]:
-        return self._parts.status()
+        return self._running.engines.status()
 
     def targets(self) -> Sequence[TargetStatus]:
-        return self._parts.targets()
+        return self._running.now.router.status()
 
     def history(self, target: str) -> Sequence[TimeBucket]:
-        return self._parts.pipeline.router.history(target)
+        return self._running.now.router.history(target)
 
     def requests(self, target: str) -> int:
-        return self._parts.pipeline.router.requests(target)
+        return self._running.now.router.requests(target)
 
     def worker(self) -> tuple[int, int] | None:
-        place = self._parts.place
+        place = self._running.place
         return None if place is None else (place.number, place.count)
 
     def _router(self) -> DoorAddress | None:
         found = [
             door_address
-            for door_address in door_addresses(self._parts.settings)
+            for door_address in door_addresses(self._running.now.settings)
             if door_address.door.kind == "router"
         ]
         return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
     def _ways(self) -> list[DoorAddress]:
-        settings = self._parts.settings
+        settings = self._running.now.settings
         usual = default_address(settings)
         found = [
             door_address
@@ -250,9 +251,10 @@ class AccountFrontend:
         """A link that makes the first operator, where nobody has an account yet."""
         return await self._hosted.accounts.users.first_link()
 
-    async def stored_entries(self) -> Sequence[StoredEntry]:
+    @property
+    def entries(self) -> Entries:
         """The entries of the configuration that operators have made."""
-        return await self._hosted.accounts.entries.every()
+        return self._hosted.accounts.entries
 
     @property
     def entries_changed(self) -> asyncio.Event:
@@ -273,30 +275,33 @@ class AccountFrontend:
         self._hosted.accounts.users.new_project_bounds = _new_project_bounds(settings.console)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
-    def mount(self, edge: Edge, parts: RunningService) -> None:
+    def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
         """Answer at `/api` and `/console`."""
-        options = parts.settings.console
+        settings, edge = running.now.settings, running.edge
+        options = settings.console
         if not options.enabled:
             return
         accounts, clock = self._hosted.accounts, self._hosted.clock
-        operations = LiveOperations(parts, accounts, self._examinations, clock)
+        operations = LiveOperations(
+            running, configuration, alerts, accounts, self._examinations, clock
+        )
         most = options.api_requests_per_minute
         management = Management(accounts, self._managers, clock, _link, operations, most)
         edge.mount("/api", management.answer)
         console = ConsoleApplication(
             accounts,
-            LiveServiceView(parts, accounts.projects, operations),
+            LiveServiceView(running, accounts.projects, operations),
             Site(
                 options.address or "",
                 tuple(map(ip_network, options.proxies)),
-                branding(parts.settings.branding),
-                logos(parts.settings.branding),
+                branding(settings.branding),
+                logos(settings.branding),
             ),
             clock=clock,
             open_to=OpenPages(
                 SignUp(self._outbox) if options.sign_up else None,
                 options.public_rankings,
-                _public_chat(parts.settings.public_chat),
+                _public_chat(settings.public_chat),
                 self._shared,
             ),
             providers=lambda: self._providers,

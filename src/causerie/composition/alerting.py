@@ -35,6 +35,7 @@ from causerie.settings.alerts import OWNERS, Alerts, Mail
 
 if TYPE_CHECKING:
     from causerie.composition.account_backend import AccountConditions
+    from causerie.composition.reloading import Reloading
     from causerie.composition.service import RunningService
 
 
@@ -207,8 +208,14 @@ log = structlog.get_logger(__name__)
 class Alerting:
     """Alerts of one service, always by the settings in force."""
 
-    def __init__(self, parts: RunningService, accounts: AccountConditions | None) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        running: RunningService,
+        configuration: Reloading,
+        accounts: AccountConditions | None,
+    ) -> None:
+        self._running = running
+        self._configuration = configuration
         self._accounts = accounts
         self._local = AlertCenter(MemoryBook(), _clock, self._channel)
         shared = AlertCenter(accounts.book, _clock, self._channel) if accounts else None
@@ -222,7 +229,7 @@ class Alerting:
     async def watch(self) -> None:
         while True:
             await self._guarded(self.look)
-            await asyncio.sleep(self._parts.settings.alerts.check_seconds)
+            await asyncio.sleep(self._running.now.settings.alerts.check_seconds)
 
     async def deliver(self) -> None:
         """Send what waits, for ever."""
@@ -234,7 +241,7 @@ class Alerting:
 
     async def look(self) -> None:
         """Look once at everything that is due."""
-        settings = self._parts.settings
+        settings = self._running.now.settings
         if not _is_used(settings, accounts=self._accounts is not None):
             return
         conditions = self._of_service(settings)
@@ -249,22 +256,21 @@ class Alerting:
             await self._local.observe(away, options)
 
     def _of_service(self, settings: Settings) -> list[Condition]:
-        parts, alerts = self._parts, settings.alerts
-        counted = parts.counters.outcomes()
+        alerts, target_states = settings.alerts, self._running.now.router.target_states()
+        counted = self._running.counters.outcomes()
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
         return [
-            *provider_conditions(settings, parts.target_states()),
-            *self._usage.look(settings, parts.target_states(), monotonic()),
+            *provider_conditions(settings, target_states),
+            *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
-            *engine_conditions(parts.status()),
+            *engine_conditions(self._running.engines.status()),
             *self._jobs(),
         ]
 
     def _jobs(self) -> Iterator[Condition]:
-        configuration = self._parts.configuration
-        if configuration is not None and configuration.failed:
+        if self._configuration.failed:
             yield NOT_RELOADED
-        place = self._parts.place
+        place = self._running.place
         if place is not None and place.restarts and self._started:
             yield WORKER_ENDED
         self._started = False
@@ -282,7 +288,7 @@ class Alerting:
             await self.center.forget()
 
     async def _deliver(self) -> None:
-        if not _is_used(self._parts.settings, accounts=self._accounts is not None):
+        if not _is_used(self._running.now.settings, accounts=self._accounts is not None):
             return
         while await self._local.deliver():
             pass
@@ -300,7 +306,8 @@ class Alerting:
 
     def _channel(self, name: str, to: str) -> NotificationChannel | None:
         """Return the channel of that name, as the settings in force have it."""
-        settings, credentials = self._parts.settings, self._parts.credentials
+        now = self._running.now
+        settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
             if webhook.name == name:
                 key = secret_bytes(credentials.alerts[name])

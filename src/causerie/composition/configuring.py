@@ -60,8 +60,9 @@ _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, tot
 class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
-    def __init__(self, parts: RunningService, entries: Entries) -> None:
-        self._parts = parts
+    def __init__(self, running: RunningService, configuration: Reloading, entries: Entries) -> None:
+        self._running = running
+        self._configuration = configuration
         self._entries = entries
         self._turn = asyncio.Lock()
         self._trials = 0
@@ -72,7 +73,7 @@ class LiveConfiguration:
         Those of kinds that this version does not know come last.
         """
         await self._entries.look(actor)
-        loaded, stored = self._configuration().loaded, await self._entries.every()
+        loaded, stored = self._configuration.loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]
         filed = list(_filed(loaded))
         others = [each for each in made if each.kind not in SECTIONS]
@@ -83,7 +84,7 @@ class LiveConfiguration:
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.look(actor)
-        return _view(_one(await self._entries.every(), id), self._configuration().loaded)
+        return _view(_one(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         await self._entries.may_change(actor)
@@ -116,7 +117,7 @@ class LiveConfiguration:
             gone = _one(stored, id)
             await self._check([each for each in stored if each.id != id])
             await self._entries.remove(actor, gone)
-            outcome = await self._configuration().reload()
+            outcome = await self._configuration.reload()
             if not outcome.applied:
                 raise _invalid(outcome.problems)
 
@@ -131,7 +132,7 @@ class LiveConfiguration:
             touched = [each.after for each in changes if each.after is not None]
             await self._check([*kept, *made], *touched)
             await self._entries.write(actor, changes)
-            outcome = await self._configuration().reload()
+            outcome = await self._configuration.reload()
             if not outcome.applied:
                 raise _invalid(outcome.problems)
 
@@ -154,7 +155,7 @@ class LiveConfiguration:
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.may_change(actor)
-        found = self._parts.provider(provider)
+        found = self._running.now.targets.providers.get(provider)
         if found is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
         return await list_models(found.provider, found.key or "")
@@ -168,7 +169,8 @@ class LiveConfiguration:
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.may_change(actor)
-        settings, credentials = self._parts.settings, self._parts.credentials
+        now = self._running.now
+        settings, credentials = now.settings, now.credentials
         found = [one for one in settings.providers if one.name == provider]
         if not found:
             raise NotFound("No provider of this name is in force.", code="not_found")
@@ -207,7 +209,7 @@ class LiveConfiguration:
             raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _trial(one, self._parts.settings.server, keys, model)
+        outcome = await _trial(one, self._running.now.settings.server, keys, model)
         await self._note(actor, one, outcome)
         return outcome
 
@@ -224,31 +226,22 @@ class LiveConfiguration:
 
         What was broken before may stay so, other than what is ``touched``.
         """
-        configuration = self._configuration()
         try:
-            loaded = await asyncio.to_thread(configuration.read, stored)
+            loaded = await asyncio.to_thread(self._configuration.read, stored)
         except SettingsError as error:
             raise _invalid([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
-        if found := new_problems(entries, loaded, configuration.loaded, keys):
+        if found := new_problems(entries, loaded, self._configuration.loaded, keys):
             raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
     async def _in_force(self, entry: StoredEntry) -> EntryView:
-        configuration = self._configuration()
-        outcome = await configuration.reload()
-        view = _view(entry, configuration.loaded)
+        outcome = await self._configuration.reload()
+        view = _view(entry, self._configuration.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
-
-    def _configuration(self) -> Reloading:
-        found = self._parts.configuration
-        if found is None:
-            words = "The configuration cannot be read yet; try again in a moment."
-            raise InvalidRequest(words, code="not_ready", status=409)
-        return found
 
 
 async def _trial(

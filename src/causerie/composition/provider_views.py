@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
-from causerie.composition.service import RunningService
+from causerie.composition.service import InForce
 from causerie.hosted.operations.explanation import PriceTexts, prices
 from causerie.hosted.operations.ports import (
     Change,
@@ -42,17 +42,17 @@ class ProviderViews:
     Targets and models may be thousands, so others have their turn while they are gone through.
     """
 
-    def __init__(self, settings: Settings, stats_of: RunningService) -> None:
-        self._settings = settings
-        self._stats_of = stats_of
-        self._target_states = {one.name: one for one in stats_of.targets()}
+    def __init__(self, now: InForce) -> None:
+        self._settings = now.settings
+        self._router = now.router
+        self._target_states = {one.name: one for one in now.router.status()}
         self._turns = Turns()
         self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
         self._serving: dict[str, list[Serving]] = {}
 
     @classmethod
-    async def of(cls, settings: Settings, stats_of: RunningService) -> Self:
-        views = cls(settings, stats_of)
+    async def of(cls, now: InForce) -> Self:
+        views, settings = cls(now), now.settings
         for target in settings.targets:
             views._targets.setdefault(target.provider, {})[target.name] = target.model
             await views._turns.pause()
@@ -111,7 +111,7 @@ class ProviderViews:
 
     def _target(self, name: str, model: str) -> TargetView:
         target_state = self._target_states.get(name)
-        target_stats = self._stats_of.pipeline.router.target_stats(name) or UNKNOWN_STATS
+        target_stats = self._router.target_stats(name) or UNKNOWN_STATS
         first, speed = target_stats.first_token, target_stats.speed
         return TargetView(
             name=name,

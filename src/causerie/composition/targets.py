@@ -69,8 +69,18 @@ class Targets:
         return {name: one.chat for group in both for name, one in group.items()}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
-        """Those with a queue of ours."""
+        """Return the queue of each model that this service runs."""
         return {id: own.admission_queue for id, own in self.own.items()}
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """Return how many requests wait for each model that this service runs."""
+        return [(id, own.admission_queue.waiting) for id, own in self.own.items()]
+
+    def is_busy(self, name: str) -> bool:
+        """Return true if a target has no free slot."""
+        if name in self.own:
+            return not self.own[name].admission_queue.spares
+        return name in self.remote and not self.remote[name].chat.provider.slots.spares
 
 
 def chat_options(
