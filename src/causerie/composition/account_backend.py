@@ -52,8 +52,6 @@ from causerie.protocol.money import exact
 from causerie.settings import StoreSettings
 from causerie.settings.alerts import Alerts
 
-# Conditions of accounts that somebody should know: budgets that are used, keys that expire.
-
 _DAY = timedelta(days=1)
 
 
@@ -79,7 +77,6 @@ class AccountConditions:
 
 
 def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> Condition | None:
-    """Return the highest share that is reached; a budget of nothing has none."""
     spending, budget = watched.spending, watched.spending.budget
     percent = int(spending.share * 100)
     reached = [each for each in percents if percent >= each]
@@ -108,7 +105,6 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
 
 
 def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condition | None:
-    """Return the condition of the shortest time before the end that is reached."""
     left = expiring.expires_at - now
     reached = [each for each in days if left <= each * _DAY]
     if not reached:
@@ -129,7 +125,6 @@ def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condit
 
 
 def _owner(watched: WatchedBudget) -> tuple[str, str]:
-    """Return the owner for programs and for people."""
     match watched.owner:
         case WatchedKey(project, key):
             return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
@@ -138,11 +133,6 @@ def _owner(watched: WatchedBudget) -> tuple[str, str]:
         case person:
             return f"user:{person.id}", f"{person.name} ({person.id})"
 
-
-# Accounts in a running service: the database, its keys and budgets, and the ledger.
-#
-# Opened once with the service and closed after the last request. Nothing here
-# decides anything about a request.
 
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
@@ -339,7 +329,6 @@ def _unusable(failure: Exception) -> CannotStart:
 
 
 async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
-    """Write what workers have left in their journals whose numbers are not used any more."""
     for number in _numbers(_journal_folder(store)):
         if number > workers and (left := _write_ahead_log(store, number)) is not None:
             async with Ledger(SqlUsage(database), left):
@@ -356,7 +345,7 @@ def _journal_folder(store: StoreSettings) -> Path:
 
 
 def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | None:
-    """Return the journal of a worker; the first one's is that of a service of one process."""
+    # The journal of the first worker is that of a service of one process.
     if store.journal == "off":
         return None
     folder = _journal_folder(store) / (str(number) if number > 1 else "")

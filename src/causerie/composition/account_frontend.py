@@ -62,8 +62,6 @@ from causerie.settings.console import UNLIMITED, ConsoleSettings
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 
-# The providers that people may sign in with, as the settings name them.
-
 
 def identity_providers(
     listed: Sequence[IdentityProvider],
@@ -95,9 +93,6 @@ def identity_providers(
         )
         for each in listed
     )
-
-
-# The service as the console sees it: doors, models, who answers, and a way to talk with them.
 
 
 class LiveServiceView:
@@ -194,12 +189,6 @@ class LiveServiceView:
                 door_address != usual,
             ),
         )
-
-
-# Entrances for people and their programs: accounts, the console, and the management API.
-#
-# Imported only if there are accounts: its dependencies take more memory than all the rest of a
-# gateway.
 
 
 @asynccontextmanager
@@ -318,7 +307,6 @@ def _new_project_bounds(console: ConsoleSettings) -> LimitsAndBudgets:
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:
-    """Return the outbox for letters to people, if the settings name a server."""
     server = mail_server(mail, password)
     return None if server is None else Outbox(server)
 
@@ -329,7 +317,7 @@ def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
 
 
 def _link(_: LinkKind, token: str) -> str:
-    """Return the URL path of a one-time link; the part behind the # is sent to no server."""
+    # The part behind the # is sent to no server.
     return f"/console/link#{token}"
 
 

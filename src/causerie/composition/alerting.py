@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from causerie.composition.service import RunningService
 
 
-# The mail server, as the settings name it.
-
-
 def mail_server(mail: Mail, password: str | None) -> MailServer | None:
     """Return the server for letters, if the settings name one."""
     if mail.host is None:
@@ -50,8 +47,6 @@ def mail_server(mail: Mail, password: str | None) -> MailServer | None:
         mail.host, mail.port, mail.sender or "", mail.tls, mail.user, password, mail.ca_file
     )
 
-
-# Conditions of the service that somebody should know: providers, error rates, jobs.
 
 _USAGE_SECONDS = 600.0  # for which an impossible report counts
 DATABASE_AWAY = Condition(
@@ -97,10 +92,7 @@ def provider_conditions(
 
 
 def _is_down(target: TargetState, *, checked: bool) -> bool:
-    """Return whether requests are kept from it.
-
-    Where the provider is not checked, only a request that it answers says that it is back.
-    """
+    # Where the provider is not checked, only a request that it answers shows that it is back.
     return target.breaker.open and not (checked and target.breaker.state() == "half_open")
 
 
@@ -194,11 +186,6 @@ def engine_conditions(engines: Sequence[EngineStatus]) -> Iterator[Condition]:
                 {"job": "engine", "model": each.model},
             )
 
-
-# Looks at the service every few seconds, and notifies the channels of the settings.
-#
-# With accounts, alerts are kept in the database, where one of several processes decides. Without,
-# and for a database that is away, each process keeps its own.
 
 _POLL_SECONDS = 5.0  # for deliveries that another process has left
 _FORGET_SECONDS = 3600.0
@@ -296,7 +283,6 @@ class Alerting:
             pass
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it; a failure is logged, and the next turn comes all the same."""
         try:
             await work()
         except StoreUnavailable:
@@ -305,7 +291,6 @@ class Alerting:
             log.exception("alerts failed")
 
     def _channel(self, name: str, to: str) -> NotificationChannel | None:
-        """Return the channel of that name, as the settings in force have it."""
         now = self._running.now
         settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
@@ -348,7 +333,6 @@ def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:
-    """Return true if anybody can get a message."""
     alerts = settings.alerts
     reminds = accounts and settings.mail.host is not None and alerts.remind_owners
     return bool(alerts.webhooks or alerts.emails) or reminds

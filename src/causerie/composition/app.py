@@ -110,7 +110,6 @@ async def run_service(
 
 @asynccontextmanager
 async def _pages(running: RunningService, reloading: Reloading) -> AsyncIterator[None]:
-    """Answer people, send alerts, and follow the changes of operators, while the block runs."""
     front = running.front
     alerting = Alerting(running, reloading, front.conditions if front is not None else None)
     async with AsyncExitStack() as stack:
@@ -129,7 +128,6 @@ async def _pages(running: RunningService, reloading: Reloading) -> AsyncIterator
 async def _with_entries(
     loaded: Loaded, read: ReadWith
 ) -> tuple[Loaded, Credentials, Sequence[StoredEntry]]:
-    """Return the settings with the entries that operators have made, all secrets, and those."""
     credentials = await asyncio.to_thread(read_credentials, loaded)
     if not has_accounts(loaded.settings):
         return loaded, credentials, ()
@@ -143,8 +141,6 @@ async def _with_entries(
     loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
     return loaded, credentials, stored
 
-
-# A service for as long as one command needs it: in a thread of that command's process.
 
 Address = Future[tuple[str, int]]
 _Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]

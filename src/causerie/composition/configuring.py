@@ -222,10 +222,7 @@ class LiveConfiguration:
         return await self._in_force(after)
 
     async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
-        """Return the settings with these entries; raise :class:`InvalidRequest` for all problems.
-
-        What was broken before may stay so, other than what is ``touched``.
-        """
+        # What was broken before may stay so, other than what is `touched`.
         try:
             loaded = await asyncio.to_thread(self._configuration.read, stored)
         except SettingsError as error:
@@ -247,7 +244,6 @@ class LiveConfiguration:
 async def _trial(
     one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
 ) -> Trial:
-    """Try one provider over connections of its own."""
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
     reachable = ServerSettings(private_networks=server.private_networks)
     made = connected(Settings(providers=(brief,), server=reachable), credentials, {})
@@ -258,7 +254,6 @@ async def _trial(
 
 
 def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
-    """Return what is to be kept; raises :class:`InvalidRequest` for a name or key that is none."""
     body = dict(wish.settings)
     label = NAMES[SECTIONS[kind]]
     known = KNOWN_PROVIDERS.get(str(body.get("known")))
@@ -273,7 +268,6 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
 
 
 def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
-    """Return the key as it is to be kept; raise :class:`InvalidRequest` for one that is none."""
     if not key:
         return key
     if SECTIONS[kind] not in KEYS:
@@ -289,10 +283,7 @@ def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
 
 
 def _signed(entry: StoredEntry) -> StoredEntry:
-    """Return the entry; raise :class:`InvalidRequest` for a webhook that has nothing to sign with.
-
-    One whose secret cannot be read now is left out until it is given anew.
-    """
+    # A webhook whose secret cannot be read now is left out until it is given anew.
     if entry.kind == "webhook" and entry.credential is None and not entry.unreadable:
         words = "A webhook needs a secret to sign with; give it as `key`."
         raise InvalidRequest(words, param="key")
@@ -300,7 +291,7 @@ def _signed(entry: StoredEntry) -> StoredEntry:
 
 
 def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
-    """Never send a key that is kept to somebody else than the one that it was given for."""
+    # A stored key is never sent to somebody else than it was given for.
     if wish.key is not None or before.credential is None:
         return
     if moved(before.body, after.body):
@@ -317,7 +308,6 @@ def _one(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
 
 
 def _known(stored: StoredEntry) -> StoredEntry:
-    """Return the entry; raise :class:`InvalidRequest` for a kind that a newer version has made."""
     if stored.kind not in SECTIONS:
         words = f"This version does not know entries of the kind {stored.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
@@ -331,7 +321,6 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
 
 
 def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
-    """Return the failure with the name that somebody gave to what is tried under another one."""
     problems = failure.metadata.get("problems")
     if not isinstance(problems, list):
         return failure
@@ -339,7 +328,7 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
 
 
 def _origin(url: str) -> str:
-    """Return an address without its path, which may be what others must not know."""
+    # The path of an address can hold a secret.
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -366,7 +355,6 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 
 
 def _filed(loaded: Loaded) -> Iterator[EntryView]:
-    """Yield what the file says, without what entries of the database add to it."""
     for kind, section in SECTIONS.items():
         path = PATHS[section]
         for index, one in enumerate(tables_of(loaded.settings, section)):
@@ -397,12 +385,11 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
 
 @cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of settings: their annotations are evaluated once, not for each entry."""
+    # Annotations are evaluated once, not for each entry.
     return msgspec.structs.fields(kind)
 
 
 def _written(value: Any) -> Any:
-    """Return settings as a file would say them: without defaults, digests and foreign options."""
     if isinstance(value, Secret):
         return {}  # its place is for those who see the file
     if isinstance(value, msgspec.Struct):

@@ -23,12 +23,6 @@ from msgspec import Struct
 from causerie.engines.base import EngineStatus
 from causerie.settings import ModelSettings
 
-# A running service and the commands that ask it something: a socket in a folder of the user.
-#
-# Both ends are here. One line of JSON asks, one answers. Only the user who runs
-# the service can reach the socket; what is asked and answered is the business of
-# whoever uses it.
-
 log = structlog.get_logger(__name__)
 
 _SUFFIX = ".sock"
@@ -109,7 +103,6 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the folder; raises :class:`OSError` where others could reach into it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -149,9 +142,6 @@ def _handler(
             writer.close()
 
     return handle
-
-
-# Facts of a running service for the user's other commands: its address, and its models.
 
 
 class RunningModel(Struct, frozen=True):

@@ -33,8 +33,6 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import LlamaCpp, ModelSettings, OpenVino, Settings
 from causerie.settings.credentials import Credentials
 
-# The inputs of a model's engine: with others it is another engine.
-
 
 def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSettings) -> object:
     """Return the inputs of the engine, to be compared."""
@@ -48,14 +46,11 @@ def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSett
 
 
 def _secrets(credentials: Credentials, model: ModelSettings) -> bytes:
-    """Key and certificates of a server of others as a digest: no secret is kept to compare."""
+    # Only a digest: no secret is kept to compare.
     digest = hashlib.sha256(credentials.models.get(model.id, "").encode())
     with suppress(OSError):  # whoever makes the engine says what is wrong with a file
         digest.update(tls_digest(model.vllm.tls))
     return digest.digest()
-
-
-# Engines that run a model in several processes on this machine, as a pool.
 
 
 def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart]:
@@ -80,8 +75,6 @@ def replicated(
 
     return EnginePool(model, list(engines), member)
 
-
-# Fetches the weights and makes the engines that the settings name.
 
 if TYPE_CHECKING:
     pass
@@ -113,7 +106,6 @@ async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeight
 async def _fetched(
     settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
 ) -> CachedWeights:
-    """The weights of a model of ours; of one that others serve, the rest of its folder."""
     from causerie.engines.weights import fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
 
     fetch = fetching.fetch
@@ -284,10 +276,7 @@ class EngineMakers:
         return await vllm_engine(model, weights.path, key, self._settings.engines.load_seconds)
 
     async def _weights(self, model: ModelSettings) -> CachedWeights:
-        """One download at a time: it has the whole line, and there is one bar.
-
-        Weights that are on this machine wait for none.
-        """
+        # One download at a time: it has all the bandwidth, and there is one bar.
         try:
             weights = await self._found_or_fetched(model)
         except WeightsError as error:

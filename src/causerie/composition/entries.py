@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from causerie.hosted.accounts.ports import EntryKind, StoredEntry
 
 
-# Settings with everything that they name: secrets and files, all of it checked in one run.
-
 _WEIGHTS = {
     "llamacpp": "a .gguf file",
     "openvino": "a .gguf file or a folder for OpenVINO",
@@ -80,7 +78,6 @@ def _missing_programs(loaded: Loaded) -> Iterator[Problem]:
 
 
 def _missing(model: ModelSettings) -> str | None:
-    """Return what is wrong with the path of a model's weights, if that leads nowhere."""
     if model.ref is None or model.engine not in _WEIGHTS:
         return None
     try:
@@ -94,8 +91,6 @@ def _missing(model: ModelSettings) -> str | None:
     repository = f"; a repository is written hf:{model.ref}" if reference.like_repository else ""
     return f'"{model.ref}" does not exist; name {_WEIGHTS[model.engine]}{repository}'
 
-
-# The configuration as a whole: what the file says, and the entries that operators have made.
 
 log = structlog.get_logger(__name__)
 
@@ -168,7 +163,6 @@ def checked_with(
 
 
 def _with_chosen(loaded: Loaded) -> Loaded:
-    """Return the settings; raise :class:`SettingsError` if a model is wanted that they lack."""
     ids = [one.id for one in loaded.settings.models]
     if missing := sorted(loaded.chosen - set(ids)):
         words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"
@@ -179,7 +173,6 @@ def _with_chosen(loaded: Loaded) -> Loaded:
 
 
 def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:
-    """Return the keys of entries of a kind that are in force, by their names."""
     return {
         each.name: each.credential
         for each in stored

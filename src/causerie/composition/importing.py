@@ -79,10 +79,7 @@ class EntryImport:
         return ImportStep("changed", entry, ", ".join(what), before, after)
 
     def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
-        """Return the key of the file, an empty text if it has none, ``None``: the kept one stays.
-
-        Raises :class:`SettingsError` where neither can be had.
-        """
+        # None: the stored key stays.
         label = KEYS.get(filed.entry.section, "")
         if filed.key is None:
             if label == "secret":

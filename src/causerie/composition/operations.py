@@ -54,8 +54,6 @@ from causerie.settings.provider import ProviderSettings
 from causerie.settings.toml import table_text
 from causerie.shapes.chat_completions.reader import parse
 
-# Alerts as operators see them: channels and rules of the settings in force, and what was sent.
-
 _SHOWN = 50
 
 
@@ -95,7 +93,7 @@ class LiveAlerts:
 
 
 def _channels(settings: Settings) -> Iterator[AlertChannel]:
-    """Without the path of an address, which may be what others must not know."""
+    # The path of an address can hold a secret, so only its host is shown.
     for webhook in settings.alerts.webhooks:
         place = urlsplit(webhook.url).netloc
         yield AlertChannel(name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds)
@@ -152,10 +150,6 @@ def _delivery(kept: Delivery) -> AlertDelivery:
         outcome=kept.outcome,
     )
 
-
-# The service as its operators see to it: providers, probes, and the routes of requests.
-#
-# Always by the parts that are in force.
 
 _LONGEST_MODEL = 1000
 
@@ -307,14 +301,12 @@ class LiveOperations:
         )
 
     async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
-        """Return the entry of the database that is this provider; none if the file has it."""
         for each in await self.configuration.every(actor):
             if (each.kind, each.name) == ("provider", provider) and each.in_force:
                 return None if each.locked else each
         return None
 
     async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
-        """Put a result into the entry of its provider; a context that it lacks stays."""
         models = {each["id"]: each for each in kept.settings.get("models", ())}
         before = models.get(result.model, {})
         known = {name: before[name] for name in ("context_length",) if name in before}
@@ -333,7 +325,6 @@ class LiveOperations:
         return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
-        """Return the caller with this key; without one, a caller with all rights."""
         if not key_id:
             return Caller(key="", name="", door=door.name)
         key = await self._accounts.keys.see(actor, key_id)

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from causerie.http.pages.docs import DocsPage
 
 
-# The look of the pages, from the settings.
-
-
 def branding(settings: BrandingSettings) -> Branding:
     """Return name, colour and links of the pages."""
     from causerie.http.pages.branding import Branding  # noqa: PLC0415 - memory, for visitors only
@@ -41,11 +38,6 @@ def logos(settings: BrandingSettings) -> Mapping[str, Logo]:
     found = {name: read_logo(text) for name, text in settings.logos.items()}
     return {name: Logo(one.content_type, one.content) for name, one in found.items()}
 
-
-# Answers `/` to browsers; every other client gets the answer of a path with nothing behind it.
-#
-# Without accounts that is the chat page, which is made when it is first asked for, so that a
-# gateway whose page nobody opens keeps its memory. With accounts `/` leads to the console.
 
 _CONSOLE = "/console"
 _CHAT_STATIC = f"{_CONSOLE}/static"
@@ -109,11 +101,6 @@ def _browser_at_root(exchange: Exchange) -> bool:
     wants_page = "text/html" in exchange.headers.get("accept", "").lower()
     return exchange.path == "/" and exchange.method in ("GET", "HEAD") and wants_page
 
-
-# Answers `/docs`, and the files of that page below it, while the settings want documentation.
-#
-# The page is made when it is first asked for, so that a service whose documentation nobody reads
-# keeps its memory. It brings its own files: the console may have an address of its own, or be off.
 
 _DOCS = "/docs"
 _DOCS_STATIC = f"{_DOCS}/static"

@@ -29,8 +29,6 @@ from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem
 from causerie.settings.provider import TlsSettings
 
-# Certificates as the settings name them, ready for connections.
-
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
     """Return the TLS context of these settings; raise :class:`OSError` if files cannot be used."""
@@ -49,13 +47,6 @@ def tls_digest(tls: TlsSettings) -> bytes:
     for file in (tls.ca_file, tls.client_cert, tls.client_key):
         digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())
     return digest.digest()
-
-
-# Providers that others run, with their connections.
-#
-# One whose settings and secrets are the same after a reload stays, with its
-# connections; another one takes the place of one that has changed, whose
-# connections end with the replies on them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +125,6 @@ async def close(providers: Sequence[ConnectedProvider]) -> None:
 
 
 def _settled(one: described.ProviderSettings, *, metered: bool) -> described.ProviderSettings:
-    """Fill in how its replies travel; ``metered``: somebody is charged for them."""
     if one.always_stream is not None:
         return one
     always = metered or DIALECTS[one.dialect].streams
@@ -208,10 +198,7 @@ def _recipe(
     proxy: str | None,
     networks: Sequence[str] | None,
 ) -> bytes:
-    """Return a digest of a provider's inputs: no secret is kept for comparing.
-
-    Certificates count by their contents, so that a reload takes renewed ones.
-    """
+    # Certificates count by their contents, so that a reload takes renewed ones.
     plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))

@@ -147,8 +147,6 @@ class FixedParts:
 
 @dataclass(frozen=True, slots=True)
 class _Health:
-    """Implements :class:`ServingStatus`."""
-
     status: Callable[[], Sequence[EngineStatus]]
     targets: Callable[[], Sequence[TargetStatus]]
     shared: Callable[[], bool | None]
@@ -314,7 +312,6 @@ class RunningService:
         )
 
     def _retire(self, before: Targets) -> None:
-        """Let providers that have changed or gone end their connections with the replies there."""
         self._retired = [one for one in self._retired if one.client.open_connections]
         for name, one in before.providers.items():
             if self.now.targets.providers.get(name) is not one:

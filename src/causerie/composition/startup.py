@@ -28,10 +28,6 @@ from causerie.http.application import Edge
 from causerie.http.server import Bound, Listen, listening_socket, serve
 from causerie.settings import Settings
 
-# SIGHUP: the settings are read anew, unless the terminal of the service has gone.
-#
-# Knows nothing of what a reload does.
-
 
 @contextmanager
 def hangups() -> Iterator[asyncio.Event]:
@@ -65,7 +61,6 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
 
 
 def _terminal() -> int | None:
-    """The terminal that the service was started at."""
     try:
         number = sys.stderr.fileno()
     except (OSError, ValueError):  # there is none, or a test has replaced it
@@ -74,18 +69,12 @@ def _terminal() -> int | None:
 
 
 def _gone(terminal: int) -> bool:
-    """A terminal that was closed answers no question any more."""
     try:
         os.tcgetpgrp(terminal)
     except OSError:
         return True
     return False
 
-
-# Start and stop of a service: listen, load, say when it is ready, serve until a stop.
-#
-# The address is taken first, so that health can be asked while models load and a
-# port in use is known before anything is fetched. Knows nothing of how engines are made.
 
 log = structlog.get_logger(__name__)
 
@@ -201,8 +190,6 @@ def give_back_large_blocks() -> None:
 
 
 class _Start:
-    """Loads the models and tells the watcher."""
-
     def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher) -> None:
         self._engines = engines
         self._preload = preload
@@ -237,11 +224,7 @@ class _Start:
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> None:
-        """Load one model; a reload may take it away meanwhile.
-
-        The log tells what kept it from loading, unless that is the end of the service, which says
-        it itself.
-        """
+        # A reload may take the model away meanwhile.
         while (engine := self._engine(model)) is not None:
             try:
                 await engine.load()

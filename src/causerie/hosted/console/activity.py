@@ -25,10 +25,6 @@ from causerie.hosted.console.usage import DisplayNames, names_of
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.metering.meter import MOST_BYTES
 
-# Explanation of a request's outcome, from its record alone.
-#
-# The record has no contents, so the explanation has none. An unknown code is shown unchanged.
-
 # Meaning of each code, and advice.
 CODES = MappingProxyType(
     {
@@ -158,7 +154,7 @@ def _why(record: UsageRecord) -> str:
 
 
 def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
-    """From lines like ``target: failure``; of one target alone there is no line."""
+    # Lines are like `target: failure`; a request with a single target has none.
     if not record.tried:
         if not record.served_by:
             return ()
@@ -172,7 +168,6 @@ def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
 
 
 def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
-    """Waiting for a place, then for the first token, then the rest of the answer."""
     whole = record.duration_us
     if whole <= 0:
         return ()
@@ -198,8 +193,6 @@ def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
             at = end
     return made
 
-
-# The page of activity: single requests, newest first, each with its explanation.
 
 PAGE = 30
 SEARCHED = 200
@@ -286,7 +279,6 @@ async def show_contents(context: RequestContext) -> None:
 async def _containing(
     context: RequestContext, project: str | None, records: Sequence[UsageRecord]
 ) -> Sequence[UsageRecord]:
-    """Return the requests whose prompt or reply contains the text that is searched."""
     text = context.query.get("text")
     if not text or project is None:
         return records
@@ -298,7 +290,6 @@ async def _containing(
 async def _kept(
     context: RequestContext, project: str | None, shown: Sequence[UsageRecord]
 ) -> frozenset[str]:
-    """The requests whose contents one may see."""
     if project is None:
         return frozenset()
     ids = [each.id for each in shown]
@@ -306,7 +297,6 @@ async def _kept(
 
 
 def _readable(text: str, *, cut: bool) -> str:
-    """With lines, where it is whole."""
     return text if cut or not text else msgspec.json.format(text)
 
 

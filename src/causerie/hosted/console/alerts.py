@@ -28,8 +28,6 @@ from causerie.hosted.operations.configuring import EntryView, EntryWish
 from causerie.hosted.operations.ports import ChannelTest, Operations
 from causerie.protocol.numbers import whole_number
 
-# A channel of alerts as a form, and back.
-
 ChannelKind = Literal["webhook", "email"]
 FIELDS = ("name", "url", "to", "kinds", "key", "more")
 _TYPED = ("name", "url", "to", "kinds")
@@ -96,8 +94,6 @@ def new_secret() -> str:
     return f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
 
 
-# Alerts for operators: channels with a test for each, rules, alerts, and what was sent.
-
 _PATH = "/operator/alerts"
 _PAGE = "operator/alerts.html"
 _FORM = "operator/channel.html"
@@ -114,8 +110,6 @@ _WORDS = EntryKindWords(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A channel, and how its receivers and alerts are shown."""
-
     entry: EntryView
     receivers: Sequence[str]
     kinds: Sequence[str]
@@ -200,7 +194,6 @@ class AlertsPages(EntryPages):
 
 
 def _kind(text: str) -> ChannelKind:
-    """Return the kind of a channel; raise :class:`NotFound` for one that there is not."""
     if text == "webhook":
         return "webhook"
     if text == "email":
@@ -209,7 +202,7 @@ def _kind(text: str) -> ChannelKind:
 
 
 def _rows(entries: Sequence[EntryView]) -> Iterator[_Row]:
-    """Yield the channels; of an address without its path, which others must not know."""
+    # The path of an address can hold a secret, so only its host is shown.
     for each in entries:
         if each.kind in ("webhook", "email"):
             said = each.settings

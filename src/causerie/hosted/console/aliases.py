@@ -24,8 +24,6 @@ from causerie.hosted.operations.configuring import EntryView, EntryWish
 from causerie.hosted.operations.ports import Operations
 from causerie.protocol.numbers import whole_number
 
-# An alias as a form, and back.
-
 Row = Mapping[str, str]
 
 _TEXTS = ("id", "name", "description")
@@ -111,8 +109,6 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# Aliases: public model names, and who answers for them.
-
 _PATH = "/operator/aliases"
 _FORM = "operator/alias.html"
 _WORDS = EntryKindWords(
@@ -172,7 +168,6 @@ def _providers(entries: Sequence[EntryView]) -> Sequence[str]:
 
 
 def _targets(entries: Sequence[EntryView]) -> Sequence[str]:
-    """Return the models that aliases are sent to already, to be offered while typing."""
     found = (each.settings.get("targets", ()) for each in entries if each.kind == "alias")
     return sorted({one.get("model", "") for targets in found for one in targets} - {"", "*"})
 

@@ -150,7 +150,6 @@ class ConsoleApplication:
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
     def _arrive(self, exchange: Exchange) -> RequestContext:
-        """A request; who has no token yet gets one, which forms are bound to."""
         context = self._context(exchange)
         if not context.token:
             context.keep(new_token(), None)
@@ -182,13 +181,11 @@ class ConsoleApplication:
         await route.page(context)
 
     async def _recognise(self, context: RequestContext) -> None:
-        """Note who has signed in; raises :class:`Unauthenticated`."""
         context.user, sign_in = None, self._services.accounts.sign_in
         known = None if context.token_is_new else context.token
         context.user, context.session = await sign_in.whose(known)
 
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
-        """A page that says what went wrong; to sign in, where that is what is missing."""
         if failure.code == "session_ended" and context.user is None:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
             context.go(f"/sign-in?{lost}next={quote(_page_of(context))}")
@@ -200,7 +197,6 @@ class ConsoleApplication:
 
 
 def _page_of(context: RequestContext) -> str:
-    """Return the address of the open page, also for scripts that fetch parts of it."""
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
@@ -215,7 +211,6 @@ def _wants_json(exchange: Exchange) -> bool:
 
 
 async def _form(exchange: Exchange) -> FormFields:
-    """The fields of a form; raises :class:`InvalidRequest`."""
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(exchange, _FORM_LIMITS)
     if kind != _FORM and body:

@@ -17,8 +17,6 @@ from causerie.hosted.console.usage import names_of
 from causerie.http.pages.templating import seconds
 from causerie.protocol.numbers import whole_number
 
-# Entries of the audit log in words: who did what to what, and what changed.
-
 KINDS: Mapping[AuditKind, str] = MappingProxyType(
     {
         AuditKind.KEY: "API keys",
@@ -192,7 +190,6 @@ class AuditWords:
         return self._account_object(entry)
 
     def _account_object(self, entry: AuditEntry) -> AuditPart:
-        """A key, a user or a project, by the name that it has now."""
         told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
         words = entry.subject_name or told or entry.subject
         if entry.subject_name is None or entry.subject_deleted:
@@ -240,7 +237,6 @@ def _entry_path(kind: str, name: str) -> str:
 
 
 def _sentence(entry: AuditEntry) -> str:
-    """Return the sentence of an entry with its places; one of an unknown action names it."""
     action = entry.action
     if action == "user.operator" and entry.details.get("operator") == "False":
         return _NO_OPERATOR
@@ -251,7 +247,6 @@ def _sentence(entry: AuditEntry) -> str:
 
 
 def _said(entry: AuditEntry, name: str, value: str) -> bool:
-    """Return whether a detail says nothing beyond the sentence."""
     if not value or (name == "what" and value == "none"):
         return True
     if name == "by":
@@ -268,8 +263,6 @@ def _length(whole: int) -> str:
         return seconds(whole)
     return f"{hours} hours" if hours != 1 else "1 hour"
 
-
-# The audit log as a page: newest first, narrowed down by who and what.
 
 _COUNT = 50
 _LAST = 10**18 - 1
@@ -328,13 +321,11 @@ def _kind(text: str) -> AuditKind | None:
 
 
 def _actors(people: Mapping[str, str], chosen: str) -> Mapping[str, str]:
-    """Return the names of actors that can be chosen, by label; with the one that is chosen."""
     ordered = sorted(people.items(), key=lambda each: each[1].casefold())
     named = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
     return {chosen: chosen, **named} if chosen else named
 
 
 def _address(path: str, kept: Mapping[str, str], name: str) -> str:
-    """Return the path of the log without one of its filters."""
     rest = urlencode({each: value for each, value in kept.items() if each != name})
     return f"{path}?{rest}" if rest else path

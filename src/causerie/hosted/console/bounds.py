@@ -16,8 +16,6 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import ServiceView
 from causerie.protocol.numbers import money, whole_number
 
-# Limits and budgets as rows of a form, and back.
-
 Row = Mapping[str, str]
 
 LIMITS = (
@@ -162,15 +160,13 @@ def _whole(text: str, name: str, index: int) -> int | None:
 
 
 def _joined(text: str) -> str:
-    """Without the commas between thousands; one for decimals stays, and is refused."""
+    # A comma for decimals stays, so that it is refused.
     return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
 def _text(number: int | None) -> str:
     return "" if number is None else str(number)
 
-
-# Limits and budgets of a person, over all their keys and projects; for operators.
 
 _FORM = "operator/person_bounds.html"
 

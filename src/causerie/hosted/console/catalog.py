@@ -58,10 +58,6 @@ from causerie.hosted.console.service_view import (
     target_badges,
 )
 
-# The page of all models: public entries for everybody, and for members what their keys may name.
-#
-# Operators also see the targets of each model, and how they stand.
-
 _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 
 
@@ -143,14 +139,11 @@ class ModelsPages:
     def _states(
         self, context: RequestContext, shown: Sequence[Offer]
     ) -> Mapping[str, Sequence[StatusBadge]]:
-        """Return the states of models by id: of every target for operators, else the best."""
         found = target_badges(self._service_view, {one.id: one.targets for one in shown})
         if context.me.operator:
             return found
         return {id: best(badges) for id, badges in found.items()}
 
-
-# The public catalog: models side by side, and a page for each.
 
 _SAMPLE_KEY = "YOUR_API_KEY"
 
@@ -235,22 +228,18 @@ class MarketPages:
 
 
 async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
-    """Return them off the event loop: there may be thousands of endpoints."""
+    # Off the event loop: there may be thousands of endpoints.
     return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
 def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
-    """With itself, though it has a suffix that is no entry of its own."""
     found = list(variants(one.id, market.entries()))
     return [one if each.id == one.id else each for each in found]
 
 
 def _asked(one: Listing) -> str:
-    """Values that a request names."""
     return f"{one.id}:{one.twist}" if one.twist else one.id
 
-
-# Rankings of the catalog by tokens: public where a setting says so, else operators'.
 
 _RANKING_TITLES = {
     RankingPeriod.DAY: "24 hours",
@@ -323,7 +312,6 @@ class RankingPages:
     async def _ranking(
         self, context: RequestContext
     ) -> tuple[RankingBy, Sequence[Listing], Ranking]:
-        """Return what is ranked, the catalog and the ranking; strangers get :class:`NotFound`."""
         market = self._service_view.market()
         operator = context.user is not None and context.user.operator
         if market is None or not (context.services.public_rankings or operator):
@@ -352,7 +340,6 @@ def _one_of(kind: type[_Choice], name: str, text: str) -> _Choice:
 
 
 def _ranking_row(one: Ranked, names: Mapping[str, str], ranking: Ranking) -> RankingRow:
-    """Return the row of a model, which has a name in ``names``, or of a provider."""
     share, bar = 100 * one.tokens / ranking.tokens, 100 * one.tokens / ranking.rows[0].tokens
     if title := names.get(one.name):
         author = one.name.partition("/")[0]

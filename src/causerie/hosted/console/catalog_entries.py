@@ -29,8 +29,6 @@ from causerie.hosted.operations.provider_models import (
 )
 from causerie.protocol.numbers import money
 
-# Models of the catalog as operators see them: from the file, or published in the console.
-
 _PATH = "/operator/catalog"
 _WORDS = EntryKindWords(
     kinds=frozenset({"catalog_model"}),
@@ -67,8 +65,6 @@ def _texts(entry: EntryView) -> Iterator[str]:
     for each in entry.settings.get("endpoints", ()):
         yield f"{each.get('provider', '')}/{each.get('model', '')}"
 
-
-# Models of a provider, published in the catalog with a margin; a refresh is the same page.
 
 _TEMPLATE = "operator/publish.html"
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
@@ -132,13 +128,11 @@ class CatalogImportPages:
         await context.show_form(_TEMPLATE, failure, **values)
 
     async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-        """Return the provider that is in force, and all entries."""
         entries = await self._configuration.every(context.actor)
         return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _kept(form: FormFields) -> Mapping[str, str]:
-    """Return what links to other pages of the list keep."""
     margin = form.get("margin")
     return {"margin": margin} if margin else {}
 
@@ -148,7 +142,6 @@ def _context(offer: Offer) -> int | None:
 
 
 def _price(part: str) -> Callable[[Offer], Decimal | None]:
-    """A column of prices: those that would be published, or else those there are."""
 
     def of(offer: Offer) -> Decimal | None:
         price = offer.price or offer.price_before
@@ -169,7 +162,6 @@ _OFFER_COLUMNS: Mapping[str, Callable[[Offer], Any]] = MappingProxyType(
 
 
 def _rules(form: FormFields) -> PriceRules:
-    """Return the typed rules; raise :class:`InvalidRequest`."""
     typed = _amount(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
@@ -187,7 +179,6 @@ def _amount(form: FormFields, name: str) -> str | None:
 
 
 def _value(offer: Offer) -> str:
-    """Return what the form sends for a row: all that is published, as it was shown."""
     return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
 
 

@@ -29,8 +29,6 @@ from causerie.hosted.console.service_view import (
 from causerie.protocol.model_entries import RouterEndpoint
 from causerie.protocol.targets import UNKNOWN_STATS, CallCounts
 
-# An entry as lists and comparisons show it. Prices are per 1M tokens.
-
 _MILLION = 1_000_000
 _WORDS = (("tools", "tools"), ("response_format", "structured output"), ("reasoning", "thinking"))
 
@@ -108,9 +106,6 @@ def model_price(tariff: Tariff) -> ModelPrice:
 def path_of_model(id: str) -> str:
     """The page of a model, below the console's own."""
     return f"/catalog/{quote(id, safe='/:')}"
-
-
-# The endpoints of one model as its page shows them: what each can do, asks for, and has shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +187,9 @@ def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> 
 
 
 def _valid_calls(counts: CallCounts | None) -> tuple[float | None, int]:
-    """Return the percent of valid calls, and of how many."""
     counts = counts or CallCounts()
     checked = counts.fine + counts.invalid_json + counts.unknown_name + counts.schema_mismatch
     return (100 * counts.fine / checked if checked else None), checked
-
-
-# Providers of the public catalog: what each offers, and how it has answered.
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +281,7 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
 
 
 def _offer(one: Listing, endpoint: CatalogEndpoint) -> ProviderOffer:
-    """Only what is shown: a provider may have thousands of endpoints."""
+    # Only what is shown: a provider may have thousands of endpoints.
     stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
     latency, throughput = stats.first_token_half_hour, stats.speed_half_hour
     return ProviderOffer(
@@ -321,9 +312,6 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-# Facets of a catalog: only those that set some of its entries apart.
-
-
 @dataclass(frozen=True, slots=True)
 class Facets:
     """``authors`` with how many entries each has; ``parameters`` by what they are for."""
@@ -350,8 +338,6 @@ def facets(entries: Sequence[Searchable]) -> Facets:
         0 < sum(one.price == 0 for one in entries) < len(entries),
     )
 
-
-# One list of all models: the entries of the public catalog, and what keys may name besides.
 
 _NOT_KNOWN = Decimal("Infinity")
 _HERE = "this service"
@@ -452,8 +438,6 @@ def _served(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
         shown, created if isinstance(created, int) else 0, service_view.answering(shown.id)
     )
 
-
-# A few models side by side, one line for each thing that they can be told apart by.
 
 MOST_COMPARED = 4
 

@@ -11,11 +11,6 @@ from datetime import UTC, datetime, timedelta
 
 from causerie.protocol.targets import QUARTER_SECONDS, TimeBucket
 
-# Charts as shapes in a box of 100 by 100, for templates to draw as SVG: no script, no library.
-#
-# Shapes are stretched to the width there is; words stand around them in HTML, so
-# that they stay readable. Knows numbers and moments, not what they mean.
-
 COLOURS = 7  # of series told apart; all others are the eighth, together
 _BOX = 100.0
 _LABELS = 6
@@ -147,7 +142,6 @@ def scale(highest: float, least: float = 0.0) -> Sequence[float]:
 
 
 def _steps(unit: float, least: float) -> Sequence[float]:
-    """Return the round multiples of a unit; of whole numbers below ten 2.5 is none."""
     return (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
 
 
@@ -220,7 +214,6 @@ def _column_of_points(
 
 
 def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: float) -> Sequence[str]:
-    """Points in the middle of their columns; a lonely one becomes a short line."""
     width = _BOX / len(starts)
     runs: list[list[tuple[float, float]]] = [[]]
     for index, start in enumerate(starts):
@@ -243,8 +236,6 @@ def _label(index: int, count: int) -> int:
         return 0
     return 1 + index // every % 2
 
-
-# Last day of a model's endpoints: strips of uptime, and lines of speed.
 
 _QUARTERS = 96
 _TOGETHER = 2  # quarters that one mark of a strip stands for

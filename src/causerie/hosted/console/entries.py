@@ -22,8 +22,6 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import Configuring, EntryView, EntryWish, ListedModel
 from causerie.protocol.numbers import money
 
-# Entries of the configuration as pages show them, and their problems, each at its field.
-
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -160,13 +158,10 @@ def read_rest(text: str) -> dict[str, Any]:
 
 
 def _sentence(words: str) -> str:
-    """Return an advice as a sentence: those of settings go on from the name of the setting."""
     if words.startswith(("is ", "are ")):
         words = f"{'It' if words.startswith('is ') else 'They'} {words}"
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?', '!')) else '.'}"
 
-
-# Pages of all kinds of entries: one is added, changed, switched and deleted.
 
 _DELETE = "operator/delete_entry.html"
 
@@ -220,14 +215,12 @@ class EntryPages:
         self._leave(context, "enabled" if enabled else "disabled")
 
     async def _entry(self, context: RequestContext) -> EntryView:
-        """Return the entry of the path; raise :class:`NotFound`."""
         entry = await self._configuration.see(context.actor, context.params["entry"])
         if entry.kind not in self._words.kinds:
             raise NotFound(f"There is no such {self._words.noun} in the database.")
         return entry
 
     def _leave(self, context: RequestContext, what: str) -> None:
-        """Lead to the list, with a notice of what was done."""
         context.go(self._words.list_path, done=f"{self._words.notice}-{what}")
 
 

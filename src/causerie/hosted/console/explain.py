@@ -16,8 +16,6 @@ from causerie.hosted.operations.explanation import RoutingExplanation
 from causerie.hosted.operations.ports import Operations, RouteQuery
 from causerie.protocol.numbers import money
 
-# The form that makes up a request, to ask who would get it.
-
 _TOOL = {
     "type": "function",
     "function": {
@@ -142,8 +140,6 @@ def _number(text: str, field: str) -> int | float:
         raise InvalidRequest("Write a number of 0 or more, like 0.5.", param=field)
     return int(number) if number == int(number) else number
 
-
-# Routing explanation of a request, for operators, before anybody sends it.
 
 _TEMPLATE = "operator/explain.html"
 

@@ -16,8 +16,6 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.usage import Step
 from causerie.protocol.numbers import whole_number
 
-# The fields of a form or a query: names and text, in their order.
-
 _MOST = 500
 
 
@@ -62,8 +60,6 @@ class FormFields:
     def __bool__(self) -> bool:
         return bool(self._pairs)
 
-
-# Long lists of the console, a page each, narrowed down by a text and sorted by a column.
 
 USUAL_ROWS = ROWS[0]
 _LONGEST_TEXT = 100
@@ -151,7 +147,6 @@ def page_of(
 
 
 def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:
-    """Return the items by a column, equal ones in their order, those without a value last."""
     known = [each for each in items if column(each) is not None]
     known.sort(key=column, reverse=down)
     return [*known, *(each for each in items if column(each) is None)]
@@ -160,10 +155,6 @@ def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Se
 def _has(text: str, words: Iterable[str]) -> bool:
     return all(word in text for word in words)
 
-
-# The period that a page is asked about, from the fields of its address.
-#
-# Sums are kept by whole hours and days in UTC, so a period begins and ends with one.
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

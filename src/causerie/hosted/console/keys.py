@@ -23,8 +23,6 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import DoorView, ServiceView
 from causerie.protocol.numbers import money
 
-# A key as a form, and back.
-
 ENDS = (
     ("never", "Never"),
     ("1", "1 day"),
@@ -120,8 +118,6 @@ def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
         return None
     return frozenset(form.every(name))
 
-
-# API keys: the list, a new one, its one moment with its secret, changes and its end.
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
 _HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
@@ -259,7 +255,6 @@ class KeysPages:
         return key
 
     async def _asked(self, context: RequestContext, action: Action) -> ApiKey:
-        """The key that a form is about, for whoever may send it."""
         key = await self._key(context)
         await context.check_right(action, key.person)
         if key.purpose is Purpose.MANAGEMENT:
@@ -267,7 +262,6 @@ class KeysPages:
         return key
 
     def _choices(self, form: KeyForm) -> dict[str, Any]:
-        """Return the form's choices, and a key's values that the service no longer offers."""
         doors = [door.name for door in self._service_view.doors()]
         models = [str(entry["id"]) for entry in self._service_view.models()]
         limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]
@@ -283,7 +277,6 @@ class KeysPages:
         }
 
     def _first_request(self, key: ApiKey, doors: Sequence[DoorView]) -> tuple[DoorView | None, str]:
-        """Return a door, and a model behind it that the key may use."""
         usable = [
             (door, entry)
             for door in doors
@@ -321,13 +314,11 @@ class KeysPages:
 
 
 def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return the rank of a model for a first request: a free one first, a wildcard last."""
     pricing = entry.get("pricing") or {}
     return str(entry["id"]).endswith("*"), any(money(price) for price in pricing.values())
 
 
 def _holder(key: ApiKey) -> str:
-    """The name of the person that a key derives from."""
     return key.person_status.name if key.person_status else ""
 
 

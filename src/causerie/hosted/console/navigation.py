@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from causerie.hosted.accounts.people import Project
 
-# Links in the frame of every page: only to pages that exist.
-
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
@@ -102,12 +100,9 @@ def sections(
 
 
 def _longest(targets: Sequence[str], path: str) -> str:
-    """The entry that a path is at or below."""
     fitting = [each for each in targets if path == each or path.startswith(f"{each}/")]
     return max(fitting, key=len, default="")
 
-
-# Notices on a page after an action; the address only names the notice.
 
 NOTICES = MappingProxyType(
     {

@@ -156,7 +156,6 @@ class OperatorPages:
             context.go("/operator/users", done="user-disabled")
 
     async def _held(self, context: RequestContext, user: User) -> Sequence[ApiKey]:
-        """The keys that derive from a user and work."""
         keys, now = (
             await context.accounts.keys.derived(context.actor, user.id),
             context.services.clock(),
@@ -227,14 +226,12 @@ class OperatorPages:
 
 
 def _texts(each: PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    """Return the texts by which a user is found in the list."""
     if isinstance(each, PersonSummary):
         return each.user.name, each.user.email
     return (each.email or "",)
 
 
 def _column(of: Callable[[PersonSummary], Any]) -> Callable[[PersonSummary | OneTimeLink], Any]:
-    """A column that only people have: links come after them."""
     return lambda each: of(each) if isinstance(each, PersonSummary) else None
 
 
@@ -259,6 +256,5 @@ _PROJECT_COLUMNS: Mapping[str, Callable[[ProjectSummary], Any]] = MappingProxyTy
 
 
 def _operators_only(context: RequestContext) -> None:
-    """For what no account holds: engines and providers, and empty forms."""
     if not context.me.operator:
         raise Forbidden("Only operators of the service may see this.", code="scope_not_allowed")

@@ -18,8 +18,6 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import ServiceView, StatusBadge, service_badges, troubled
 from causerie.hosted.console.usage import total_usage
 
-# Start page.
-
 
 async def show_start(context: RequestContext) -> None:
     """Lead to the overview of the project that was open last; without one, what to do about it."""
@@ -31,8 +29,6 @@ async def show_start(context: RequestContext) -> None:
     else:
         await context.show("start.html")
 
-
-# The overview of a project: today against its budgets, latest errors, and the first steps.
 
 _ERRORS = 5
 _ERROR_DAYS = 7
@@ -109,7 +105,6 @@ class OverviewPages:
         )
 
     async def _first_step(self, context: RequestContext, path: str, *, models: bool) -> FirstStep:
-        """Return the step to a model, which operators take on the page of providers."""
         hint = "There are models to ask." if models else "An operator does this."
         if not models and await context.may(Action.CONFIGURATION_CHANGE):
             hint = "Choose a provider and paste its API key, or add a model that this service runs."
@@ -125,7 +120,6 @@ class OverviewPages:
 
 
 async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
-    """Sum up from a time on, to the end of today."""
     until = _midnight(context.services.clock()) + timedelta(days=1)
     question = UsageQuery(_midnight(since), until, Step.ALL)
     usage = context.accounts.usage
@@ -147,11 +141,8 @@ async def _errors(context: RequestContext, project: str) -> Sequence[RequestExpl
 
 
 def _midnight(at: datetime) -> datetime:
-    """The start of its day; days are in UTC."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-
-# The command palette: pages, projects and models by their names, a few letters away.
 
 _MOST_PLACES = 12
 _LONGEST_TEXT = 100
@@ -208,7 +199,6 @@ class PalettePages:
         ]
 
     def _models(self, project: str) -> Iterator[PaletteEntry]:
-        """Models, each opened in the playground of the project."""
         for entry in self._service_view.models():
             id = str(entry.get("id", ""))
             path = f"/projects/{project}/playground?model={quote(id, safe='')}"

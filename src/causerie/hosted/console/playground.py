@@ -16,8 +16,6 @@ from causerie.hosted.console.service_view import ServiceView, model_row
 from causerie.http.exchange import BodyLimits, read_json
 from causerie.http.pages.chat import EXAMPLE_SCHEMA, EXAMPLE_TOOLS, number_fields
 
-# The first request with a key, in the ways that people make it.
-
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
@@ -87,9 +85,6 @@ def management_snippets(base: str, key: str, project: str) -> tuple[Snippet, ...
     return (Snippet("curl", "curl", curl),)
 
 
-# The playground: the page, and where its script sends the requests that it makes.
-
-
 class PlaygroundPages:
     """A place to try models in."""
 
@@ -127,8 +122,6 @@ async def _may_ask(context: RequestContext) -> bool:
         return False
     return True
 
-
-# Chat with a free model of the catalog, for visitors without an account.
 
 _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)
 

@@ -115,7 +115,6 @@ async def _values(context: RequestContext) -> dict[str, Any]:
 async def _show_enrolment(
     context: RequestContext, address: str, secret: str, problem: ServiceError | None = None
 ) -> None:
-    """The picture again after a wrong code: what it shows comes back with the form."""
     values: dict[str, Any] = {"picture": _picture(address), "address": address, "secret": secret}
     if problem is None:
         await context.show("profile/enrol.html", **values)

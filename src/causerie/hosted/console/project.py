@@ -152,7 +152,6 @@ class ProjectPages:
 
 
 def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
-    """Return the texts by which a member is found in the list."""
     if isinstance(each, ProjectMember):
         return each.user.name, each.user.email
     return (each.email or "",)
@@ -247,7 +246,6 @@ class MemberPages:
             context.go(f"/projects/{project_id}", done="member-removed")
 
     async def _held(self, context: RequestContext, member: ProjectMember) -> dict[str, Any]:
-        """The keys that derive from a member and work, and whom they could be transferred to."""
         project_id, now = context.params["project"], context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
         mine = [key for key in keys if key.person == member.user.id]

@@ -25,8 +25,6 @@ from causerie.hosted.operations.provider_models import aliases_of, models_of, re
 from causerie.protocol.numbers import whole_number
 from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS, KnownProvider
 
-# A provider as a form, and back.
-
 _TEXTS = ("name", "known", "base_url", "dialect", "api_version")
 _NUMBERS = ("max_concurrent",)
 FIELDS = (*_TEXTS, *_NUMBERS, "key", "more")
@@ -81,8 +79,6 @@ class ProviderForm:
         version = whole_number(self.version)
         return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
 
-
-# Providers as operators add, try, change, switch off and delete them.
 
 _PATH = "/operator/providers"
 _ADD = "operator/add_provider.html"
@@ -233,12 +229,10 @@ def _dialects(known: KnownProvider | None) -> Sequence[tuple[str, str]]:
 
 
 def _aliases_of(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    """Return the aliases that a provider answers for, unless one of the file answers."""
     return aliases_of(entry.name, entries) if _answers(entry, entries) else ()
 
 
 def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
-    """Return the entries that lose a target with it."""
     models = models_of(entry.name, entries) if _answers(entry, entries) else ()
     return {
         "aliases": _aliases_of(entry, entries),
@@ -253,13 +247,12 @@ def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntrySt
 
 
 def _answers(entry: EntryView, entries: Sequence[EntryView]) -> bool:
-    """Return true if targets of this name mean this entry, and not one of the file."""
+    # A provider of the file that has this name comes first.
     same = [each for each in entries if each.kind == "provider" and each.name == entry.name]
     return not any(each.locked for each in same)
 
 
 def _found(find: str) -> Sequence[KnownProvider]:
-    """Return the known providers that have a text in their names or addresses."""
     words = find.casefold().split()
     return [
         each

@@ -26,8 +26,6 @@ from causerie.hosted.operations.provider_models import (
     taken_over,
 )
 
-# Providers for operators: how they stand, what they can do, and probes of them.
-
 _PATH = "/operator/providers"
 _MOST_TARGETS = 12  # of each provider, in the list of all
 _MOST_MODELS = 12  # that a provider's page compares, those probed first
@@ -161,13 +159,11 @@ def _model(view: ProviderView, id: str) -> ProbedModelView:
 
 
 def _compared(view: ProviderView) -> ProviderView:
-    """Return the view with the models that one page has room for: those probed first."""
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
 
 
 async def _author(context: RequestContext, entry: EntryView | None) -> str:
-    """Return the name of who changed an entry last."""
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
         return kind
@@ -178,7 +174,6 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
 
 
 def _only(view: ProviderView, model: str) -> ProviderView:
-    """Those of its targets that answer for a model."""
     targets = [one for one in view.targets if _serves(one, model)]
     named = {one.model for one in targets}
     return ProviderView(
@@ -201,8 +196,6 @@ def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
         column(view, model, f"{view.name}/{model.id}") for view in views for model in view.models
     ]
 
-
-# Models of a provider: read from it, compared with the configuration, and taken over.
 
 _TEMPLATE = "operator/provider_models.html"
 _LONGEST_PREFIX = 64
@@ -263,13 +256,11 @@ class ProviderModelPages:
         return await self._configuration.listed(context.actor, provider.name)
 
     async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-        """Return the provider that is in force, and all entries."""
         entries = await self._configuration.every(context.actor)
         return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _value(row: ComparedModel) -> str:
-    """Return what the form sends for a row: all that is taken over, as it was shown."""
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)

@@ -45,13 +45,6 @@ from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
 from causerie.http.pages.branding import Branding, Logo, Logos
 from causerie.observe.mail import Outbox
 
-# Two cookies: of a session, or a visitor who has none yet, and of the project that was open last.
-#
-# That of the session names it. ``HttpOnly`` keeps scripts from it, ``SameSite=Lax``
-# other sites; over https it is ``Secure`` and has the prefix ``__Host-``, which no
-# other host of the same domain can set (RFC 6265bis, section 4.1.3). The other is
-# a preference that a script sets (static/frame.js): an id, which gives no right.
-
 _NAME = "causerie"
 _PROJECT = "causerie-project"
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
@@ -68,6 +61,8 @@ def project_in(headers: Headers) -> str:
     return next(_cookie_values(headers, _PROJECT), "")
 
 
+# ``HttpOnly`` keeps scripts from the cookie, ``SameSite=Lax`` other sites. Another host of the same
+# domain cannot set one with the prefix ``__Host-`` (RFC 6265bis, section 4.1.3).
 def cookie(token: str, *, secure: bool, life: timedelta | None) -> str:
     """``Set-Cookie`` for a token; without ``life`` it ends with the browser."""
     age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
@@ -86,13 +81,6 @@ def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
 def _cookie_name(secure: bool) -> str:
     return f"__Host-{_NAME}" if secure else _NAME
 
-
-# Origin of a request: its address, and the check that this site's own pages sent it.
-#
-# A form that changes something is accepted only with an ``Origin`` header that names this site:
-# browsers send it with every such request and pages cannot forge it. ``X-Forwarded-For`` counts
-# only if the connection comes from a trusted proxy; ``X-Forwarded-Proto`` decides nothing but the
-# attributes of the visitor's own cookie.
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -132,6 +120,7 @@ class Site:
             address = _without_port(hop)
         return address[:100]
 
+    # Browsers send ``Origin`` with every form that changes something, and pages cannot forge it.
     def check(self, exchange: Exchange) -> None:
         """Raises :class:`Forbidden` for what another site's page has sent."""
         origin = exchange.headers.get("origin", "").lower()
@@ -155,13 +144,11 @@ class Site:
 
 
 def _without_port(hop: str) -> str:
-    """The address alone: some proxies name the port of each connection behind it."""
+    # Some proxies name the port of each connection behind the address.
     host, _, port = hop.rpartition(":")
     named = port.isdecimal() and (host.endswith("]") or ":" not in host)
     return (host if named else hop).strip("[]")
 
-
-# One request of a page: who comes, what they sent, and the ways to answer.
 
 PREFIX = "/console"
 SEE_OTHER = 303
@@ -384,7 +371,6 @@ class RequestContext:
         self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
 
     def _own(self) -> dict[str, str]:
-        """The headers of an answer to this visitor alone."""
         return {**PAGE_HEADERS, "cache-control": "no-store", **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
@@ -397,7 +383,6 @@ class RequestContext:
         return "".join(pieces)
 
     async def _frame(self) -> dict[str, Any]:
-        """Return the values that every page's frame shows."""
         found = await self._memberships()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
@@ -413,7 +398,6 @@ class RequestContext:
         return next((each for each in projects if each.id == last), first)
 
     async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
-        """Return the user's projects, read once by a page that only shows."""
         if self.user is None:
             return ()
         if self._found is None or self.exchange.method != "GET":
@@ -423,7 +407,6 @@ class RequestContext:
     def _outside(
         self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
     ) -> dict[str, Any]:
-        """The frame, as far as it needs no database."""
         path = self.exchange.path.removeprefix(PREFIX)
         return {
             "context": self,
@@ -453,8 +436,6 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """Rights of the user for templates: ``may('keys.edit', key.person)``."""
-
     parts: frozenset[RoleColumn]
     user_id: str
 

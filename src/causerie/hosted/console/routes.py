@@ -235,7 +235,6 @@ def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
 def _provider_entries(
     entries: ProviderEntryPages, models: ProviderModelPages
 ) -> tuple[PageRoute, ...]:
-    """Pages below ``add`` have names that those below a provider have not."""
     add, provider = "/operator/providers/add", "/operator/providers/{provider}"
     return (
         PageRoute("GET", f"{add}/new", entries.new),

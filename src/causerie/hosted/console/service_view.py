@@ -21,8 +21,6 @@ from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
 
-# Interfaces of the service that the console calls.
-
 
 @dataclass(frozen=True, slots=True)
 class DoorView:
@@ -81,10 +79,6 @@ class ServiceView(Protocol):
     def worker(self) -> tuple[int, int] | None:
         """Return the number of this worker process and of all, if there are several."""
 
-
-# The catalog for people: what a model can do, what it costs, and how those stand who answer.
-#
-# Entries come as ``GET /models`` gives them; a field that one lacks is not known.
 
 _MILLION = 1_000_000
 _NEARNESS = MappingProxyType(
@@ -240,7 +234,6 @@ def _engine_badge(status: EngineStatus) -> StatusBadge:
 
 
 def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
-    """A target that others run, by what its breaker knows."""
     if status is None:
         return StatusBadge(name, "not known")
     running = f"{status.in_flight} running" if status.in_flight else ""
@@ -251,10 +244,6 @@ def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)
 
-
-# Parameters of models side by side: those that tell them apart first, the others by answer.
-#
-# Models of which nothing was measured are set aside: they would differ from all others everywhere.
 
 _ANSWER_ORDER = ("partly", "no", "unclear", "unknown", "yes")
 

@@ -24,8 +24,6 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import Configuring, EntryView, EntryWish
 from causerie.protocol.numbers import whole_number
 
-# An entry of the configuration as a form of plain fields, and back.
-
 _BETWEEN = re.compile(r"[\s,]+")
 
 
@@ -132,7 +130,6 @@ def _copied(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _taken(settings: dict[str, Any], path: Sequence[str]) -> Any:
-    """Take the value of a setting out of the settings; ``None`` if it has none, or a table."""
     name, *inner = path
     found = settings.get(name)
     if not inner:
@@ -155,8 +152,6 @@ def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
         raise InvalidRequest(f"has `{name}`, which is a table", param="more")
     _put(table, inner, value)
 
-
-# Models of this service and doors: entries whose form is fields of plain settings.
 
 _FORM = "operator/settings_entry.html"
 _PRICE = "$ per 1M tokens."
@@ -184,7 +179,6 @@ class SettingsKind:
 
 
 def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
-    """Yield fields of a table: names, titles and hints."""
     for name, title, hint in rows:
         yield SettingField(f"{table}.{name}", title, "number", hint, group=group)
 

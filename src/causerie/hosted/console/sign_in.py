@@ -35,8 +35,6 @@ from causerie.hosted.identity.provider import (
 )
 from causerie.observe.mail import Letter
 
-# Signing in and out. Accounts decide if a password or a code is right.
-
 _START = "/"
 
 
@@ -108,14 +106,9 @@ def next_path(given: str) -> str:
     return given.removeprefix(PREFIX)
 
 
-# Pages of one-time links: a new account, a project, or a new password.
-#
-# The secret is behind the ``#`` of the link, so that it gets into no log and no ``Referer``; a
-# script puts it into the form that asks for it.
-
-
 def link_address(base: str, token: str) -> str:
-    """The link for a token; ``base`` is the service's address without a path."""
+    """Return the link for a token; ``base`` is the service's address without a path."""
+    # Behind the # the token gets into no log and no ``Referer``; a script puts it into a form.
     return f"{base}{PREFIX}/link#{token}"
 
 
@@ -226,14 +219,6 @@ async def _link_values(context: RequestContext, link: OneTimeLink, token: str) -
     return {"link": link, "token": token, "offered": offered, "email": link.email or "", "name": ""}
 
 
-# Purpose of a visitor's sign-in at another provider: kept with the visitor, readable by nobody
-# else.
-#
-# It travels as the ``state`` of the request to the provider, sealed with the token of the visitor's
-# own session. So nobody else can open or create one (the purpose of a state), nothing is kept here
-# for visitors who never come back, and a session that has ended in between ends the login state
-# too.
-
 _PURPOSE = "login_state"
 _LONGEST = 8192
 
@@ -255,7 +240,8 @@ _decoder = msgspec.json.Decoder(LoginState)
 
 
 def sealed(login_state: LoginState, token: str) -> str:
-    """The state, for the visitor with this token."""
+    """Encrypt the state of a sign-in at another provider with the token of the visitor's session."""
+    # Nobody else can read or make one, and nothing is stored for visitors who never come back.
     return Cipher([token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
 
@@ -268,8 +254,6 @@ def unsealed(state: str, token: str) -> LoginState | None:
     except (WrongKey, msgspec.DecodeError):
         return None
 
-
-# Signing in by another provider, and linking its word to one's account.
 
 _AWAY_PAGE = "sign_in/away.html"
 
@@ -328,7 +312,6 @@ async def return_from_provider(context: RequestContext) -> None:
 
 
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
-    """Return the identity as accounts take it, with what its groups give."""
     groups = NO_GROUPS
     if claims.groups is not None:
         grants = [
@@ -351,7 +334,6 @@ async def unlink_identity(context: RequestContext) -> None:
 
 
 async def _page_after(context: RequestContext, login_state: LoginState) -> str:
-    """Return the next page; a visitor who had an account already still has to accept the link."""
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -382,18 +364,13 @@ async def _provider_address(
     return await provider.begin(f"{context.base}{PREFIX}/sign-in/{name}/back", state)
 
 
-# Asking for an account without an invitation, where the service is open to all.
-#
-# The answer is the same whether the address has an account or not: only its holder learns that, by
-# mail. Without mail an operator gives the link to whoever asks.
-
-
 async def show_sign_up(context: RequestContext) -> None:
     await context.show("sign_in/account.html", email="")
 
 
 async def enter_sign_up(context: RequestContext) -> None:
-    """Take note of the address, and send its holder a letter."""
+    """Record the address, and send its holder a letter."""
+    # The answer is the same whether the address has an account: only its holder learns that.
     email = context.form.get("email")
     try:  # every sign-up counts, right or not
         email = tidy_email(email)

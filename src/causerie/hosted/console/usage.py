@@ -31,8 +31,6 @@ from causerie.hosted.console.fields import PERIOD_LENGTHS, FormFields, ReportPer
 from causerie.hosted.console.request_context import RequestContext
 from causerie.http.answers import Export, csv_lines, csv_text
 
-# The names that people gave to what records know by its id.
-
 _NO_NAME = {
     By.KEY: "playground",
     By.USER: "no user",
@@ -82,8 +80,6 @@ async def _known_names(context: RequestContext, project: str | None, by: By) -> 
         return {}
     return {}
 
-
-# The page of usage: what was used over time, by what, and the same as CSV.
 
 _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
@@ -257,8 +253,6 @@ async def _download(context: RequestContext, project: str | None, of: str) -> No
 
 
 class _Reader:
-    """Asks about one project, or about all where it is ``None``."""
-
     def __init__(self, context: RequestContext, project: str | None) -> None:
         self._usage = context.accounts.usage
         self._actor = context.actor
@@ -323,7 +317,6 @@ class _Reader:
 
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
-    """Return the groupings; of one ``person`` there are no sums by app."""
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
     return (*ways, By.TAG) if person else (*ways, By.APP, By.TAG)
 
@@ -372,7 +365,6 @@ def _add(
     wish: UsageForm,
     names: DisplayNames,
 ) -> None:
-    """To what the bars show."""
     value = _VALUE[wish.metric]
     for each in sums:
         if each.start is not None and (amount := value(each)):
@@ -386,7 +378,6 @@ def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> S
 
 
 def _file_name(of: str, wish: UsageForm) -> str:
-    """Return a name with owner, days (UTC) and grouping: ``usage-acme-2026-10-01…csv``."""
     words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
@@ -409,7 +400,6 @@ def _lines(
 
 
 def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
-    """Of an interval and group; moments are UTC, cost is exact."""
     first = sum.first_token_seconds
     return [
         sum.start.isoformat() if sum.start is not None else "",

@@ -64,8 +64,6 @@ from causerie.hosted.management.views import (
     amount,
 )
 
-# Operations on people: who calls, users, and the links that make them.
-
 LinkPath = Callable[[LinkKind, str], str]
 """The path of the page where a link of this kind, with this token, is used."""
 
@@ -148,9 +146,6 @@ class PeopleOperations:
                 call.actor, call.ids["user"], operator=call.body.operator
             )
         )
-
-
-# Operations on projects: themselves, who is in them, and what they may use.
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +262,6 @@ class ProjectOperations:
         )
 
 
-# Operations on keys.
-
-
 @dataclass(frozen=True, slots=True)
 class KeyOperations:
     """The keys of projects."""
@@ -347,7 +339,6 @@ class KeyOperations:
 
 
 def _bounds(body: BoundsBody) -> LimitsAndBudgets:
-    """Checked here already, so that an error names the place in this body."""
     bounds = body.bounds()
     try:
         bounds.check()

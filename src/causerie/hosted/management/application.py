@@ -48,8 +48,6 @@ from causerie.http.exchange import Exchange
 from causerie.http.openapi_schemas import Schema, sent_schemas
 from causerie.http.routing import RouteTable
 
-# Credentials of requests: a management key, or an operator's key in the settings.
-
 
 class Managers(Protocol):
     """Authentication of management keys."""
@@ -84,8 +82,6 @@ class OperatorKeys:
             return await self._managers.manager(credential)
         return Actor("key", found.id, found.id, operator=True)
 
-
-# Table of operations and their handlers; nothing else.
 
 _PROJECT = "/projects/{project}"
 _MEMBER = "/projects/{project}/members/{user}"
@@ -229,8 +225,6 @@ def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
     ]
 
 
-# The API for machines: an OpenAPI document made from the routes themselves.
-
 _REF = "#/components/schemas/{name}"
 _ERRORS = {
     "400": "The request is wrong; `param` names the field.",
@@ -333,7 +327,6 @@ def _query(query: type[Struct]) -> list[Schema]:
 
 
 def _schemas(routes: Sequence[AnyRoute]) -> dict[str, Any]:
-    """Everything that the operations take and give, by name."""
     types: set[type[Struct]] = set()
     for one in routes:
         if one.takes_body:
@@ -345,8 +338,6 @@ def _schemas(routes: Sequence[AnyRoute]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
     return components
 
-
-# The management API: every request below ``/api`` in, every answer out.
 
 PREFIX = "/api"
 _DOCUMENT = "/openapi.json"

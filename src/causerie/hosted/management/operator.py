@@ -44,8 +44,6 @@ from causerie.hosted.operations.provider_models import (
 )
 from causerie.protocol.numbers import money
 
-# Operations on providers and routes, for operators.
-
 
 class ProviderSummary(Struct, frozen=True, kw_only=True):
     """A provider, and how its targets stand now; `base_url` is empty for this service itself."""
@@ -150,8 +148,6 @@ class ProviderOperations:
         return await self._operations.explain(call.actor, question)
 
 
-# Operations on entries of the configuration, for operators.
-
 Key = Annotated[str, Meta(max_length=4096)]
 
 
@@ -237,8 +233,6 @@ class ConfigurationOperations:
             call.actor, body.settings, body.key, body.model, body.entry
         )
 
-
-# Models of providers for the catalog, for operators: compared with it, and published.
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
 Margin = Annotated[
@@ -351,9 +345,6 @@ def _picked(model: PublishedModel, offer: Offer | None) -> PickedModel:
 
 def _has(entry: EntryView, provider: str) -> bool:
     return any(each.get("provider") == provider for each in entry.settings.get("endpoints", ()))
-
-
-# Operations on alerts, for operators.
 
 
 class AlertOperations:

@@ -22,10 +22,6 @@ from causerie.http.answers import Export
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, read_body
 from causerie.protocol import bounded_json
 
-# Declaration of one operation of the API: its path, its input and its output.
-#
-# The same declaration answers requests and is the documentation, so the two cannot differ.
-
 ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -89,10 +85,6 @@ def route(
     status = int(made[0]) if made else 204 if answer is NoneType else 200
     return ApiRoute(method, path, status, summary, handler, query, body, answer)
 
-
-# Reading what a request says: its query and its body, as the types that the routes name.
-#
-# Unknown fields are refused, never ignored; an error names the field.
 
 _LIMITS = BodyLimits(max_bytes=64 * 1024)
 _WORK = bounded_json.Bounds(values=10_000, exponents=0)
@@ -179,7 +171,6 @@ def _no_moment(param: str) -> InvalidRequest:
 
 
 def _translated(message: str) -> InvalidRequest:
-    """Return msgspec's error in the wording of the rest of the service."""
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

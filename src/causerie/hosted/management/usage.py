@@ -59,8 +59,6 @@ from causerie.hosted.management.routing import ApiCall, moment
 from causerie.hosted.management.views import amount
 from causerie.http.answers import Export, csv_lines, csv_text
 
-# Times, grouping and filters of queries of usage.
-
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
     Step.HOUR: timedelta(days=92),
@@ -102,8 +100,6 @@ def narrowed(query: Span) -> dict[str, str | None]:
     """Return the filters in addition to the project; the rest is ``None``."""
     return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}
 
-
-# Sums of usage as CSV, made while they are read.
 
 CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = (
@@ -147,8 +143,6 @@ def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
         f"{sum.duration_seconds:.6f}",
     ]
 
-
-# Operations that look back: usage, single requests, and who did what.
 
 _LARGEST = 2**62
 Place = tuple[str, tuple[str, ...]]
@@ -290,7 +284,6 @@ def _place(sum: UsageSum, asked: UsageQuery) -> Place:
 
 
 def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
-    """The question without the time buckets that earlier pages have answered."""
     if after is None or asked.step is Step.ALL:
         return asked
     try:
@@ -303,7 +296,6 @@ def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
 
 
 def _check_record(place: tuple[int, str]) -> None:
-    """Raises :class:`InvalidRequest` for what is no record's time and id."""
     try:
         uuid.UUID(place[1])
     except ValueError as error:

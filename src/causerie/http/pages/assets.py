@@ -20,12 +20,6 @@ from causerie.errors import NotFound
 from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 
-# Headers of answers: what a browser may do with our pages, which is little.
-#
-# Scripts and styles come from our own files only, never from a page's text, so
-# that what somebody wrote into a name cannot run. Nobody may frame a page, and
-# addresses are told to no other site.
-
 _CONTENT_POLICY = (
     "default-src 'none'",
     "script-src 'self'",
@@ -71,11 +65,6 @@ def asked_by_person(headers: Mapping[str, str]) -> bool:
     opens = headers.get("sec-fetch-mode") == "navigate"
     return opens and headers.get("sec-fetch-site") in _OWN_SITE
 
-
-# Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year.
-#
-# A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. Scripts
-# are ES modules, and a page preloads all that its script imports.
 
 _TYPES = MappingProxyType(
     {
@@ -150,11 +139,7 @@ class Statics:
         self._add(prefix, name, located.encode() + last_style)
 
     def _add_script(self, prefix: str, name: str) -> None:
-        """Add a script after those that it imports, whose addresses tell their content.
-
-        So no script meets one of another version. Raises :class:`KeyError` for an import of a file
-        that does not exist.
-        """
+        # Imports come first, as an address names content: no script meets one of another version.
         if name in self._addresses:
             return
 
@@ -175,7 +160,6 @@ class Statics:
 
 @cache
 def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
-    """Return the files of the package: those of other kinds, and the texts."""
     folder = files(__package__) / "static"
     kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
     others = {each.name: each.read_bytes() for each in kept}

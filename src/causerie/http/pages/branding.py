@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-# The name, colour and links that the pages bear.
-
 _READABLE = 4.5  # contrast of text, by WCAG 2.2, 1.4.3
 _STEP = 0.02
 _WHITE, _BLACK = (255.0, 255.0, 255.0), (0.0, 0.0, 0.0)
@@ -56,8 +54,6 @@ class Branding:
 
 @dataclass(frozen=True, slots=True)
 class _Light:
-    """The way shades are made by day or by night."""
-
     surface: _Rgb
     hover: _Rgb
     towards: _Rgb
@@ -88,7 +84,6 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
 
 
 def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
-    """Return the nearest shade with enough contrast wherever it is text, or has text on it."""
     steps = round(1 / _STEP)
     shades = (_mix(wanted, light.towards, step * _STEP) for step in range(steps + 1))
     return next(shade for shade in shades if _is_readable(shade, light))
@@ -114,7 +109,6 @@ def _luminance(colour: _Rgb) -> float:
 
 
 def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
-    """Return ``one`` with that share of ``other``."""
     red, green, blue = (a + (b - a) * share for a, b in zip(one, other, strict=True))
     return red, green, blue
 
@@ -127,8 +121,6 @@ def _parsed(text: str) -> _Rgb:
 def _text(colour: _Rgb) -> str:
     return "#" + "".join(f"{round(part):02x}" for part in colour)
 
-
-# Logos of authors and providers: images of the configuration, or initials.
 
 _WORD = re.compile(r"[^\W_]+")
 

@@ -20,8 +20,6 @@ from causerie.http.pages.templating import environment
 from causerie.protocol.declaration import Control, Number, Parameter
 from causerie.protocol.parameters import PARAMETERS, SAMPLING
 
-# Fields of the playground: numbers, from the declarations of the parameters, and examples.
-
 # Examples that fields for tools and schemas show while they are empty.
 EXAMPLE_TOOLS = """[{
   "type": "function",
@@ -88,12 +86,6 @@ def _field(parameter: Parameter, number: Number, control: Control) -> NumberFiel
         first=control.first,
     )
 
-
-# The chat page of a service without accounts: one page, whose script is a client of the API.
-#
-# The page holds nothing of the service but the paths of its doors. Models come from `GET /models`
-# and replies from `POST /chat/completions`, with the key that the visitor types, if a door wants
-# one. Whoever opens the page can therefore do and see what the API lets them, and no more.
 
 _HTML = "text/html; charset=utf-8"
 

@@ -76,7 +76,6 @@ def environment(
 
 
 def _module(statics: Statics, name: str) -> Markup:
-    """Return the tags that load a script, and at the same time all that it imports."""
     preload = Markup('<link rel="modulepreload" href="{}">')
     script = Markup('<script src="{}" type="module"></script>').format(statics.address(name))
     return Markup("").join([*map(preload.format, statics.imports(name)), script])
