@@ -99,7 +99,7 @@ class LiveServiceView:
     """Implements :class:`ServiceView` for one service, always by the parts that are in force."""
 
     def __init__(self, running: RunningService, projects: Projects, operations: Operations) -> None:
-        self.operations: Operations | None = operations
+        self.operations = operations
         self._running = running
         self._projects = projects
 

@@ -22,7 +22,6 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.tokens import form_token_fits, new_token
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.navigation import ENTRIES
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
 from causerie.hosted.console.request_context import (
     PREFIX,
@@ -31,7 +30,7 @@ from causerie.hosted.console.request_context import (
     Site,
     token_in,
 )
-from causerie.hosted.console.routes import PageRoute, routes
+from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
 from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
@@ -87,21 +86,19 @@ class ConsoleApplication:
         site, sign_up = site or Site(), open_to.sign_up
         self._statics = Statics(_STATIC, site.brand.style())
         logos = Logos(f"{PREFIX}/logos", site.logos)
-        pages = routes(service_view, open_to_all=sign_up is not None)
+        pages = ROUTES if sign_up is None else (*SIGN_UP_ROUTES, *ROUTES)
         self._routes = RouteTable(pages, str.isprintable)
-        paths = {page.path for page in pages}
         templates = environment(self._statics, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         self._services = ConsoleServices(
             accounts,
+            service_view,
             templates,
             site,
             clock,
             PublicChat(open_to.chat, clock, open_to.shared),
-            tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,
             providers,
-            lambda: service_view.market() is not None,
             sign_up.outbox if sign_up is not None else None,
             logos,
             open_to.rankings,

@@ -13,7 +13,6 @@ from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsA
 from causerie.hosted.accounts.people import User
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.service_view import ServiceView
 from causerie.protocol.numbers import money, whole_number
 
 Row = Mapping[str, str]
@@ -171,28 +170,24 @@ def _text(number: int | None) -> str:
 _FORM = "operator/person_bounds.html"
 
 
-class PersonBoundsPages:
-    """The form below a user."""
+async def show_person_bounds(context: RequestContext) -> None:
+    """The form of limits and budgets."""
+    user = await context.accounts.users.see(context.actor, context.params["user"])
+    bounds = await context.accounts.person_bounds.see(context.actor, user.id)
+    await context.show(_FORM, **_values(context, user, BoundsRows.of(bounds)))
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def ask(self, context: RequestContext) -> None:
-        """The form of limits and budgets."""
-        user = await context.accounts.users.see(context.actor, context.params["user"])
-        bounds = await context.accounts.person_bounds.see(context.actor, user.id)
-        await context.show(_FORM, **self._values(user, BoundsRows.of(bounds)))
+async def set_person_bounds(context: RequestContext) -> None:
+    user = await context.accounts.users.see(context.actor, context.params["user"])
+    rows = BoundsRows.typed(context.form)
+    try:
+        context.check_form()
+        await context.accounts.person_bounds.set(context.actor, user.id, rows.bounds())
+    except ServiceError as problem:
+        await context.show_problem(_FORM, problem, **_values(context, user, rows))
+        return
+    context.go("/operator/users", done="bounds-saved")
 
-    async def set(self, context: RequestContext) -> None:
-        user = await context.accounts.users.see(context.actor, context.params["user"])
-        rows = BoundsRows.typed(context.form)
-        try:
-            context.check_form()
-            await context.accounts.person_bounds.set(context.actor, user.id, rows.bounds())
-        except ServiceError as problem:
-            await context.show_problem(_FORM, problem, **self._values(user, rows))
-            return
-        context.go("/operator/users", done="bounds-saved")
 
-    def _values(self, user: User, rows: BoundsRows) -> dict[str, Any]:
-        return {"person": user, **offered(rows, self._service_view.models())}
+def _values(context: RequestContext, user: User, rows: BoundsRows) -> dict[str, Any]:
+    return {"person": user, **offered(rows, context.service_view.models())}

@@ -34,9 +34,12 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.navigation import NOTICES, NavigationEntry, sections
+from causerie.hosted.console.navigation import ENTRIES, NOTICES, NavigationEntry, sections
 from causerie.hosted.console.public_chat import PublicChat
+from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
+from causerie.hosted.operations.configuring import Configuring
+from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export, send_cached, send_compressed
 from causerie.http.event_loop import Turns
 from causerie.http.exchange import Exchange
@@ -172,21 +175,21 @@ class ConsoleServices:
     """
 
     accounts: Accounts
+    service_view: ServiceView
     templates: Environment
     site: Site
     clock: Callable[[], datetime]
     public_chat: PublicChat
-    entries: tuple[NavigationEntry, ...] = ()
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
-    has_catalog: Callable[[], bool] = bool
     outbox: Outbox | None = None
     logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
     public_rankings: bool = False
 
     def leads_to(self) -> tuple[NavigationEntry, ...]:
-        """The entries of the navigation that there are pages behind now."""
-        return tuple(e for e in self.entries if e.pattern not in _MARKET or self.has_catalog())
+        """Return the entries of the navigation; those of the catalog only if there is one."""
+        has_catalog = self.service_view.market() is not None
+        return tuple(each for each in ENTRIES if each.pattern not in _MARKET or has_catalog)
 
 
 @dataclass(slots=True)
@@ -229,6 +232,18 @@ class RequestContext:
     def accounts(self) -> Accounts:
         """The rules for all that a page does."""
         return self.services.accounts
+
+    @property
+    def service_view(self) -> ServiceView:
+        return self.services.service_view
+
+    @property
+    def operations(self) -> Operations:
+        return self.services.service_view.operations
+
+    @property
+    def configuration(self) -> Configuring:
+        return self.operations.configuration
 
     @property
     def client(self) -> SessionClient:
@@ -423,7 +438,7 @@ class RequestContext:
             "now": self.services.clock(),
             "providers": self.services.providers(),
             "open_to_all": self.services.open_to_all,
-            "has_catalog": self.services.has_catalog(),
+            "has_catalog": self.service_view.market() is not None,
             "has_rankings": self.services.public_rankings,
         }
 

@@ -31,10 +31,10 @@ class DoorView:
 
 
 class ServiceView(Protocol):
-    """The service that the pages are of; without ``operations`` there are none about providers."""
+    """The service, as its pages read it."""
 
     @property
-    def operations(self) -> Operations | None: ...
+    def operations(self) -> Operations: ...
 
     def doors(self) -> Sequence[DoorView]:
         """The doors that keys of projects open, the usual one first."""

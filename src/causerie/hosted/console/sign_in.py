@@ -240,7 +240,7 @@ _decoder = msgspec.json.Decoder(LoginState)
 
 
 def sealed(login_state: LoginState, token: str) -> str:
-    """Encrypt the state of a sign-in at another provider with the token of the visitor's session."""
+    """Encrypt the state of a sign-in elsewhere with the token of the visitor's session."""
     # Nobody else can read or make one, and nothing is stored for visitors who never come back.
     return Cipher([token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
