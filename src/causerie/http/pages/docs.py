@@ -9,23 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
 import msgspec
 from markupsafe import Markup
 
-from causerie.catalog.page_cache import CachedPage
-from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 from causerie.http.openapi import document
-from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding
-from causerie.http.pages.templating import environment
+from causerie.http.pages.templating import StandalonePage
 from causerie.protocol.parameters import GROUPS, PARAMETERS, SamplingDefaults
 
-_HTML = "text/html; charset=utf-8"
 _ROUTER = "/router/v1"
 _TITLES = {"/v1": "Chat completions", _ROUTER: "Router", "": "Service"}  # by the base of a path
 _REFERENCE = "#/components/schemas/"
@@ -98,18 +93,19 @@ class Operation:
         return [each for each in responses if ("Error" in references(each[1])) is errors]
 
 
-class DocsPage:
-    """The page for a document, and the scripts and styles that it loads."""
+class DocsPage(StandalonePage):
+    """The page for a document."""
 
     def __init__(self, static_prefix: str, brand: Branding, max_messages: int) -> None:
-        self._statics = Statics(static_prefix, brand.style())
-        templates = environment(self._statics, brand)
-        templates.filters |= {"kind": kind, "response_kind": response_kind}
-        templates.filters |= {"fields_of": fields, "field_of": parameter_field}
-        self._template = templates.get_template("docs.html")
+        filters = {
+            "kind": kind,
+            "response_kind": response_kind,
+            "fields_of": fields,
+            "field_of": parameter_field,
+        }
+        super().__init__("docs.html", static_prefix, brand, filters)
         self._document: Any = document(max_messages)
         self._operations = operations(self._document)
-        self._pages: dict[tuple[tuple[str, ...], str], CachedPage] = {}
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...], router: str) -> None:
         """Answer with the page.
@@ -117,34 +113,25 @@ class DocsPage:
         ``base_urls`` are the paths of the doors that it offers; ``router`` is that of a door of a
         router, or empty: the page then omits the operations of routers.
         """
-        page = self._pages.get((base_urls, router))
-        if page is None:
-            page = self._rendered(base_urls, router)
-            self._pages = {(base_urls, router): page}  # a reload replaces the page of before
-        headers = {**PAGE_HEADERS, "cache-control": "no-cache"}
-        await send_cached(exchange, page, headers, content_type=_HTML)
+        key = (base_urls, router)
+        await self.send(exchange, key, lambda: self._values(base_urls, router), "")
 
-    def _rendered(self, base_urls: tuple[str, ...], router: str) -> CachedPage:
+    def _values(self, base_urls: tuple[str, ...], router: str) -> dict[str, object]:
         shown = [each for each in self._operations if router or each.base != _ROUTER]
         schemas = self._document["components"]["schemas"]
         bodies = {each.body_name for each in shown}
         names = reachable([each.described for each in shown], schemas) - bodies
         by_base = groupby(shown, lambda each: each.base)
         errors = {status: error for each in shown for status, error in each.responses(errors=True)}
-        html = self._template.render(
-            info=self._document["info"],
-            groups=[(_TITLES[base], [*group]) for base, group in by_base],
-            errors=sorted(errors.items()),
-            summaries={each.id: each.described["summary"] for each in shown},
-            objects={name: schema for name, schema in schemas.items() if name in names},
-            base_urls=base_urls,
-            router=router,
-        ).encode()
-        return CachedPage(html, f'W/"{blake2b(html, digest_size=12).hexdigest()}"')
-
-    async def send_static(self, exchange: Exchange) -> None:
-        """Send a script, style or picture; raises :class:`NotFound`."""
-        await self._statics.answer(exchange)
+        return {
+            "info": self._document["info"],
+            "groups": [(_TITLES[base], [*group]) for base, group in by_base],
+            "errors": sorted(errors.items()),
+            "summaries": {each.id: each.described["summary"] for each in shown},
+            "objects": {name: schema for name, schema in schemas.items() if name in names},
+            "base_urls": base_urls,
+            "router": router,
+        }
 
 
 def operations(document: Any) -> Sequence[Operation]:
