@@ -18,7 +18,7 @@ from edgekit import call, serving
 from managekit import OPERATOR, Office, office
 from openapikit import operations, tried
 
-from causerie.hosted.management.application import openapi_document
+from causerie.hosted.management.application import ROUTES, openapi_document
 from causerie.hosted.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/management.md"
@@ -35,11 +35,11 @@ async def test_it_is_served_to_everybody(world: World) -> None:
 
 
 def test_every_operation_is_there_once() -> None:
-    places = {(route.method.lower(), f"/api{route.path}") for route in _routes()}
+    places = {(route.method.lower(), f"/api{route.path}") for route in ROUTES}
     described = {
         (method, path) for path, methods in DOCUMENT["paths"].items() for method in methods
     }
-    assert len(places) == len(_routes())
+    assert len(places) == len(ROUTES)
     assert described == places
     names = [
         each["operationId"] for methods in DOCUMENT["paths"].values() for each in methods.values()
@@ -49,7 +49,7 @@ def test_every_operation_is_there_once() -> None:
 
 def test_every_operation_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for route in _routes():
+    for route in ROUTES:
         assert f"`{route.method} /api{route.path}`" in page, route.path
 
 
