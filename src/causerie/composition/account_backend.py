@@ -139,7 +139,7 @@ _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
 @dataclass(frozen=True, slots=True)
 class AccountBackend:
-    """Accounts, as the request path, the console and the management API use them."""
+    """Accounts, as requests, the console and the management API use them."""
 
     accounts: Accounts
     key_cache: KeyCache
@@ -158,12 +158,10 @@ async def account_backend(
     shared_budgets: SharedBudgetStore | None = None,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountBackend]:
-    """Accounts, ready to be used; leaving writes what waits and closes the database.
+    """Open the database, keys, budgets and ledger; close them after the last request.
 
-    ``secret_keys`` encrypt secrets of people; without any there is a file with one. Replicas hold
-    budgets in ``shared_budgets``. ``place`` is that of this process among workers. Raises
-    :class:`CannotStart` where the database or the folder cannot be used, or what is encrypted
-    cannot be read.
+    ``secret_keys`` encrypt secrets of people; without any, a file has one. ``shared_budgets``: the
+    store of all replicas. Raises :class:`CannotStart`.
     """
     async with AsyncExitStack() as stack:
         database = await opened(store)
@@ -203,10 +201,7 @@ async def account_backend(
 
 @asynccontextmanager
 async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
-    """Accounts alone, also alongside a service that runs; leaving closes the database.
-
-    Raises :class:`CannotStart` where the database or the folder cannot be used.
-    """
+    """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
     database = await opened(store)
     try:
         yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
@@ -218,10 +213,9 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
 async def entries_of(
     store: StoreSettings, secret_keys: Sequence[str] = (), *, complete: bool = False
 ) -> AsyncIterator[Entries]:
-    """Entries of the configuration alone, also alongside a service that runs.
+    """Open the configuration entries alone. Raises :class:`CannotStart`.
 
-    Leaving closes the database. Raises :class:`CannotStart`. An entry whose credential cannot be
-    decrypted is an error only if they must be ``complete``; otherwise it can be replaced.
+    A credential that cannot be decrypted is an error only if entries must be ``complete``.
     """
     database = await opened(store)
     try:
@@ -236,10 +230,7 @@ async def entries_of(
 async def stored_entries(
     store: StoreSettings, secret_keys: Sequence[str] = ()
 ) -> Sequence[StoredEntry]:
-    """Return the entries of the configuration, before there is a service.
-
-    Raises :class:`CannotStart`.
-    """
+    """Return the configuration entries before a service runs. Raises :class:`CannotStart`."""
     async with entries_of(store, secret_keys, complete=True) as entries:
         return await entries.every()
 
@@ -254,10 +245,7 @@ async def migrated(store: StoreSettings) -> str:
 
 
 async def opened(store: StoreSettings) -> Database:
-    """The database with its tables as this version has them; the caller closes it.
-
-    Raises :class:`CannotStart`.
-    """
+    """Open the database and update its tables; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
         await upgrade(database)
@@ -270,10 +258,9 @@ async def opened(store: StoreSettings) -> Database:
 async def sealed(
     database: Database, store: StoreSettings, secret_keys: Sequence[str], *, complete: bool = True
 ) -> Cipher:
-    """The keys of the database, with everything encrypted by the first of them.
+    """Return the keys of the database; encrypt everything by the first. Raises :class:`CannotStart`.
 
-    Raises :class:`CannotStart`. A credential of an entry that cannot be decrypted is an error only
-    if all must be ``complete``.
+    A credential that cannot be decrypted is an error only if all must be ``complete``.
     """
     try:
         made = not secret_keys and not _key_file(store).exists()

@@ -68,10 +68,7 @@ def identity_providers(
     credentials: Credentials,
     networks: Sequence[IpNetwork] | None = None,
 ) -> tuple[OidcProvider, ...]:
-    """Return one for each; nobody is asked until somebody signs in.
-
-    ``networks`` may be reached apart from public addresses; ``None``: any address.
-    """
+    """Return the sign-in providers, reached at public addresses and ``networks`` (``None``: all)."""
     return tuple(
         OidcProvider(
             ProviderOptions(
@@ -96,7 +93,7 @@ def identity_providers(
 
 
 class LiveServiceView:
-    """Implements :class:`ServiceView` for one service, always by the parts that are in force."""
+    """Implements :class:`ServiceView` for the parts in force."""
 
     def __init__(self, running: RunningService, projects: Projects, operations: Operations) -> None:
         self.operations = operations
@@ -198,10 +195,9 @@ async def entered(
     credentials: Credentials,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountFrontend]:
-    """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be.
+    """Open the accounts; raise :class:`CannotStart` if they cannot be used.
 
-    ``shared_budgets`` is where replicas hold budgets, if they do. ``place`` is that of this
-    process, if there are several workers.
+    ``shared_budgets`` is the store of budgets of all replicas, if there is one.
     """
     backend = account_backend(settings.store, credentials.store, shared_budgets, place)
     async with backend as hosted:
@@ -215,8 +211,6 @@ async def entered(
 
 
 class AccountFrontend:
-    """Accounts, and the ways to manage them."""
-
     def __init__(
         self,
         hosted: AccountBackend,
@@ -237,17 +231,14 @@ class AccountFrontend:
         self._providers: tuple[OidcProvider, ...] = ()
 
     async def first_link(self) -> NewLink | None:
-        """A link that makes the first operator, where nobody has an account yet."""
         return await self._hosted.accounts.users.first_link()
 
     @property
     def entries(self) -> Entries:
-        """The entries of the configuration that operators have made."""
         return self._hosted.accounts.entries
 
     @property
     def entries_changed(self) -> asyncio.Event:
-        """The event that is set when an entry has changed, here or in another process."""
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
@@ -265,7 +256,6 @@ class AccountFrontend:
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
-        """Answer at `/api` and `/console`."""
         settings, edge = running.now.settings, running.edge
         options = settings.console
         if not options.enabled:
@@ -322,14 +312,12 @@ def _link(_: LinkKind, token: str) -> str:
 
 
 def prices(settings: Settings) -> dict[str, TokenPrice]:
-    """Return the price of each model and alias."""
     models = {one.id: one.price for one in settings.models}
     models |= {one.id: one.price for one in settings.aliases}
     return {name: _price(each) for name, each in models.items()}
 
 
 def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
-    """Return the price of each endpoint of the catalog, by model and target."""
     return {
         (entry.id, endpoint.name): _price(endpoint.price)
         for entry in settings.catalog
@@ -338,7 +326,7 @@ def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
 
 
 def dearest(settings: Settings) -> dict[str, TokenPrice]:
-    """The most that the use of each entry of the catalog can cost."""
+    """Return the highest price of each catalog entry."""
     made: dict[str, TokenPrice] = {}
     for entry in settings.catalog:
         every = [_price(endpoint.price) for endpoint in entry.endpoints]

@@ -74,9 +74,7 @@ _REJECTED: Mapping[str, str] = {
 def provider_conditions(
     settings: Settings, target_states: Sequence[TargetState]
 ) -> Iterator[Condition]:
-    """Yield a condition for each provider with targets that get no requests, and one for each
-    provider with targets that reject all requests.
-    """
+    """Yield conditions for providers with targets that get, or reject, no or all requests."""
     providers = {one.name: one.provider for one in settings.targets if one.provider is not None}
     checked = {one.name for one in settings.providers if one.health.path}
     by_provider: dict[str, list[TargetState]] = {}
@@ -139,7 +137,6 @@ class ImpossibleUsage:
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
     ) -> Iterator[Condition]:
-        """Yield a condition for each of them; ``now`` is in seconds."""
         providers = {one.name: one.provider for one in settings.targets}
         for each in target_states:
             count = each.failures[IMPOSSIBLE_USAGE]
@@ -158,7 +155,6 @@ class ImpossibleUsage:
 
 
 def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:
-    """Yield one for each model that fails too often."""
     for model, rate in sorted(rates.items()):
         if rate.requests >= alerts.error_requests and rate.percent >= alerts.error_percent:
             yield Condition(
@@ -176,7 +172,6 @@ def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator
 
 
 def engine_conditions(engines: Sequence[EngineStatus]) -> Iterator[Condition]:
-    """Yield one for each engine that does not start or has ended."""
     for each in engines:
         if each.state is EngineState.FAILED:
             yield Condition(
@@ -193,7 +188,7 @@ log = structlog.get_logger(__name__)
 
 
 class Alerting:
-    """Alerts of one service, always by the settings in force."""
+    """Alerts of one service, by the settings in force."""
 
     def __init__(
         self,
@@ -219,7 +214,6 @@ class Alerting:
             await asyncio.sleep(self._running.now.settings.alerts.check_seconds)
 
     async def deliver(self) -> None:
-        """Send what waits, for ever."""
         while True:
             self._more.clear()
             await self._guarded(self._deliver)
@@ -227,7 +221,6 @@ class Alerting:
                 await asyncio.wait_for(self._more.wait(), _POLL_SECONDS)
 
     async def look(self) -> None:
-        """Look once at everything that is due."""
         settings = self._running.now.settings
         if not _is_used(settings, accounts=self._accounts is not None):
             return
@@ -321,7 +314,6 @@ def alert_options(settings: Settings) -> AlertOptions:
 
 
 def receivers(alerts: Alerts) -> list[Receiver]:
-    """Return one receiver for each webhook, and one for each address."""
     return [
         *(Receiver(each.name, "", _kinds(each.kinds)) for each in alerts.webhooks),
         *(Receiver(each.name, to, _kinds(each.kinds)) for each in alerts.emails for to in each.to),

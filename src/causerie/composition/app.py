@@ -65,13 +65,9 @@ async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None
 async def run_service(
     loaded: Loaded, read: ReadWith, watcher: StartAnnouncer, place: WorkerPlace | None = None
 ) -> None:
-    """Serve until a signal; ``read`` reads the settings anew, with entries of the database.
+    """Serve until a signal; ``read`` reads the settings again, with entries of the database.
 
-    ``place`` is that of this process, if there are several workers.
-
-    Raises :class:`CannotStart`, :class:`SettingsError` for secrets and files
-    that cannot be had, or :class:`WeightsError` where no model could be loaded
-    for want of weights.
+    Raises :class:`CannotStart`, :class:`SettingsError` or :class:`WeightsError`.
     """
     with hangups() as hangup:
         loaded, credentials, stored = await _with_entries(loaded, read)
@@ -150,10 +146,9 @@ _Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]
 def serving_alongside(
     loaded: Loaded, watcher: StartAnnouncer, address: Address
 ) -> Iterator[tuple[str, int]]:
-    """Serve while the block runs; yields host and port once the models are loaded.
+    """Serve while the block runs; yield host and port once the models are loaded.
 
-    ``watcher`` gives ``address`` its result when it is told that all is ready. Raises what
-    :func:`run_service` raises.
+    ``watcher`` sets the result of ``address``. Raises what :func:`run_service` raises.
     """
     ending: _Ending = Future()
 

@@ -63,7 +63,6 @@ def offered(
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
-    """Return the parameters that a provider's model supports; ``None`` if nothing is known."""
     if probed is None:
         return None
     return of_provider(probed.supported_parameters, switches=probed.thinking == "switch")

@@ -68,10 +68,7 @@ class LiveConfiguration:
         self._trials = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
-        """Providers first; of each kind those of the file, then the others, oldest first.
-
-        Those of kinds that this version does not know come last.
-        """
+        """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.look(actor)
         loaded, stored = self._configuration.loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]

@@ -62,10 +62,7 @@ def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart
 def replicated(
     model: str, parts: Sequence[MachinePart], make: Callable[[MachinePart], SupervisedEngine[Any]]
 ) -> SupervisedEngine[Any] | EnginePool:
-    """Return the engine of the only part, or a pool of the engines of all, not started.
-
-    Raises what ``make`` raises. Blocks.
-    """
+    """Return the engine of the only part, or a pool of engines, not started. Blocks."""
     engines = {f"replica-{part.number + 1}": make(part) for part in parts}
     if len(engines) == 1:
         return next(iter(engines.values()))
@@ -87,10 +84,7 @@ _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer
 async def fetch_weights(
     settings: Settings, ref: str, progress: Progress, engine: str = "llamacpp"
 ) -> CachedWeights:
-    """The weights as ``engine`` loads them, on this machine, fetched if needed.
-
-    Raises :class:`WeightsError`.
-    """
+    """Return the weights for ``engine``, fetched if needed. Raises :class:`WeightsError`."""
     model = ModelSettings(id=ref, ref=ref, engine=engine)
     return await _fetched(settings, model, progress, _hub(settings))
 
@@ -119,10 +113,7 @@ async def _fetched(
 
 
 def engine_of(settings: Settings, ref: str) -> str:
-    """Return the engine that loads the weights of ``ref``, by what is on this machine.
-
-    llama.cpp, unless they are a model folder. No network is used.
-    """
+    """Return the engine for ``ref`` by the weights here: llama.cpp unless it is a model folder."""
     reference = Reference.parse(ref)
     if reference.kind is Kind.PATH:
         paths = [reference.path]
@@ -134,12 +125,10 @@ def engine_of(settings: Settings, ref: str) -> str:
 
 
 def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
-    """Everything in the cache."""
     return Cache(_cache_folder(settings)).every()
 
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
-    """Delete weights from the cache. Raises :class:`WeightsError`."""
     await delete_weights(_cache_folder(settings), weights)
 
 
@@ -155,7 +144,6 @@ def _hub(settings: Settings) -> HubOptions:
 
 
 def preloaded(settings: Settings) -> list[str]:
-    """Return the ids of the models that are loaded at the start."""
     alone = len(settings.models) == 1
     return [
         model.id for model in settings.models if (alone if model.preload is None else model.preload)
@@ -187,7 +175,6 @@ class EngineMakers:
         self.missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
-        """All models of the settings; the fleet loads those of ``preload`` at once."""
         return [self._entry(model, model.id in preload) for model in self._settings.models]
 
     def renew(self, fleet: Fleet) -> Callable[[Settings, Credentials], None]:

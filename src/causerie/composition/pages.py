@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def branding(settings: BrandingSettings) -> Branding:
-    """Return name, colour and links of the pages."""
     from causerie.http.pages.branding import Branding  # noqa: PLC0415 - memory, for visitors only
 
     return Branding(settings.name, settings.accent, settings.terms, settings.contact)
@@ -66,19 +65,16 @@ class FrontPage:
         self._page = _LazyPage(lambda: _chat_page(settings().branding))
 
     def mount(self, edge: Edge) -> None:
-        """Answer at `/`, and below `/console` where its scripts and styles are."""
         edge.mount("/", self.answer)
         edge.mount("/console", self.answer_static)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send the page; raises :class:`NotFound` where the client or the settings want none."""
         if not (has_chat_page(self._settings()) and _browser_at_root(exchange)):
             raise nothing_at(exchange.path)
         page = await self._page.get()
         await page.show(exchange, chat_base_urls(self._settings()))
 
     async def answer_static(self, exchange: Exchange) -> None:
-        """Send what the page loads; raises :class:`NotFound`."""
         below = exchange.path.startswith(f"{_CHAT_STATIC}/")
         if not (has_chat_page(self._settings()) and below and exchange.method in ("GET", "HEAD")):
             raise nothing_at(exchange.path)
@@ -92,7 +88,6 @@ def _chat_page(settings: BrandingSettings) -> ChatPage:
 
 
 def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:
-    """Return the handler of `/` that sends browsers to a page."""
 
     async def answer(exchange: Exchange) -> None:
         if not _browser_at_root(exchange):
@@ -116,11 +111,9 @@ class DocsMount:
         self._page = _LazyPage(lambda: _docs_page(settings()))
 
     def mount(self, edge: Edge) -> None:
-        """Answer at `/docs`, also at the host names of doors."""
         edge.mount(_DOCS, self.answer, at_doors=True)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send the page or one of its files; raises :class:`ServiceError`."""
         settings, path = self._settings(), exchange.path
         is_file = path.startswith(f"{_DOCS_STATIC}/")
         if not settings.server.docs or not (is_file or path == _DOCS):

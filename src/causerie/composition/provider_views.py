@@ -37,10 +37,7 @@ from causerie.settings.provider import ProviderSettings
 
 
 class ProviderViews:
-    """Providers at one moment, by the settings in force.
-
-    Targets and models may be thousands, so others have their turn while they are gone through.
-    """
+    """Providers, by the parts in force. Long loops let other tasks run."""
 
     def __init__(self, now: InForce) -> None:
         self._settings = now.settings
@@ -64,7 +61,6 @@ class ProviderViews:
     async def provider(
         self, one: ProviderSettings, results: Mapping[str, Kept], probe: Examination | None
     ) -> ProviderView:
-        """One that others run; ``results`` are what is kept of probes by model."""
         known = {each.id: each for each in one.models}
         targets, models = [], []
         for name, model in self._targets.get(one.name, {}).items():
@@ -85,7 +81,6 @@ class ProviderViews:
         )
 
     def own(self) -> ProviderView | None:
-        """This service itself, if it runs models."""
         if not self._settings.models:
             return None
         return ProviderView(
@@ -153,7 +148,6 @@ class ProviderViews:
 
 
 def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
-    """Return the changes that a result would make to the configuration in force."""
     before, now = known.supported_parameters, frozenset(result.supported_parameters)
     found = []
     if before is None:

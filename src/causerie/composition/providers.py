@@ -68,11 +68,10 @@ def connected(
     aside: Callable[[], Mapping[str, str]] | None = None,
     place: WorkerPlace | None = None,
 ) -> Mapping[str, ConnectedProvider]:
-    """The providers by name; those of ``before`` that have not changed are taken over.
+    """Return the providers by name; unchanged ones of ``before`` are reused.
 
-    ``aside`` gives what each chat request has of headers in addition. At a worker with a ``place``
-    a provider has its share of `max_concurrent`. Raises
-    :class:`SettingsError` where certificates cannot be used.
+    ``aside`` gives further headers of chat requests. With a ``place`` a worker gets its share of
+    `max_concurrent`. Raises :class:`SettingsError` for certificates that cannot be used.
     """
     made: dict[str, ConnectedProvider] = {}
     problems: list[Problem] = []
@@ -99,7 +98,6 @@ def connected(
 
 
 def checks(settings: Settings, providers: Mapping[str, ConnectedProvider]) -> Sequence[Check]:
-    """Return the health check of each provider; those without one are left out."""
     return [
         _check(one, providers[one.name].provider, settings)
         for one in settings.providers
@@ -178,10 +176,9 @@ def reach(
     proxy: str | None,
     networks: Sequence[IpNetwork] | None = None,
 ) -> Reach:
-    """Return the options of connections to the provider.
+    """Return the options of connections; raise :class:`OSError` for unusable certificates.
 
-    ``proxy`` is the address if the settings only name its place; ``networks`` may be reached apart
-    from public addresses. Raises :class:`OSError` if certificates cannot be used.
+    ``proxy`` is its address with secrets; only public addresses and ``networks`` are reached.
     """
     return Reach(
         tls=tls_context(one.tls) if one.base_url.startswith("https://") else None,

@@ -66,15 +66,13 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
 
     @property
     def applied(self) -> bool:
-        """Return true if the new settings are in force."""
         return not self.problems
 
 
 class Reloading:
-    """Reloads, one after the other: of the file, and of the entries that operators have made.
+    """Reloads of the file and of the entries that operators have made, one at a time.
 
     ``loaded`` and ``stored`` are in force. ``models`` gives the fleet the models of new settings.
-    ``entries`` is where operators make entries, if there are accounts.
     """
 
     def __init__(
@@ -99,11 +97,9 @@ class Reloading:
 
     @property
     def file(self) -> Path | None:
-        """The configuration file, if there is one."""
         return self._started_with.file
 
     def facts(self) -> ServiceFacts:
-        """Return the identity of this service, and its models as they are now."""
         file = self._started_with.file
         models = running_models(self._running.now.settings.models, self._running.engines.status())
         named = str(file.absolute()) if file else None
@@ -123,7 +119,6 @@ class Reloading:
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
     async def reload(self) -> ReloadOutcome:
-        """Read the settings and serve by them; nothing changes where they do not hold."""
         async with self._turn:
             try:
                 outcome = await self._reloaded()
@@ -159,14 +154,10 @@ class Reloading:
         )
 
     def read(self, stored: Sequence[StoredEntry]) -> Loaded:
-        """Return the settings as they would be with these entries. Blocks.
-
-        Raises :class:`SettingsError` if the file does not hold.
-        """
+        """Return the settings with these entries; raise :class:`SettingsError`. Blocks."""
         return self._read(stored)[0]
 
     async def follow(self, entries: Entries, changed: asyncio.Event) -> None:
-        """Reload when another process has changed an entry, for ever."""
         while True:
             await changed.wait()
             changed.clear()

@@ -62,8 +62,7 @@ _FIRST_SECONDS = 2.0
 class Distribution:
     """Counters of limits and budgets.
 
-    ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
-    shared server answers; ``None``: nothing is shared.
+    ``budgets`` is ``None`` without a shared server; ``here`` reports whether that answers.
     """
 
     counters: RateLimiter
@@ -73,11 +72,9 @@ class Distribution:
 
 @asynccontextmanager
 async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
-    """Yield the counters, for as long as the service runs.
+    """Yield the counters. A shared server that is away is reconnected in the background.
 
-    If the server is away when the service starts, the start waits for a moment, and then
-    reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
-    address.
+    Raises :class:`CannotStart` for a malformed address.
     """
     if shared.url is None:
         yield Distribution(MemoryCounters())
@@ -160,12 +157,10 @@ async def service(
     credentials: Credentials = NO_CREDENTIALS,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[RunningService]:
-    """Yield the service without its pages, ready to answer; stop what it started at the end.
+    """Yield the service without its pages; stop what it started at the end.
 
-    ``place`` is that of this process, if there are several workers.
-
-    Raises :class:`SettingsError` where files that the settings name cannot be used, and
-    :class:`CannotStart` where accounts, or shared limits, cannot be.
+    Raises :class:`SettingsError` for unusable files, and :class:`CannotStart` for accounts or
+    shared limits that cannot be used.
     """
     async with AsyncExitStack() as stack:
         shared = await stack.enter_async_context(sharing(settings.shared))
@@ -220,10 +215,7 @@ class RunningService:
         self._serve()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        """Read and make what may fail. Blocks; may run in a thread.
-
-        Raises :class:`SettingsError`.
-        """
+        """Make the parts that can fail; raise :class:`SettingsError`. Blocks."""
         return self._prepare(settings, credentials, self.now.targets.providers)
 
     def replace(self, prepared: Prepared) -> None:
@@ -244,7 +236,6 @@ class RunningService:
                 await self._changed.wait()
 
     async def close(self) -> None:
-        """Close every connection to providers."""
         await close([*self.now.targets.providers.values(), *self._retired])
 
     def _prepare(

@@ -48,7 +48,7 @@ def hangups() -> Iterator[asyncio.Event]:
 async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]]) -> None:
     """Call ``reload`` for each SIGHUP; several at once are one.
 
-    A service at a terminal that was closed ends instead, as people expect.
+    After its terminal was closed the service ends instead.
     """
     terminal = _terminal()
     while True:
@@ -87,17 +87,13 @@ _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 class StartWatcher(Protocol):
     """Observer of the start and the stop."""
 
-    def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Called again and again while models load."""
+    def loading(self, engines: Sequence[EngineStatus]) -> None: ...
 
-    def ready(self, host: str, port: int) -> None:
-        """The models are loaded and the address answers."""
+    def ready(self, host: str, port: int) -> None: ...
 
-    def stopping(self) -> None:
-        """A stop was asked for."""
+    def stopping(self) -> None: ...
 
-    def stop(self) -> None:
-        """It is over, whatever happened."""
+    def stop(self) -> None: ...
 
 
 class CannotStart(Exception):
@@ -143,11 +139,9 @@ async def run(
     watcher: StartWatcher,
     bound: Bound,
 ) -> None:
-    """Serve until a signal; ``bound`` holds what :func:`take_address` gave.
+    """Serve until a signal at the sockets ``bound``; load the models ``preload`` first.
 
-    ``preload`` are the ids of the models to load first. One that fails is
-    logged and tried again by requests; when all of them fail, the service
-    ends and :class:`CannotStart` is raised, with the reason of the last one.
+    A failed one is logged and tried again by requests; if all fail, raises :class:`CannotStart`.
     """
     spare_the_collector()
     give_back_large_blocks()
@@ -165,11 +159,7 @@ async def run(
 
 
 def spare_the_collector() -> None:
-    """Exempt the objects made for the start from garbage collection, since they stay.
-
-    Requests make few reference cycles: searching for them more rarely saves a tenth of a request's
-    time.
-    """
+    """Exempt objects of the start from garbage collection: saves a tenth of a request's time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, 50, 50)
@@ -200,11 +190,9 @@ class _Start:
         self._failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
-        """The server takes connections."""
         self._address.set_result((host, port))
 
     async def say_stop(self) -> None:
-        """Tell of the stop, unless it is our own."""
         await self.stop.wait()
         if self.failure is None:
             self._watcher.stopping()
@@ -251,10 +239,7 @@ class _Start:
 
 
 class StartAnnouncer(StartWatcher, Protocol):
-    """Observer of the start; ``download`` reports progress of files that are fetched for it.
-
-    ``settings`` are those in force, also after a reload that came before all was ready.
-    """
+    """Observer of the start; ``download`` reports the progress of fetched files."""
 
     settings: Settings
 

@@ -75,11 +75,9 @@ async def supervise(
     watcher: StartWatcher,
     first_link: Callable[[str], None],
 ) -> None:
-    """Keep the workers running until a signal comes.
+    """Keep the workers running until a signal; they start with ``arguments``.
 
-    ``arguments`` are those of the command line, with which each worker starts. ``first_link`` gets
-    the token that makes the owner's account, if there is none. Raises :class:`CannotStart` where
-    the service cannot start, and ends with the status of a worker that does not start.
+    ``first_link`` gets the token that makes the first operator. Raises :class:`CannotStart`.
     """
     if (file := loaded.file) is not None and (file.is_fifo() or file.is_relative_to("/dev")):
         raise CannotStart(f"{file} is a pipe, which one process can read: each worker needs a file")

@@ -28,8 +28,6 @@ def _as_they_are(targets: Mapping[str, Target], settings: Settings) -> Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Meter, targets and headers for providers, with or without tracing."""
-
     meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
     targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = _as_they_are
     headers: Callable[[], Mapping[str, str]] | None = None

@@ -29,7 +29,6 @@ from causerie.settings.engine import KvEvents
 
 
 def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
-    """Return what adds certificates for a URL. Blocks; raises :class:`EngineFailed`."""
     try:
         tls = tls_context(vllm.tls) if vllm.encrypted else None
     except OSError as error:  # ssl.SSLError is one
@@ -47,7 +46,6 @@ def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
 async def vllm_engine(
     model: ModelSettings, folder: Path, key: str | None, load_seconds: float
 ) -> ManagedEngine:
-    """Return the engine of a model, not started; raise :class:`EngineFailed`."""
     read = partial(ServedFolder, folder, weights=not model.vllm.elsewhere)
     served = await asyncio.to_thread(read)
     engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
@@ -68,7 +66,6 @@ async def vllm_engine(
 
 
 def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
-    """Give a pool the members of other settings."""
     if isinstance(engine, EnginePool):
         engine.renew(vllm.addresses)
 

@@ -115,7 +115,6 @@ class RequestExplanation:
 
     @property
     def tone(self) -> str:
-        """Return the colour of the outcome: good, warn (the caller's fault) or bad (ours)."""
         if self.record.status < 400:
             return "good"
         return "bad" if self.record.status >= 500 else "warn"
@@ -203,8 +202,6 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 @dataclass(frozen=True, slots=True)
 class ActivityEntry:
-    """One request on the page; ``caller`` is its key, or who used the playground."""
-
     record: UsageRecord
     caller: str
     project: str
@@ -259,7 +256,6 @@ async def _page(context: RequestContext, project: str | None) -> None:
 
 
 async def show_contents(context: RequestContext) -> None:
-    """``GET /projects/{project}/activity/{record}``: what was said, where the project keeps it."""
     project = (await context.project()).project
     found = await context.accounts.recordings.see(
         context.actor, project.id, context.params["record"]
@@ -301,7 +297,6 @@ def _readable(text: str, *, cut: bool) -> str:
 
 
 def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
-    """Return the requests that an address names; raise :class:`InvalidRequest`."""
     id = query.get("request_id") or None
     since = when.until - LONGEST_PERIOD if id else when.since  # a request is found whenever it was
     return RecordFilter(

@@ -34,7 +34,6 @@ _FIELDS = {
 
 
 def new_secret() -> str:
-    """Return a new secret of a webhook, in the form of the Standard Webhooks specification."""
     return f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
 
 
@@ -67,7 +66,6 @@ class AlertsPages(EntryPages):
         await _show_alerts(context)
 
     async def test(self, context: RequestContext) -> None:
-        """``POST /operator/alerts/{channel}/test``: send one now, and show what was answered."""
         test = context.operations.alerts.test
         await _show_alerts(context, await test(context.actor, context.params["channel"]))
 

@@ -45,7 +45,6 @@ class AliasForm(SettingsForm):
 
     @classmethod
     def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
-        """Return the form as it was sent, without rows that name no model."""
         typed = SettingsForm.typed(fields, form)
         columns = [form.every(f"target_{name}") for name in _TARGET]
         rows = [dict(zip(_TARGET, row, strict=True)) for row in zip_longest(*columns, fillvalue="")]
@@ -53,7 +52,6 @@ class AliasForm(SettingsForm):
         return cls(fields, typed.values, typed.more, typed.version, targets)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that were typed; raise :class:`InvalidRequest`."""
         if not self.targets:
             raise InvalidRequest("are missing; name at least one model", param="targets")
         targets = [_target(row) for row in self.targets]
@@ -85,8 +83,6 @@ _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.ori
 
 
 class AliasPages(EntryFormPages):
-    """The list of aliases, and the form of one."""
-
     def __init__(self) -> None:
         super().__init__(_WORDS, FIELDS, AliasForm)
 

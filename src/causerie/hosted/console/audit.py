@@ -143,8 +143,6 @@ class AuditChange:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """An entry as the page shows it."""
-
     entry: AuditEntry
     sentence: Sequence[AuditPart]
     changes: Sequence[AuditChange]
@@ -152,8 +150,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditWords:
-    """Words for entries. ``people`` and ``projects`` are names by id; ``whole`` is for the log of
-    the whole service, where a sentence names its project."""
+    """Words for entries. ``whole``: sentences name the project, as in the log of the service."""
 
     people: Mapping[str, str]
     projects: Mapping[str, str] = field(default_factory=dict)
@@ -279,7 +276,6 @@ class AuditListing:
 
 
 async def show_audit(context: RequestContext, page: AuditListing) -> None:
-    """Send one page of the log."""
     query = context.query
     before = whole_number(query.get("before"), _LAST)
     found = await page.entries(

@@ -80,7 +80,6 @@ class BoundsRows:
         )
 
     def bounds(self) -> LimitsAndBudgets:
-        """As accounts take them; raises :class:`InvalidRequest`."""
         return LimitsAndBudgets(
             tuple(_limit(row, index) for index, row in enumerate(self.limits)),
             tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
@@ -91,7 +90,6 @@ NO_ROWS = BoundsRows((), ())
 
 
 def offered(rows: BoundsRows, models: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the form shows: the rows, and the choices in them."""
     names = [str(entry["id"]) for entry in models]
     kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
     return {"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES}
@@ -171,7 +169,6 @@ _FORM = "operator/person_bounds.html"
 
 
 async def show_person_bounds(context: RequestContext) -> None:
-    """The form of limits and budgets."""
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
     await context.show(_FORM, **_values(context, user, BoundsRows.of(bounds)))

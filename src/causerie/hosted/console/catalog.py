@@ -61,7 +61,6 @@ _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONT
 
 
 async def show_models(context: RequestContext) -> None:
-    """``GET /projects/{project}/models``: the models that the fields of the address ask for."""
     project = (await context.project()).project
     path = f"/projects/{project.id}/models"
     callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models()}
@@ -69,7 +68,6 @@ async def show_models(context: RequestContext) -> None:
 
 
 async def show_catalog(context: RequestContext) -> None:
-    """``GET /catalog``: the public entries; members are led to the list of their project."""
     if context.service_view.market() is None:
         raise NotFound("There is no such page.")
     if context.user is not None:
@@ -83,7 +81,6 @@ async def show_catalog(context: RequestContext) -> None:
 
 
 async def show_states(context: RequestContext) -> None:
-    """``GET /projects/{project}/models/states``: how those on the page stand now."""
     await context.project()
     search = CatalogQuery.parse(context.query)
     shown = search.on_page(await search.of(offers(context.service_view, public=False)))
@@ -189,7 +186,6 @@ async def show_model(context: RequestContext) -> None:
 
 
 async def show_providers(context: RequestContext) -> None:
-    """``GET /providers``: those of the catalog."""
     found = await _providers(_market(context))
     await context.show_openly("catalog/providers.html", providers=found)
 
@@ -206,7 +202,6 @@ async def show_provider(context: RequestContext) -> None:
 
 
 async def send_logo(context: RequestContext) -> None:
-    """``GET /logos/{name}``: an image of the configuration."""
     found = context.services.logos.get(context.params["name"])
     if found is None:
         raise NotFound("There is no such logo.")
@@ -245,8 +240,6 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class RankingBy(StrEnum):
-    """The kind of entries that a ranking has."""
-
     MODEL = "model"
     PROVIDER = "provider"
 
@@ -273,7 +266,6 @@ class RankingRow:
 
 
 async def show_rankings(context: RequestContext) -> None:
-    """``GET /rankings?by=&period=``: models or providers, of a day, week or month."""
     by, entries, ranking = await _ranking(context)
     names = {one.id: one.card.name for one in entries} if by is RankingBy.MODEL else {}
     await context.show_openly(
@@ -287,7 +279,6 @@ async def show_rankings(context: RequestContext) -> None:
 
 
 async def send_rankings(context: RequestContext) -> None:
-    """``GET /rankings.json?by=&period=``: the same for programs."""
     by, _, ranking = await _ranking(context)
     rows = [asdict(each) for each in ranking.rows]
     told = {

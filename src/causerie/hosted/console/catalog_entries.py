@@ -79,7 +79,6 @@ async def show_publishing(context: RequestContext) -> None:
 
 
 async def publish(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/publish``: what was picked, in one step."""
     provider, entries = await _provider(context)
     form, rules = context.form, PriceRules()
     try:

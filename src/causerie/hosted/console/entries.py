@@ -35,10 +35,7 @@ def entry_named(
 
 
 def lowest_price(entry: EntryView, part: str) -> Decimal | None:
-    """Return the price of an entry, or the lowest of its endpoints, per 1M tokens.
-
-    ``None`` if it has no endpoints, or a price that is none.
-    """
+    """Return the lowest price of an entry per 1M tokens; ``None`` if it has no valid one."""
     catalog = entry.kind == "catalog_model"
     priced = entry.settings.get("endpoints", ()) if catalog else (entry.settings,)
     try:
@@ -48,7 +45,6 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
 
 
 def picked_model(text: str) -> ListedModel:
-    """Return a model as the form has it; raise :class:`InvalidRequest`."""
     try:
         return msgspec.json.decode(text, type=ListedModel)
     except msgspec.MsgspecError as failure:
@@ -58,7 +54,6 @@ def picked_model(text: str) -> ListedModel:
 
 
 def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
-    """Return the entry of the database; raise :class:`NotFound`."""
     found = entry_named(entries, "provider", name, locked=False)
     if found is None:
         raise NotFound("No provider of this name is in the database.")
@@ -67,17 +62,12 @@ def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """A problem as fields show it."""
-
     param: str
     message: str
 
 
 class EntryProblems:
-    """All problems of an entry: those of fields that the form has, and the rest.
-
-    Of ``fields`` in rows the index is left out, as in ``targets[].model``.
-    """
+    """Problems of an entry by field; ``fields`` have no indexes, as in ``targets[].model``."""
 
     def __init__(
         self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
@@ -102,7 +92,6 @@ class EntryProblems:
 
     @property
     def named(self) -> Sequence[tuple[str, str]]:
-        """Return the problems of fields, with the names of their settings."""
         return [(name, each.message) for name, each in self._by_field.items()]
 
     def any(self, *fields: str) -> bool:
@@ -175,13 +164,11 @@ class SettingsForm:
 
     @classmethod
     def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
-        """Return the form as it was sent."""
         values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
         return cls(fields, values, form.raw("more").strip(), form.get("version"))
 
     @property
     def groups(self) -> Mapping[str, Sequence[SettingField]]:
-        """Return the fields by the title of their part, in order."""
         found: dict[str, list[SettingField]] = {}
         for each in self.fields:
             found.setdefault(each.group, []).append(each)
@@ -196,7 +183,6 @@ class SettingsForm:
         return EntryProblems(failure, origin, names)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that were typed; raise :class:`InvalidRequest`."""
         settings = _read_json(self.more)
         for each in self.fields:
             text = self.values.get(each.name, "")
@@ -205,7 +191,6 @@ class SettingsForm:
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
-        """Return the wanted state; raise :class:`InvalidRequest`."""
         for each in self.fields:
             if each.missing and not self.values.get(each.name):
                 raise InvalidRequest(each.missing, param=each.name)
@@ -276,7 +261,7 @@ _DELETE = "operator/delete_entry.html"
 
 @dataclass(frozen=True, slots=True)
 class EntryKindWords:
-    """Kinds of entries that have one list, and the words that pages have for them."""
+    """Kinds of entries that share one list, and their words on pages."""
 
     kinds: frozenset[EntryKind]
     noun: str
@@ -293,7 +278,7 @@ class EntryKindWords:
 
 
 class EntryPages:
-    """Changes are in force at once; entries of the file are shown only."""
+    """Pages that enable, disable and delete entries of the database."""
 
     def __init__(self, words: EntryKindWords) -> None:
         self._words = words
@@ -376,8 +361,7 @@ class EntryFormPages(EntryPages, ABC):
         self._leave(context, "saved")
 
     @abstractmethod
-    async def list(self, context: RequestContext) -> None:
-        """Show the list."""
+    async def list(self, context: RequestContext) -> None: ...
 
     @abstractmethod
     async def _show(

@@ -51,10 +51,7 @@ SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("la
 
 @dataclass(frozen=True, slots=True)
 class RouteForm:
-    """Values of the form. ``written``: the body was pasted, and the picks count for nothing.
-
-    ``reject``: the client sends ``x-unknown-params: reject``.
-    """
+    """Values of the form. ``written``: pasted body. ``reject``: unknown fields are refused."""
 
     door: str = ""
     model: str = ""
@@ -81,7 +78,6 @@ class RouteForm:
         )
 
     def request(self) -> bytes:
-        """The body of the request; raises :class:`InvalidRequest`."""
         if self.written:
             return self.body.encode("utf-8", "surrogatepass")
         return json.dumps(self._picked(), indent=2, ensure_ascii=False).encode()

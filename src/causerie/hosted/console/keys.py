@@ -71,7 +71,6 @@ class KeyForm:
         )
 
     def draft(self, now: datetime) -> KeyDraft:
-        """A key to be made; raises :class:`InvalidRequest`."""
         try:
             purpose = Purpose(self.purpose)
         except ValueError as failure:
@@ -161,7 +160,6 @@ async def new(context: RequestContext) -> None:
 
 
 async def create(context: RequestContext) -> None:
-    """Make it, and show its secret once."""
     project_id = (await context.project()).project.id
     form = KeyForm.typed(context.form)
     try:
@@ -193,13 +191,11 @@ async def edit(context: RequestContext) -> None:
 
 
 async def ask_rotation(context: RequestContext) -> None:
-    """Ask for the time that the old secret stays valid."""
     key = await _asked(context, Action.KEYS_ROTATE)
     await context.show("keys/rotate.html", key=key, graces=GRACES)
 
 
 async def rotate(context: RequestContext) -> None:
-    """A new secret, shown once."""
     key = await _key(context)
     hours = _HOURS.get(context.form.get("grace"))
     if hours is None:
@@ -209,13 +205,11 @@ async def rotate(context: RequestContext) -> None:
 
 
 async def ask_transfer(context: RequestContext) -> None:
-    """Ask for the person from whom the key derives from now on."""
     key = await _asked(context, Action.KEYS_TRANSFER)
     await context.show("keys/transfer.html", key=key, **await _heirs(context, key))
 
 
 async def transfer(context: RequestContext) -> None:
-    """Let it derive from another member."""
     key = await _key(context)
     try:
         await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
@@ -243,7 +237,6 @@ async def disable(context: RequestContext) -> None:
 
 
 async def enable(context: RequestContext) -> None:
-    """Let it work again."""
     key = await _key(context)
     await context.accounts.keys.enable(context.actor, key.id)
     _back(context, key, "key-enabled")

@@ -24,8 +24,6 @@ class NavigationEntry:
 
 @dataclass(frozen=True, slots=True)
 class NavigationLink:
-    """An entry as one page shows it."""
-
     title: str
     path: str
     icon: str
@@ -42,7 +40,6 @@ class NavigationSection:
 
     @property
     def here(self) -> bool:
-        """Return whether one of its pages is open."""
         return any(link.here for link in self.links)
 
 
@@ -77,7 +74,6 @@ ENTRIES = (
 def sections(
     entries: Iterable[NavigationEntry], project: Project | None, path: str, *, operator: bool
 ) -> Sequence[NavigationSection]:
-    """The navigation of a page at ``path``."""
     groups: dict[str, list[tuple[NavigationEntry, str]]] = {}
     for entry in entries:
         if entry.group == "operator" and not operator:

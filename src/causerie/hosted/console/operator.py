@@ -22,7 +22,6 @@ _STRIPS = 12  # targets whose day the page of health shows
 
 
 async def show_health(context: RequestContext) -> None:
-    """Engines and providers, as they stand now."""
     _operators_only(context)
     targets = context.service_view.targets()
     asked = {each.name: context.service_view.requests(each.name) for each in targets}
@@ -41,7 +40,6 @@ async def show_health(context: RequestContext) -> None:
 
 
 async def show_users(context: RequestContext) -> None:
-    """All users, and open invitations to the service."""
     users = context.accounts.users
     asked = await context.accounts.sign_ups.asked(context.actor)
     invitations = await users.invitations(context.actor)
@@ -71,7 +69,6 @@ async def ask_invitation(context: RequestContext) -> None:
 
 
 async def invite(context: RequestContext) -> None:
-    """Make an invitation, and show its link once."""
     email, operator = context.form.get("email"), context.form.get("operator") == "yes"
     try:
         context.check_form()
@@ -91,13 +88,11 @@ async def invite(context: RequestContext) -> None:
 
 
 async def withdraw(context: RequestContext) -> None:
-    """Take an invitation to the service back."""
     await context.accounts.users.withdraw(context.actor, context.params["link"])
     context.go("/operator/users", done="invitation-withdrawn")
 
 
 async def approve(context: RequestContext) -> None:
-    """The link for somebody who asks for an account, shown once."""
     made = await context.accounts.sign_ups.approve(context.actor, context.params["link"])
     await context.show(
         "project/link.html",
@@ -109,7 +104,6 @@ async def approve(context: RequestContext) -> None:
 
 
 async def reset_link(context: RequestContext) -> None:
-    """A link for a new password, shown once."""
     user = await _user(context)
     made = await context.accounts.users.reset_link(context.actor, user.id)
     await context.show(
@@ -126,7 +120,6 @@ async def ask_factor_removal(context: RequestContext) -> None:
 
 
 async def remove_factor(context: RequestContext) -> None:
-    """Let somebody in by the password alone, who has lost the rest."""
     user = await _user(context)
     try:
         await context.accounts.users.remove_factor(context.actor, user.id)
@@ -164,13 +157,11 @@ async def _keys_of(context: RequestContext, user: User) -> Sequence[ApiKey]:
 
 
 async def enable(context: RequestContext) -> None:
-    """Let somebody in again."""
     await context.accounts.users.disable(context.actor, context.params["user"], disabled=False)
     context.go("/operator/users", done="user-enabled")
 
 
 async def make_operator(context: RequestContext) -> None:
-    """Let somebody see to the whole service."""
     await context.accounts.users.make_operator(context.actor, context.params["user"])
     context.go("/operator/users", done="operator-made")
 
@@ -219,7 +210,6 @@ async def make_project(context: RequestContext) -> None:
 
 
 async def show_service_audit(context: RequestContext) -> None:
-    """Show the audit log of the whole service."""
 
     async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
         return await context.accounts.projects.audit_of_all(context.actor, filter)

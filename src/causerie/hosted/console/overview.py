@@ -55,7 +55,6 @@ class ServiceHealth:
 
     @property
     def shown(self) -> Sequence[StatusBadge]:
-        """Return those that the page has room for."""
         return self.troubled[:_TROUBLED]
 
 
@@ -144,8 +143,6 @@ _LONGEST_TEXT = 100
 
 @dataclass(frozen=True, slots=True)
 class PaletteEntry:
-    """Something to go to; ``kind`` says what it is."""
-
     title: str
     kind: str
     path: str

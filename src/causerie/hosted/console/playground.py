@@ -19,15 +19,12 @@ from causerie.http.pages.chat import EXAMPLE_SCHEMA, EXAMPLE_TOOLS, number_field
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A piece of code to copy."""
-
     id: str
     title: str
     text: str
 
 
 def request_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
-    """For the door at ``base``."""
     body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}]}
     curl = (
         f"curl {shlex.quote(base + '/chat/completions')} \\\n"
@@ -86,7 +83,6 @@ def management_snippets(base: str, key: str, project: str) -> tuple[Snippet, ...
 
 
 async def show(context: RequestContext) -> None:
-    """``GET /projects/{project}/playground``; ``?model=`` chooses one."""
     await context.project()
     entries = [model_row(entry) for entry in context.service_view.models()]
     wanted = context.query.get("model")
@@ -105,7 +101,6 @@ async def show(context: RequestContext) -> None:
 
 
 async def complete(context: RequestContext) -> None:
-    """``POST /projects/{project}/playground``: a chat completion, streamed or whole."""
     view = await context.accounts.projects.ask(context.actor, context.params["project"])
     await context.service_view.complete(context.exchange, context.me, view.project.id)
 
@@ -128,7 +123,6 @@ async def show_public_chat(context: RequestContext) -> None:
 
 
 async def complete_public_chat(context: RequestContext) -> None:
-    """``POST /catalog/{author}/{slug}/chat``: the next reply, streamed."""
     one, chat = _model(context), context.services.public_chat
     body = chat.request(await read_json(context.exchange, _LIMITS), one.id)
     async with chat.message(context.client.address):

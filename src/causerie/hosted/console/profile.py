@@ -35,7 +35,6 @@ async def rename(context: RequestContext) -> None:
 
 
 async def change_password(context: RequestContext) -> None:
-    """Change the password; the other sessions end."""
     session_id = context.session.id if context.session is not None else None
     old, new = context.form.raw("old"), context.form.raw("password")
     try:
@@ -51,14 +50,11 @@ async def change_password(context: RequestContext) -> None:
 
 
 async def enrol(context: RequestContext) -> None:
-    """Begin with two-factor authentication: a picture for the app, and a field for its first
-    code."""
     enrolment = await context.accounts.profile.enrol(context.me, context.services.site.brand.name)
     await _show_enrolment(context, enrolment.address, enrolment.secret)
 
 
 async def confirm(context: RequestContext) -> None:
-    """Take the first code; shows the recovery codes, once."""
     try:
         codes = await context.accounts.profile.confirm(
             context.me, context.form.get("code"), context.client
@@ -71,12 +67,10 @@ async def confirm(context: RequestContext) -> None:
 
 
 async def ask_removal(context: RequestContext) -> None:
-    """The form that does away with two-factor authentication."""
     await context.show("profile/remove.html")
 
 
 async def remove_factor(context: RequestContext) -> None:
-    """Do without two-factor authentication."""
     try:
         await context.accounts.profile.remove_factor(
             context.me, context.form.raw("password"), context.form.get("code"), context.client
@@ -94,7 +88,6 @@ async def end_session(context: RequestContext) -> None:
 
 
 async def end_others(context: RequestContext) -> None:
-    """End all sessions but this one."""
     if context.session is not None:
         await context.accounts.sign_in.end_others(context.me, context.session.id)
     context.go("/profile", done="sessions-ended")

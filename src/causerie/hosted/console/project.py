@@ -27,7 +27,6 @@ _HINTS = {
 
 
 async def show(context: RequestContext) -> None:
-    """Members and open invitations."""
     id, projects = (await context.project()).project.id, context.accounts.projects
     people: list[ProjectMember | OneTimeLink] = [
         *await projects.members(context.actor, id),
@@ -43,7 +42,6 @@ async def show(context: RequestContext) -> None:
 
 
 async def show_limits(context: RequestContext) -> None:
-    """Limits and budgets, and what is spent of them."""
     view = await context.project()
     reader = SpendingReader(
         context.accounts.usage, context.actor, view.project.id, context.services.clock()
@@ -57,7 +55,6 @@ async def show_limits(context: RequestContext) -> None:
 
 
 async def show_logging(context: RequestContext) -> None:
-    """The form that turns the logging of prompts and replies on and off, with its days."""
     view = await context.project()
     days = view.project.recording_days or ""
     await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
@@ -70,7 +67,6 @@ async def show_settings(context: RequestContext) -> None:
 
 
 async def rename(context: RequestContext) -> None:
-    """Give it another name."""
     project_id = (await context.project()).project.id
     try:
         context.check_form()
@@ -89,17 +85,14 @@ async def ask_archive(context: RequestContext) -> None:
 
 
 async def archive(context: RequestContext) -> None:
-    """Stop all keys."""
     await _archive(context, archived=True)
 
 
 async def restore(context: RequestContext) -> None:
-    """Let them work again."""
     await _archive(context, archived=False)
 
 
 async def ask_bounds(context: RequestContext) -> None:
-    """The form of limits and budgets."""
     view = await context.project()
     await context.check_right(Action.BOUNDS_SET)
     await context.show("project/bounds.html", **_choices(context, BoundsRows.of(view.bounds)))
@@ -118,7 +111,6 @@ async def set_bounds(context: RequestContext) -> None:
 
 
 async def set_recording(context: RequestContext) -> None:
-    """Keep what is said, or not any more."""
     project_id = (await context.project()).project.id
     off = context.form.get("off") == "yes"
     try:
@@ -133,7 +125,6 @@ async def set_recording(context: RequestContext) -> None:
 
 
 async def show_project_audit(context: RequestContext) -> None:
-    """Show the project's audit log."""
     project_id = (await context.project()).project.id
 
     async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
@@ -166,7 +157,6 @@ async def ask_invitation(context: RequestContext) -> None:
 
 
 async def invite(context: RequestContext) -> None:
-    """Make an invitation, and show its link once."""
     project_id = (await context.project()).project.id
     email, role = context.form.get("email"), _role(context)
     try:
@@ -189,14 +179,12 @@ async def invite(context: RequestContext) -> None:
 
 
 async def withdraw(context: RequestContext) -> None:
-    """Take an invitation back."""
     project_id = (await context.project()).project.id
     await context.accounts.projects.withdraw(context.actor, project_id, context.params["link"])
     context.go(f"/projects/{project_id}", done="invitation-withdrawn")
 
 
 async def show_member(context: RequestContext) -> None:
-    """The form of a member's role."""
     member = await _member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
     held = await _keys_of(context, member)
@@ -204,7 +192,6 @@ async def show_member(context: RequestContext) -> None:
 
 
 async def change_member(context: RequestContext) -> None:
-    """Make a member something else."""
     member, role = await _member(context), _role(context)
     project_id = context.params["project"]
     try:
@@ -219,14 +206,12 @@ async def change_member(context: RequestContext) -> None:
 
 
 async def ask_removal(context: RequestContext) -> None:
-    """Ask for confirmation, and for the future of the member's keys."""
     member = await _member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
     await context.show("project/remove.html", member=member, **await _keys_of(context, member))
 
 
 async def remove_member(context: RequestContext) -> None:
-    """Take somebody out; leaving is taking oneself out."""
     member, project_id = await _member(context), context.params["project"]
     try:
         await context.accounts.projects.remove(

@@ -30,7 +30,6 @@ _OTHER = "other"
 
 
 async def new(context: RequestContext) -> None:
-    """``GET /operator/providers/add/new``: known ones to pick from, then the form of one."""
     await context.configuration.every(context.actor)
     asked = context.query.get("known")
     known = KNOWN_PROVIDERS.get(asked)
@@ -59,7 +58,6 @@ async def create(context: RequestContext) -> None:
 
 
 async def test(context: RequestContext) -> None:
-    """``POST /operator/providers/add/try``: try it before it is kept."""
     form = SettingsForm.typed(FIELDS, context.form)
     try:
         trial = await context.configuration.test(
@@ -95,7 +93,6 @@ async def change(context: RequestContext) -> None:
 
 
 async def try_kept(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/test``: as it is kept or filed, with its key."""
     entries = await context.configuration.every(context.actor)
     name, model = context.params["provider"], context.form.get("test_model")
     filed = entry_named(entries, "provider", name, locked=True)
@@ -122,7 +119,6 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/delete``, with its targets."""
     entries = await context.configuration.every(context.actor)
     entry = changeable_provider(entries, context.params["provider"])
     try:

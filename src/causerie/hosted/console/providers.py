@@ -33,8 +33,6 @@ _MOST_MODELS = 12  # that a provider's page compares, those probed first
 
 @dataclass(frozen=True, slots=True)
 class MatrixColumn:
-    """One model at one provider, in the matrix."""
-
     provider: str
     title: str
     model: ProbedModelView
@@ -46,7 +44,6 @@ def column(view: ProviderView, model: ProbedModelView, title: str) -> MatrixColu
 
 
 async def show_list(context: RequestContext) -> None:
-    """``GET /operator/providers``; ``?model=`` shows who answers for one, side by side."""
     views = await context.operations.providers(context.actor)
     served = {one.model for view in views for each in view.targets for one in each.serves}
     model = context.query.get("model")
@@ -99,10 +96,7 @@ async def see(context: RequestContext) -> None:
 
 
 async def show_progress(context: RequestContext) -> None:
-    """``GET /operator/providers/{provider}/progress``: fetched again while a probe runs.
-
-    When it has ended, the page of the provider has what was found.
-    """
+    """Answer the script that fetches the state of a probe again and again."""
     view = await _view(context)
     if view.probe is None or view.probe.state != "asking":
         context.go(f"{_PATH}/{view.name}")
@@ -111,7 +105,6 @@ async def show_progress(context: RequestContext) -> None:
 
 
 async def ask_probe(context: RequestContext) -> None:
-    """``GET /operator/providers/{provider}/probe``: what it costs, and whether it is meant."""
     view = await _view(context)
     await context.show(
         "operator/probe.html", view=view, model=_model(view, context.query.get("model"))
@@ -139,7 +132,6 @@ async def cancel_probe(context: RequestContext) -> None:
 
 
 async def use_result(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/probe/use``: write the result, and go by it."""
     name, model = context.params["provider"], context.form.get("model")
     used = await context.operations.use(context.actor, name, model)
     if used.in_force:
@@ -203,12 +195,10 @@ _LONGEST_PREFIX = 64
 
 
 async def show_models(context: RequestContext) -> None:
-    """``GET /operator/providers/{provider}/models``: reads the list of the provider now."""
     await _show_models(context)
 
 
 async def take_over(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/models``: what was picked, in one step."""
     provider, entries = await _provider(context)
     prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
     try:

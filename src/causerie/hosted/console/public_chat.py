@@ -71,7 +71,6 @@ class PublicChat:
         return model.id in self.options.models and model.twist is None and free
 
     def request(self, body: bytes, model: str) -> bytes:
-        """Return the request of a visitor's messages; raise :class:`InvalidRequest`."""
         try:
             messages = msgspec.json.decode(body, type=_Conversation).messages
         except msgspec.MsgspecError as failure:
@@ -99,10 +98,7 @@ class PublicChat:
 
     @asynccontextmanager
     async def message(self, address: str) -> AsyncIterator[None]:
-        """Count a message from an address, unless the block raises :class:`ServiceError`.
-
-        Raises :class:`RateLimited` if the address, or all together, have had theirs.
-        """
+        """Count a message, unless the block raises an error. Raises :class:`RateLimited`."""
         where, now = network(address), self._clock().astimezone(UTC)
         with self._counted_here(where, now):
             held = await self._hold(where, now)

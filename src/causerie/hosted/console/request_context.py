@@ -60,7 +60,6 @@ def token_in(headers: Headers, *, secure: bool) -> str:
 
 
 def project_in(headers: Headers) -> str:
-    """Return the id of the project that was open last; empty if none was."""
     return next(_cookie_values(headers, _PROJECT), "")
 
 
@@ -90,10 +89,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The site's own addresses, and how it presents itself.
+    """The site's addresses and look.
 
-    ``address`` is its public one, like ``https://llm.example``, where that is
-    known; without it a request's ``Host`` says. ``proxies`` are trusted.
+    ``address`` is its public one, if known; else the ``Host`` header says. ``proxies`` are trusted.
     """
 
     address: str = ""
@@ -103,20 +101,18 @@ class Site:
     """By the names of authors and providers."""
 
     def secure(self, exchange: Exchange) -> bool:
-        """Return true if the visitor came by https."""
         if self.address:
             return self.address.startswith("https:")
         return exchange.headers.get("x-forwarded-proto", "").lower() == "https"
 
     def base(self, exchange: Exchange) -> str:
-        """The address that this visitor reaches us at, without a path."""
         if self.address:
             return self.address.rstrip("/")
         scheme = "https" if self.secure(exchange) else "http"
         return f"{scheme}://{exchange.headers.get('host', '')}"
 
     def client(self, exchange: Exchange) -> str:
-        """The visitor's address: the last one that a trusted proxy did not have itself."""
+        """Return the visitor's address: the last hop that no trusted proxy added."""
         address = exchange.peer
         hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
         while self._trusts(address) and hops and (hop := hops.pop().strip()):
@@ -125,7 +121,7 @@ class Site:
 
     # Browsers send ``Origin`` with every form that changes something, and pages cannot forge it.
     def check(self, exchange: Exchange) -> None:
-        """Raises :class:`Forbidden` for what another site's page has sent."""
+        """Raise :class:`Forbidden` if a page of another site sent the form."""
         origin = exchange.headers.get("origin", "").lower()
         fetched = exchange.headers.get("sec-fetch-site", "") or "same-origin"
         own = {self.base(exchange).lower()}
@@ -168,11 +164,7 @@ _MARKET = ("/catalog", "/rankings")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
-    """Services that all requests share.
-
-    ``open_to_all`` lets people ask for accounts without an invitation. ``outbox`` takes letters to
-    them, if there is mail.
-    """
+    """Services that all requests share. ``open_to_all``: people may sign up without invitation."""
 
     accounts: Accounts
     service_view: ServiceView
@@ -194,11 +186,7 @@ class ConsoleServices:
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path.
-
-    A page asks :attr:`actor` and hands it to accounts, which decide what it
-    may; what templates ask by ``may`` only hides what would be refused.
-    """
+    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path."""
 
     exchange: Exchange
     services: ConsoleServices
@@ -218,19 +206,16 @@ class RequestContext:
 
     @property
     def me(self) -> User:
-        """Return the signed-in user; raise :class:`Unauthenticated`."""
         if self.user is None:
             raise Unauthenticated("Sign in first.", code="session_ended")
         return self.user
 
     @property
     def actor(self) -> Actor:
-        """Return the signed-in user as an actor."""
         return actor_of(self.me)
 
     @property
     def accounts(self) -> Accounts:
-        """The rules for all that a page does."""
         return self.services.accounts
 
     @property
@@ -247,22 +232,19 @@ class RequestContext:
 
     @property
     def client(self) -> SessionClient:
-        """Return the visitor's address and program."""
+        """Return the visitor's address: the last hop that no trusted proxy added."""
         agent = self.exchange.headers.get("user-agent", "")
         return SessionClient(self.services.site.client(self.exchange), agent)
 
     @property
     def base(self) -> str:
-        """The address that this visitor reaches the service at."""
         return self.services.site.base(self.exchange)
 
     @property
     def by_script(self) -> bool:
-        """Return true if a script fetches this for a part of the page that is open."""
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def project(self) -> ProjectOverview:
-        """The project of the path; raises :class:`NotFound` where one may not see it."""
         if self.view is None:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
@@ -273,13 +255,13 @@ class RequestContext:
         return rights(action)
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
-        """Raises :class:`Forbidden` before somebody fills in a form that would be refused."""
+        """Raise :class:`Forbidden` before a form is shown that would be refused."""
         rights: _Rights = (await self._frame())["may"]
         if not rights(action, made_by):
             raise forbidden(action, extent(action, rights.parts))
 
     def check_form(self) -> None:
-        """Raises :class:`InvalidRequest` where the session that the form is of has ended."""
+        """Raise :class:`InvalidRequest` if the session of the form has ended."""
         if not self.fits:
             raise InvalidRequest(
                 "You have signed in since this was typed, so nothing was changed yet. "
@@ -291,16 +273,15 @@ class RequestContext:
     # Answers.
 
     def keep(self, token: str, life: timedelta | None) -> None:
-        """Give the browser another token, with the answer."""
+        """Set the cookie of a new token."""
         self.token = token
         secure = self.services.site.secure(self.exchange)
         self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
 
     async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
-        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows.
+        """Send a page; compressed only if no other site chose the request.
 
-        It is compressed if nobody else can have chosen what the request says, see
-        :func:`asked_by_person`; never the answer to a form, which may show a secret.
+        The answer to a form is never compressed: it may show a secret.
         """
         text = await self._rendered(template, values)
         opened = self.exchange.method == "GET" and status == _OK
@@ -311,10 +292,7 @@ class RequestContext:
             self.send(status, text)
 
     async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
-        """Send a page that everybody may see; to a stranger small, once, and without a cookie.
-
-        A signed-in user gets it as any other page.
-        """
+        """Send a page that everybody may see, to strangers cacheable and without a cookie."""
         if self.user is not None:
             await self.show(template, status=status, **values)
             return
@@ -328,7 +306,6 @@ class RequestContext:
         await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
 
     async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
-        """Send a form again, with what was wrong in it."""
         self._headers |= {
             name.lower(): value
             for name, value in problem.headers.items()
@@ -339,14 +316,13 @@ class RequestContext:
     async def show_form(
         self, template: str, problem: ServiceError | None, /, **values: Any
     ) -> None:
-        """Send a form; again, with what was wrong in it, if there is a problem."""
         if problem is None:
             await self.show(template, **values)
         else:
             await self.show_problem(template, problem, **values)
 
     def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
-        """Send a page about a failure without asking for anything: the reason may be anywhere."""
+        """Send a page about a failure without any use of the database."""
         self.user = None
         context = {**self._outside((), None, frozenset({RoleColumn.OUTSIDER})), **values}
         text = self.services.templates.get_template(template).render(
@@ -355,7 +331,6 @@ class RequestContext:
         self.send(problem.status, text)
 
     def send(self, status: int, text: str) -> None:
-        """Send text that was made already."""
         self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
 
     def send_image(self, content_type: str, content: bytes) -> None:
@@ -364,17 +339,16 @@ class RequestContext:
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
-        """Send a document that everybody may read who may see its page."""
+        """Send a JSON document."""
         self.exchange.respond(
             200, content, content_type="application/json", headers={**PAGE_HEADERS, **self._own()}
         )
 
     async def save(self, file: Export) -> None:
-        """Send a file that the browser saves."""
         await file.send(self.exchange, self._own())
 
     def go(self, path: str, *, done: str = "") -> None:
-        """Lead to another page of the console, which then shows the notice ``done``."""
+        """Redirect to a page of the console, with the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
         if self.by_script:
             self.exchange.respond(_NO_CONTENT, b"", headers=self._own() | {"hx-redirect": target})
@@ -407,7 +381,7 @@ class RequestContext:
         return {**self._outside(projects, current, self._parts(role)), "role": role}
 
     def usual(self, projects: Sequence[Project]) -> Project | None:
-        """Return the one that was open last in this browser, else the first."""
+        """Return the project that was open last in this browser, else the first."""
         last = project_in(self.exchange.headers)
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)

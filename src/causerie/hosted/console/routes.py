@@ -33,11 +33,10 @@ Page = Callable[[RequestContext], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
-    request's body itself, takes the form token in a header, and has failures as JSON.
+    """A page. ``open``: nobody has to be signed in. ``raw``: it reads the body, and fails as JSON.
 
-    Fields typed into one that is ``kept`` come back if the session has ended in between. It asks
-    :meth:`RequestContext.check_form` before it changes anything, and takes nothing that is secret.
+    The typed fields of a ``kept`` one come back after a new sign-in; it must call
+    :meth:`RequestContext.check_form`, and have no secret fields.
     """
 
     method: str

@@ -208,8 +208,6 @@ DOORS = SettingsKind(
 
 
 class SettingsEntryPages(EntryFormPages):
-    """The list of the entries of a kind, and the form of one."""
-
     def __init__(self, kind: SettingsKind) -> None:
         super().__init__(kind.words, kind.fields)
         self._kind = kind

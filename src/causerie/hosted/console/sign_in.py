@@ -39,7 +39,6 @@ _START = "/"
 
 
 async def show_sign_in(context: RequestContext) -> None:
-    """The form for address and password."""
     if context.user is not None:
         context.go(next_path(context.query.get("next")))
         return
@@ -47,7 +46,6 @@ async def show_sign_in(context: RequestContext) -> None:
 
 
 async def enter_password(context: RequestContext) -> None:
-    """Take address and password."""
     email, after = context.form.get("email"), context.form.get("next")
     password = context.form.raw("password")
     try:
@@ -61,12 +59,10 @@ async def enter_password(context: RequestContext) -> None:
 
 
 async def show_code(context: RequestContext) -> None:
-    """The form for two-factor authentication."""
     await context.show("sign_in/code.html", next=context.query.get("next"))
 
 
 async def enter_code(context: RequestContext) -> None:
-    """Take the code of two-factor authentication."""
     after = context.form.get("next")
     try:
         started = await context.accounts.sign_in.with_code(
@@ -113,7 +109,6 @@ def link_address(base: str, token: str) -> str:
 
 
 async def show_link(context: RequestContext) -> None:
-    """The form that a script fills in and sends."""
     await context.show("links/token.html")
 
 
@@ -134,7 +129,6 @@ async def opened_link(context: RequestContext, token: str) -> OneTimeLink:
 
 
 async def accept_invitation(context: RequestContext) -> None:
-    """Make the account that an invitation is for, and sign in to it."""
     form, token = context.form, context.form.get("token")
     link = await opened_link(context, token)
     email, password = link.email or form.get("email"), form.raw("password")
@@ -163,15 +157,11 @@ async def accept_invitation(context: RequestContext) -> None:
 
 
 def proves_address(link: OneTimeLink) -> bool:
-    """Return whether only the holder of the address can have this link.
-
-    Others must not learn from it whether an address has an account.
-    """
+    """Return true if only the holder of the address can have this link."""
     return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
 
 
 async def join_project(context: RequestContext) -> None:
-    """Make who is signed in a member."""
     token = context.form.get("token")
     link = await opened_link(context, token)
     try:
@@ -190,7 +180,6 @@ async def join_project(context: RequestContext) -> None:
 
 
 async def reset_password(context: RequestContext) -> None:
-    """Take a new password."""
     token = context.form.get("token")
     link = await opened_link(context, token)
     try:
@@ -225,8 +214,6 @@ _LONGEST = 8192
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """Aim of a sign-in."""
-
     attempt: SignInAttempt
     after: str = ""
     """Page to open afterwards."""
@@ -259,16 +246,12 @@ _AWAY_PAGE = "sign_in/away.html"
 
 
 async def begin_openid(context: RequestContext) -> None:
-    """Lead to the provider, to sign in."""
     after = context.query.get("next")
     context.leave(await _provider_address(context, _provider(context), after=after))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
-    """The way to the provider for whoever holds a link that makes an account.
-
-    A page with a link to it: the policy lets no form lead to another site.
-    """
+    """Show a link to the provider: the content policy lets no form lead to another site."""
     provider, link = _provider(context), context.form.get("token")
     await opened_link(context, link)
     await context.show(
@@ -277,7 +260,6 @@ async def begin_openid_with_link(context: RequestContext) -> None:
 
 
 async def begin_linking(context: RequestContext) -> None:
-    """The way to the provider for whoever wants to sign in by it from now on."""
     provider = _provider(context)
     await context.show(
         _AWAY_PAGE,
@@ -325,7 +307,6 @@ def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
 
 
 async def unlink_identity(context: RequestContext) -> None:
-    """Sign in by this identity no more."""
     form = context.form
     await context.accounts.users.unlink_identity(
         context.me, form.get("issuer"), form.raw("subject")

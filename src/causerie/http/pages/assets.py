@@ -57,10 +57,9 @@ _OWN_SITE = ("same-origin", "none")
 
 
 def asked_by_person(headers: Mapping[str, str]) -> bool:
-    """Return true if the browser states that a page is opened from this site or by its user.
+    """Return true if this site or the user opened the page, by the headers of the browser.
 
-    No other site has chosen what such a request says, so the length of its answer tells nobody
-    what a guess would: it may be compressed.
+    No other site chose such a request, so its answer may be compressed.
     """
     opens = headers.get("sec-fetch-mode") == "navigate"
     return opens and headers.get("sec-fetch-site") in _OWN_SITE
@@ -92,8 +91,6 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Statics:
-    """All static files below one address."""
-
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
         """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
@@ -111,7 +108,6 @@ class Statics:
             self._add_script(prefix, name)
 
     def address(self, name: str) -> str:
-        """The path of a file; raises :class:`KeyError` for one that is not there."""
         return self._addresses[name]
 
     def imports(self, name: str) -> Sequence[str]:
@@ -126,7 +122,6 @@ class Statics:
         return [self._addresses[each] for each in found]
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send a file; raises :class:`NotFound`."""
         file = self._files.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")

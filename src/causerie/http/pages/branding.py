@@ -22,8 +22,6 @@ _Rgb = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Branding:
-    """Name, colour and links of whoever runs the service."""
-
     name: str = "Causerie"
     accent: str | None = None
     """Like ``#0f6b5c``; ``None`` is the colour of the style sheet."""
@@ -95,7 +93,6 @@ def _is_readable(accent: _Rgb, light: _Light) -> bool:
 
 
 def contrast(one: _Rgb, other: _Rgb) -> float:
-    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -127,8 +124,6 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Logo:
-    """An image, and its media type."""
-
     content_type: str
     content: bytes
 
@@ -145,7 +140,6 @@ class Logos:
         }
 
     def address(self, name: str) -> str | None:
-        """Return the address of a logo; ``None`` if there is none of this name."""
         return self._addresses.get(name)
 
     def get(self, name: str) -> Logo | None:

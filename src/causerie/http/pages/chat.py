@@ -84,13 +84,10 @@ def _field(parameter: Parameter, number: Number, control: Control) -> NumberFiel
 
 
 class ChatPage(StandalonePage):
-    """The chat page."""
-
     def __init__(self, static_prefix: str, brand: Branding) -> None:
         super().__init__("chat.html", static_prefix, brand)
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...]) -> None:
-        """Answer with the page; ``base_urls`` are the paths of the doors that it offers."""
         await self.send(exchange, base_urls, lambda: _values(base_urls), "accept, accept-encoding")
 
 

@@ -47,8 +47,6 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the document."""
-
     base: str
     """Usual path of the base URL; empty for paths of the service."""
     path: str
@@ -63,7 +61,6 @@ class Operation:
 
     @property
     def id(self) -> str:
-        """The name of the operation, unique in the document."""
         return str(self.described["operationId"])
 
     @property
@@ -84,7 +81,6 @@ class Operation:
         return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
 
     def parameters(self, *places: str) -> list[Any]:
-        """Return the Parameter Objects of some places: ``path``, ``query``, ``header``."""
         return [each for each in self.described.get("parameters", []) if each["in"] in places]
 
     def responses(self, *, errors: bool) -> list[tuple[str, Any]]:
@@ -94,8 +90,6 @@ class Operation:
 
 
 class DocsPage(StandalonePage):
-    """The page for a document."""
-
     def __init__(self, static_prefix: str, brand: Branding, max_messages: int) -> None:
         filters = {
             "kind": kind,
@@ -108,11 +102,7 @@ class DocsPage(StandalonePage):
         self._operations = operations(self._document)
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...], router: str) -> None:
-        """Answer with the page.
-
-        ``base_urls`` are the paths of the doors that it offers; ``router`` is that of a door of a
-        router, or empty: the page then omits the operations of routers.
-        """
+        """Send the page for these doors; without a ``router`` it omits its operations."""
         key = (base_urls, router)
         await self.send(exchange, key, lambda: self._values(base_urls, router), "")
 
@@ -190,7 +180,6 @@ def reachable(described: Any, schemas: Any) -> set[str]:
 
 
 def fields(schema: Any) -> Sequence[Field]:
-    """Return the fields of an object, in its order."""
     required, properties = schema.get("required", ()), schema.get("properties", {}).items()
     return [
         _field(name, one, name in required, one.get("description", "")) for name, one in properties
@@ -198,7 +187,6 @@ def fields(schema: Any) -> Sequence[Field]:
 
 
 def parameter_field(described: Any) -> Field:
-    """Return the field of a Parameter Object."""
     name, schema = described["name"], described["schema"]
     return _field(name, schema, described["required"], described["description"])
 
@@ -244,7 +232,6 @@ def kind(schema: Any) -> Markup:
 
 
 def response_kind(response: Any) -> Markup:
-    """Return the type of a response's body."""
     content = response.get("content", {}).values()
     return _either(kind(each.get("schema") or each["itemSchema"]) for each in content)
 

@@ -49,7 +49,6 @@ def environment(
     brand: Branding,
     logos: Logos = Logos("", {}),  # noqa: B008 - never changed
 ) -> Environment:
-    """The environment that every page is rendered in."""
     made = Environment(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
@@ -181,18 +180,15 @@ def seconds(amount: float) -> str:
 
 
 def day(at: datetime) -> str:
-    """A day in UTC, short, for an axis."""
     utc = at.astimezone(UTC)
     return f"{utc.day} {utc:%b}"
 
 
 def hour(at: datetime) -> Markup:
-    """An hour of the visitor's day, for an axis."""
     return _time(at, "hour", "")
 
 
 def dayhour(at: datetime) -> Markup:
-    """A day and hour of the visitor's, for an axis that has several days."""
     return _time(at, "dayhour", "")
 
 
