@@ -258,7 +258,7 @@ async def opened(store: StoreSettings) -> Database:
 async def sealed(
     database: Database, store: StoreSettings, secret_keys: Sequence[str], *, complete: bool = True
 ) -> Cipher:
-    """Return the keys of the database; encrypt everything by the first. Raises :class:`CannotStart`.
+    """Encrypt everything by the first key and return the keys; raise :class:`CannotStart`.
 
     A credential that cannot be decrypted is an error only if all must be ``complete``.
     """

@@ -68,7 +68,7 @@ def identity_providers(
     credentials: Credentials,
     networks: Sequence[IpNetwork] | None = None,
 ) -> tuple[OidcProvider, ...]:
-    """Return the sign-in providers, reached at public addresses and ``networks`` (``None``: all)."""
+    """Return the sign-in providers, reached at public addresses and ``networks``."""
     return tuple(
         OidcProvider(
             ProviderOptions(

@@ -101,9 +101,6 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         )
 
 
-_VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """The parts of new settings whose making can fail."""
@@ -170,7 +167,9 @@ async def service(
 
             accounts = entered(settings, shared.budgets, credentials, place)
             front = await stack.enter_async_context(accounts)
-        chat = ChatParts(Compiler(reader=_VOCABULARY_READER), Renderers())
+        chat = ChatParts(
+            Compiler(reader="causerie.engines.weights.vocabulary:read_vocabulary"), Renderers()
+        )
         stack.push_async_callback(chat.stop)
         log_buffer = LogBuffer()
         traces = await stack.enter_async_context(tracing(settings.tracing))

@@ -38,7 +38,6 @@ def new_secret() -> str:
 
 
 _PATH = "/operator/alerts"
-_PAGE = "operator/alerts.html"
 _FORM = "operator/channel.html"
 CHANNELS = EntryKindWords(
     kinds=frozenset({"webhook", "email"}),
@@ -124,7 +123,9 @@ async def _show_alerts(context: RequestContext, tested: ChannelTest | None = Non
     view = await context.operations.alerts.see(context.actor)
     entries = await context.configuration.every(context.actor)
     channels, unknown = list(_rows(entries)), of_unknown_kinds(entries)
-    await context.show(_PAGE, view=view, channels=channels, tested=tested, unknown=unknown)
+    await context.show(
+        "operator/alerts.html", view=view, channels=channels, tested=tested, unknown=unknown
+    )
 
 
 async def _show_form(

@@ -190,7 +190,7 @@ class ConsoleApplication:
         if isinstance(failure, StoreUnavailable):
             context.user = None  # the frame around a page needs the database
         phrase = HTTPStatus(failure.status).phrase
-        await context.show_problem("failure.html", failure, phrase=phrase)
+        await context.show_form("failure.html", failure, phrase=phrase)
 
 
 def _page_of(context: RequestContext) -> str:

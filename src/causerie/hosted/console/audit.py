@@ -94,7 +94,6 @@ _OF_THEMSELVES: Mapping[str, str] = MappingProxyType(
         "user.disable": "disabled their own account",
     }
 )
-_NO_OPERATOR = "removed the operator role of {object}"
 _ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "provider": ("provider", "/operator/providers#provider-{name}"),
@@ -236,7 +235,7 @@ def _entry_path(kind: str, name: str) -> str:
 def _sentence(entry: AuditEntry) -> str:
     action = entry.action
     if action == "user.operator" and entry.details.get("operator") == "False":
-        return _NO_OPERATOR
+        return "removed the operator role of {object}"
     if entry.actor == f"user:{entry.subject}" and action in _OF_THEMSELVES:
         return _OF_THEMSELVES[action]
     kind = _ENTRIES.get(entry.subject.partition(":")[0], ("entry", ""))[0]

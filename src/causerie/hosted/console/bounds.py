@@ -181,7 +181,7 @@ async def set_person_bounds(context: RequestContext) -> None:
         context.check_form()
         await context.accounts.person_bounds.set(context.actor, user.id, rows.bounds())
     except ServiceError as problem:
-        await context.show_problem(_FORM, problem, **_values(context, user, rows))
+        await context.show_form(_FORM, problem, **_values(context, user, rows))
         return
     context.go("/operator/users", done="bounds-saved")
 

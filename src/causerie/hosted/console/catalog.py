@@ -136,9 +136,6 @@ def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Seq
     return {id: best(badges) for id, badges in found.items()}
 
 
-_SAMPLE_KEY = "YOUR_API_KEY"
-
-
 async def show_comparison(context: RequestContext) -> None:
     market = _market(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
@@ -180,7 +177,7 @@ async def show_model(context: RequestContext) -> None:
         variants=[list_row(each) for each in every],
         trend=trend(days, context.services.clock()),
         prices=[model_price(each.tariff) for one in every for each in one.endpoints],
-        snippets=router_snippets(context.base + market.prefix, _SAMPLE_KEY, _asked(one)),
+        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", _asked(one)),
         base=context.base + market.prefix,
     )
 

@@ -62,7 +62,6 @@ def _texts(entry: EntryView) -> Iterator[str]:
         yield f"{each.get('provider', '')}/{each.get('model', '')}"
 
 
-_TEMPLATE = "operator/publish.html"
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000
 _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
@@ -116,7 +115,7 @@ async def _show_offers(
         "unpriced": any(each.listed is not None and each.price is None for each in found),
         "no_door": router_door(entries) is not None,
     }
-    await context.show_form(_TEMPLATE, failure, **values)
+    await context.show_form("operator/publish.html", failure, **values)
 
 
 async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:

@@ -297,7 +297,7 @@ class EntryPages:
         try:
             await context.configuration.delete(context.actor, entry.id)
         except InvalidRequest as problem:
-            await context.show_problem(_DELETE, problem, entry=entry, words=self._words)
+            await context.show_form(_DELETE, problem, entry=entry, words=self._words)
             return
         self._leave(context, "deleted")
 

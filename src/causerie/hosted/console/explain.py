@@ -154,7 +154,7 @@ async def explain(context: RequestContext) -> None:
         question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
         told = await context.operations.explain(context.actor, question)
     except (InvalidRequest, NotFound) as problem:
-        await context.show_problem(_TEMPLATE, problem, **_around(context, form, None))
+        await context.show_form(_TEMPLATE, problem, **_around(context, form, None))
         return
     await _show(context, form, told, question.body.decode("utf-8", "replace"))
 

@@ -120,7 +120,6 @@ def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
 _HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
-_NO_MODEL = "MODEL"
 
 
 async def show_list(context: RequestContext) -> None:
@@ -167,7 +166,7 @@ async def create(context: RequestContext) -> None:
         draft = form.draft(context.services.clock())
         made = await context.accounts.keys.create(context.actor, project_id, draft)
     except ServiceError as problem:
-        await context.show_problem("keys/new.html", problem, **_choices(context, form))
+        await context.show_form("keys/new.html", problem, **_choices(context, form))
         return
     await _reveal(context, made, old_ends=None)
 
@@ -185,7 +184,7 @@ async def edit(context: RequestContext) -> None:
         change = form.edit(key, context.services.clock())
         await context.accounts.keys.edit(context.actor, key.id, change)
     except ServiceError as problem:
-        await context.show_problem("keys/edit.html", problem, key=key, **_choices(context, form))
+        await context.show_form("keys/edit.html", problem, key=key, **_choices(context, form))
         return
     _back(context, key, "key-saved")
 
@@ -215,7 +214,7 @@ async def transfer(context: RequestContext) -> None:
         await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
     except InvalidRequest as problem:
         values = await _heirs(context, key)
-        await context.show_problem("keys/transfer.html", problem, key=key, **values)
+        await context.show_form("keys/transfer.html", problem, key=key, **values)
         return
     _back(context, key, "key-transferred")
 
@@ -288,7 +287,7 @@ def _first_request(
         if key.models is None or entry["id"] in key.models
     ]
     if not usable:
-        return None, _NO_MODEL
+        return None, "MODEL"
     door, entry = min(usable, key=lambda pair: _reluctance(pair[1]))
     return door, str(entry["id"])
 

@@ -76,7 +76,7 @@ async def invite(context: RequestContext) -> None:
             context.actor, email=email or None, operator=operator
         )
     except InvalidRequest as problem:
-        await context.show_problem("operator/invite.html", problem, email=email, operator=operator)
+        await context.show_form("operator/invite.html", problem, email=email, operator=operator)
         return
     await context.show(
         "project/link.html",
@@ -124,7 +124,7 @@ async def remove_factor(context: RequestContext) -> None:
     try:
         await context.accounts.users.remove_factor(context.actor, user.id)
     except ServiceError as problem:
-        await context.show_problem("operator/factor.html", problem, person=user)
+        await context.show_form("operator/factor.html", problem, person=user)
         return
     context.go("/operator/users", done="users-factor-removed")
 
@@ -140,7 +140,7 @@ async def disable(context: RequestContext) -> None:
         await context.accounts.users.disable(context.actor, user.id)
     except ServiceError as problem:
         held = await _keys_of(context, user)
-        await context.show_problem("operator/disable.html", problem, person=user, held=held)
+        await context.show_form("operator/disable.html", problem, person=user, held=held)
         return
     if user.id == context.me.id:
         context.go("/sign-in")
@@ -202,7 +202,7 @@ async def make_project(context: RequestContext) -> None:
         made = await context.accounts.projects.create(context.actor, name, owner=owner)
     except InvalidRequest as problem:
         users = await context.accounts.users.every(context.actor)
-        await context.show_problem(
+        await context.show_form(
             "operator/new_project.html", problem, name=name, owner=owner, users=users
         )
         return

@@ -29,7 +29,7 @@ async def rename(context: RequestContext) -> None:
         context.check_form()
         await context.accounts.profile.rename(context.me, context.form.get("name"))
     except InvalidRequest as problem:
-        await context.show_problem(_PAGE, problem, **await _values(context))
+        await context.show_form(_PAGE, problem, **await _values(context))
         return
     context.go("/profile", done="name-saved")
 
@@ -44,7 +44,7 @@ async def change_password(context: RequestContext) -> None:
     except ServiceError as problem:
         if problem.code == "wrong_credentials":
             problem.param = "old"
-        await context.show_problem(_PAGE, problem, **await _values(context))
+        await context.show_form(_PAGE, problem, **await _values(context))
         return
     context.go("/profile", done="password-saved")
 
@@ -77,7 +77,7 @@ async def remove_factor(context: RequestContext) -> None:
         )
     except ServiceError as problem:
         problem.param = _REMOVAL_FIELDS.get(problem.code or "")
-        await context.show_problem("profile/remove.html", problem)
+        await context.show_form("profile/remove.html", problem)
         return
     context.go("/profile", done="factor-removed")
 
@@ -112,7 +112,7 @@ async def _show_enrolment(
     if problem is None:
         await context.show("profile/enrol.html", **values)
     else:
-        await context.show_problem("profile/enrol.html", problem, **values)
+        await context.show_form("profile/enrol.html", problem, **values)
 
 
 def _picture(address: str) -> Markup:

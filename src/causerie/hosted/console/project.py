@@ -73,7 +73,7 @@ async def rename(context: RequestContext) -> None:
         await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
     except InvalidRequest as problem:
         name = context.form.get("name")
-        await context.show_problem("project/settings.html", problem, name=name)
+        await context.show_form("project/settings.html", problem, name=name)
         return
     context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
@@ -105,7 +105,7 @@ async def set_bounds(context: RequestContext) -> None:
         context.check_form()
         await context.accounts.projects.set_bounds(context.actor, project_id, rows.bounds())
     except ServiceError as problem:
-        await context.show_problem("project/bounds.html", problem, **_choices(context, rows))
+        await context.show_form("project/bounds.html", problem, **_choices(context, rows))
         return
     context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
@@ -118,7 +118,7 @@ async def set_recording(context: RequestContext) -> None:
         await context.accounts.recordings.keep(context.actor, project_id, days)
     except InvalidRequest as problem:
         values = {"longest": LONGEST_DAYS, "days": context.form.get("days")}
-        await context.show_problem("project/logging.html", problem, **values)
+        await context.show_form("project/logging.html", problem, **values)
         return
     done = "recording-off" if off else "recording-on"
     context.go(f"/projects/{project_id}/logging", done=done)
@@ -165,7 +165,7 @@ async def invite(context: RequestContext) -> None:
             context.actor, project_id, role, email=email or None
         )
     except (InvalidRequest, Forbidden) as problem:
-        await context.show_problem(
+        await context.show_form(
             "project/invite.html", problem, email=email, role=role, hints=_HINTS
         )
         return
@@ -198,7 +198,7 @@ async def change_member(context: RequestContext) -> None:
         await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     except (InvalidRequest, Forbidden) as problem:
         held = await _keys_of(context, member)
-        await context.show_problem(
+        await context.show_form(
             "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
         )
         return
@@ -222,7 +222,7 @@ async def remove_member(context: RequestContext) -> None:
         )
     except (InvalidRequest, Forbidden) as problem:
         held = await _keys_of(context, member)
-        await context.show_problem("project/remove.html", problem, member=member, **held)
+        await context.show_form("project/remove.html", problem, member=member, **held)
         return
     if member.user.id == context.me.id and not context.me.operator:
         context.go("/", done="left")

@@ -23,8 +23,6 @@ FIELDS = (
     SettingField("max_concurrent", "", "number"),
 )
 _PATH = "/operator/providers"
-_ADD = "operator/add_provider.html"
-_EDIT = "operator/edit_provider.html"
 _DELETE = "operator/delete_provider.html"
 _OTHER = "other"
 
@@ -124,7 +122,7 @@ async def delete(context: RequestContext) -> None:
     try:
         await context.configuration.apply(context.actor, _removal(entry, entries))
     except InvalidRequest as problem:
-        await context.show_problem(_DELETE, problem, entry=entry, **_served(entry, entries))
+        await context.show_form(_DELETE, problem, entry=entry, **_served(entry, entries))
         return
     context.go(_PATH, done="provider-deleted")
 
@@ -150,7 +148,7 @@ async def _show(
     tested: bool = False,
 ) -> None:
     values = {**_around(form, failure), "tested": tested}
-    await context.show_form(_ADD, failure, trial=trial, **values)
+    await context.show_form("operator/add_provider.html", failure, trial=trial, **values)
 
 
 async def _edit(
@@ -160,7 +158,7 @@ async def _edit(
     failure: InvalidRequest | None = None,
 ) -> None:
     values = _around(form, failure)
-    await context.show_form(_EDIT, failure, entry=entry, **values)
+    await context.show_form("operator/edit_provider.html", failure, entry=entry, **values)
 
 
 def _around(form: SettingsForm, failure: ServiceError | None) -> dict[str, Any]:

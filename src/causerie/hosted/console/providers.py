@@ -118,7 +118,7 @@ async def probe(context: RequestContext) -> None:
         await context.operations.probe(context.actor, name, model, quick=quick)
     except InvalidRequest as problem:
         view = await _view(context)
-        await context.show_problem(
+        await context.show_form(
             "operator/probe.html", problem, view=view, model=_model(view, model)
         )
         return
@@ -190,7 +190,6 @@ def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
     ]
 
 
-_TEMPLATE = "operator/provider_models.html"
 _LONGEST_PREFIX = 64
 
 
@@ -237,7 +236,7 @@ async def _show_models(
         "problems": EntryProblems(failure),
         "wildcard": any("*" in _targets(each, provider.name) for each in entries),
     }
-    await context.show_form(_TEMPLATE, failure, **values)
+    await context.show_form("operator/provider_models.html", failure, **values)
 
 
 async def _listing(context: RequestContext, provider: EntryView) -> Trial:

@@ -49,7 +49,6 @@ from causerie.http.pages.branding import Branding, Logo, Logos
 from causerie.observe.mail import Outbox
 
 _NAME = "causerie"
-_PROJECT = "causerie-project"
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
@@ -60,7 +59,7 @@ def token_in(headers: Headers, *, secure: bool) -> str:
 
 
 def project_in(headers: Headers) -> str:
-    return next(_cookie_values(headers, _PROJECT), "")
+    return next(_cookie_values(headers, "causerie-project"), "")
 
 
 # ``HttpOnly`` keeps scripts from the cookie, ``SameSite=Lax`` other sites. Another host of the same
@@ -305,21 +304,19 @@ class RequestContext:
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
         await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
 
-    async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+    async def show_form(
+        self, template: str, problem: ServiceError | None, /, **values: Any
+    ) -> None:
+        """Send a form; again, with what was wrong in it, if there is a problem."""
+        if problem is None:
+            await self.show(template, **values)
+            return
         self._headers |= {
             name.lower(): value
             for name, value in problem.headers.items()
             if name != "WWW-Authenticate"  # a person is asked by our form
         }
         await self.show(template, status=problem.status, problem=problem, **values)
-
-    async def show_form(
-        self, template: str, problem: ServiceError | None, /, **values: Any
-    ) -> None:
-        if problem is None:
-            await self.show(template, **values)
-        else:
-            await self.show_problem(template, problem, **values)
 
     def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a page about a failure without any use of the database."""

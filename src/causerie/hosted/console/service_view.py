@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import User
 from causerie.hosted.operations.ports import Operations
-from causerie.hosted.operations.probes import GROUPS, Cell
+from causerie.hosted.operations.probes import GROUPS
 from causerie.http.exchange import Exchange
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
@@ -226,35 +226,24 @@ def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)
 
 
-_ANSWER_ORDER = ("partly", "no", "unclear", "unknown", "yes")
-
-
-class CapabilityColumn(Protocol):
-    @property
-    def cells(self) -> Mapping[str, Cell]: ...
-
-
-Column = TypeVar("Column", bound=CapabilityColumn)
-
-
 @dataclass(frozen=True, slots=True)
-class FoldedMatrix(Generic[Column]):
+class FoldedMatrix:
     """``differing`` parameters need a row each; ``alike`` are equal for all measured, by answer."""
 
-    measured: Sequence[Column]
-    unmeasured: Sequence[Column]
+    measured: Sequence[Any]
+    unmeasured: Sequence[Any]
     differing: Sequence[str]
     alike: Sequence[tuple[str, Sequence[str]]]
 
 
-def folded(
-    columns: Sequence[Column], groups: Sequence[tuple[str, Sequence[str]]]
-) -> FoldedMatrix[Column]:
-    """Fold a matrix; parameters keep the order of their groups."""
+def folded(columns: Sequence[Any], groups: Sequence[tuple[str, Sequence[str]]]) -> FoldedMatrix:
+    """Fold a matrix of columns with ``cells``; parameters keep the order of their groups."""
     unmeasured = [each for each in columns if {c.mark for c in each.cells.values()} == {"unknown"}]
     measured = [each for each in columns if each not in unmeasured]
     differing: list[str] = []
-    alike: dict[str, list[str]] = {mark: [] for mark in _ANSWER_ORDER}
+    alike: dict[str, list[str]] = {
+        mark: [] for mark in ("partly", "no", "unclear", "unknown", "yes")
+    }
     for name in (name for _, names in groups for name in names):
         marks = {column.cells[name].mark for column in measured}
         if len(marks) == 1:

@@ -35,8 +35,6 @@ from causerie.hosted.identity.provider import (
 )
 from causerie.observe.mail import Letter
 
-_START = "/"
-
 
 async def show_sign_in(context: RequestContext) -> None:
     if context.user is not None:
@@ -53,7 +51,7 @@ async def enter_password(context: RequestContext) -> None:
             email, password, context.client, old_token=context.token
         )
     except ServiceError as problem:
-        await context.show_problem("sign_in/password.html", problem, next=after, email=email)
+        await context.show_form("sign_in/password.html", problem, next=after, email=email)
         return
     go_on(context, started, after)
 
@@ -72,7 +70,7 @@ async def enter_code(context: RequestContext) -> None:
         if isinstance(problem, Unauthenticated) and problem.code == "session_ended":
             context.go(f"/sign-in?done=session-ended&next={quote(after)}")
             return
-        await context.show_problem("sign_in/code.html", problem, next=after)
+        await context.show_form("sign_in/code.html", problem, next=after)
         return
     go_on(context, started, after)
 
@@ -98,7 +96,7 @@ def next_path(given: str) -> str:
     """Return the page after signing in: one of the console, whatever was requested."""
     inside = given.startswith(f"{PREFIX}/") and given.isascii() and given.isprintable()
     if not inside or "//" in given or "\\" in given:
-        return _START
+        return "/"
     return given.removeprefix(PREFIX)
 
 
@@ -117,7 +115,7 @@ async def follow_link(context: RequestContext) -> None:
     try:
         link = await opened_link(context, token)
     except ServiceError as problem:
-        await context.show_problem("links/token.html", problem)
+        await context.show_form("links/token.html", problem)
         return
     await context.show(_link_page(context, link), **await _link_values(context, link, token))
 
@@ -142,7 +140,7 @@ async def accept_invitation(context: RequestContext) -> None:
         if problem.code != "taken" or proves_address(link):
             values = await _link_values(context, link, token)
             values |= {"email": email, "name": form.get("name")}
-            await context.show_problem("links/account.html", problem, **values)
+            await context.show_form("links/account.html", problem, **values)
             return
         await context.accounts.attempts.begin(
             passwords.address_scopes("link", context.client.address)
@@ -169,7 +167,7 @@ async def join_project(context: RequestContext) -> None:
     except NotFound:
         raise
     except ServiceError as problem:
-        await context.show_problem(
+        await context.show_form(
             "links/join.html", problem, **await _link_values(context, link, token)
         )
         return
@@ -188,7 +186,7 @@ async def reset_password(context: RequestContext) -> None:
         raise
     except ServiceError as problem:
         values = await _link_values(context, link, token)
-        await context.show_problem("links/password.html", problem, **values)
+        await context.show_form("links/password.html", problem, **values)
         return
     context.go("/sign-in", done="password-reset")
 
@@ -360,7 +358,7 @@ async def enter_sign_up(context: RequestContext) -> None:
         )
         asked = await context.accounts.sign_ups.ask(email)
     except ServiceError as problem:
-        await context.show_problem("sign_in/account.html", problem, email=email)
+        await context.show_form("sign_in/account.html", problem, email=email)
         return
     if context.services.outbox is not None:
         context.services.outbox.send(_sign_up_letter(context, email, asked))

@@ -87,7 +87,6 @@ _HASH_LENGTH = 16
 _IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
 _STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
 _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
-_FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Statics:
@@ -126,7 +125,7 @@ class Statics:
         if file is None:
             raise NotFound("There is no such file.")
         kind = _TYPES[exchange.path.rpartition(".")[2]]
-        headers = {**FILE_HEADERS, "cache-control": _FOR_EVER}
+        headers = {**FILE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
         await send_cached(exchange, file, headers, content_type=kind)
 
     def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
