@@ -316,15 +316,12 @@ def _unusable(failure: Exception) -> CannotStart:
 
 
 async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
-    for number in _numbers(_journal_folder(store)):
+    found = _journal_folder(store).glob("[0-9]*")
+    for number in sorted(int(each.name) for each in found if each.name.isdecimal()):
         if number > workers and (left := _write_ahead_log(store, number)) is not None:
             async with Ledger(SqlUsage(database), left):
                 pass
             left.close()
-
-
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal())
 
 
 def _journal_folder(store: StoreSettings) -> Path:

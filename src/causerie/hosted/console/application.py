@@ -160,7 +160,9 @@ class ConsoleApplication:
             self._services.site.check(exchange)
             if not route.raw:
                 context.form = await _form(exchange)
-            context.fits = form_token_fits(context.token, _given_token(context))
+            header = exchange.headers.get("x-form-token", "")
+            sent = header or context.form.raw("form_token")
+            context.fits = form_token_fits(context.token, sent)
             if not context.fits and not route.kept:
                 raise Forbidden(
                     "This page is older than your session, so nothing was changed. "
@@ -215,7 +217,3 @@ async def _form(exchange: Exchange) -> FormFields:
             f"A form is sent as {_FORM}.", code="unsupported_media_type", status=415
         )
     return FormFields.parse(body.decode("utf-8", "replace"))
-
-
-def _given_token(context: RequestContext) -> str:
-    return context.exchange.headers.get("x-form-token", "") or context.form.raw("form_token")

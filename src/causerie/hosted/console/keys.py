@@ -131,7 +131,7 @@ async def show_list(context: RequestContext) -> None:
     page = page_of(
         keys,
         context.query,
-        lambda key: (key.name, key.id, _holder(key)),
+        lambda key: (key.name, key.id, key.person_status.name if key.person_status else ""),
         {
             "name": lambda key: key.name.casefold(),
             "state": lambda key: key.state(now),
@@ -316,10 +316,6 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
 def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
     pricing = entry.get("pricing") or {}
     return str(entry["id"]).endswith("*"), any(money(price) for price in pricing.values())
-
-
-def _holder(key: ApiKey) -> str:
-    return key.person_status.name if key.person_status else ""
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:

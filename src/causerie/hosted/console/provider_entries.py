@@ -172,16 +172,11 @@ def _around(form: SettingsForm, failure: ServiceError | None) -> dict[str, Any]:
     }
 
 
-def _aliases_of(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    return aliases_of(entry.name, entries) if _answers(entry, entries) else ()
-
-
 def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
-    models = models_of(entry.name, entries) if _answers(entry, entries) else ()
-    return {
-        "aliases": _aliases_of(entry, entries),
-        "models": [each for each in models if not each.locked],
-    }
+    if not _answers(entry, entries):
+        return {"aliases": (), "models": ()}
+    models = [each for each in models_of(entry.name, entries) if not each.locked]
+    return {"aliases": aliases_of(entry.name, entries), "models": models}
 
 
 def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:

@@ -15,8 +15,8 @@ from msgspec import structs
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView, ListedModel, Trial
-from causerie.hosted.operations.ports import ProbedModelView, ProviderView, TargetView
+from causerie.hosted.operations.configuring import EntryView, ListedModel
+from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
 from causerie.hosted.operations.provider_models import (
     ComparedModel,
@@ -167,7 +167,7 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
 
 
 def _only(view: ProviderView, model: str) -> ProviderView:
-    targets = [one for one in view.targets if _serves(one, model)]
+    targets = [one for one in view.targets if model in {each.model for each in one.serves}]
     named = {one.model for one in targets}
     return ProviderView(
         name=view.name,
@@ -178,10 +178,6 @@ def _only(view: ProviderView, model: str) -> ProviderView:
         models=tuple(one for one in view.models if one.id in named),
         probe=view.probe,
     )
-
-
-def _serves(target: TargetView, model: str) -> bool:
-    return any(one.model == model for one in target.serves)
 
 
 def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
@@ -221,7 +217,7 @@ async def _show_models(
     context: RequestContext, failure: InvalidRequest | None = None, prefix: str = ""
 ) -> None:
     provider, entries = await _provider(context)
-    trial = await _listing(context, provider)
+    trial = await context.configuration.listed(context.actor, provider.name)
     find = context.query.get("find")
     rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
     picked = context.form.every("pick"), context.form.every("gone")
@@ -237,10 +233,6 @@ async def _show_models(
         "wildcard": any("*" in _targets(each, provider.name) for each in entries),
     }
     await context.show_form("operator/provider_models.html", failure, **values)
-
-
-async def _listing(context: RequestContext, provider: EntryView) -> Trial:
-    return await context.configuration.listed(context.actor, provider.name)
 
 
 async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
