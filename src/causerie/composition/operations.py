@@ -250,7 +250,8 @@ class LiveOperations:
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         kept = await self._kept(actor, name)
-        used = self._by_hand(result) if kept is None else await self._put(actor, kept, result)
+        in_file = "the provider is in the configuration file, which people write"
+        used = await self._put(actor, kept, result) if kept else _by_hand(result, in_file)
         if used.in_force:
             await self._examinations.use(result)
         if used.written:
@@ -292,14 +293,6 @@ class LiveOperations:
                 return one
         raise _no_provider(name)
 
-    def _by_hand(self, result: Result) -> AppliedResult:
-        return AppliedResult(
-            written=False,
-            in_force=False,
-            problem="the provider is in the configuration file, which people write",
-            by_hand=_table(result),
-        )
-
     async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
         for each in await self.configuration.every(actor):
             if (each.kind, each.name) == ("provider", provider) and each.in_force:
@@ -316,12 +309,7 @@ class LiveOperations:
         try:
             view = await self.configuration.change(actor, kept.id, wish)
         except InvalidRequest as failure:
-            return AppliedResult(
-                written=False,
-                in_force=False,
-                problem=failure.message,
-                by_hand=_table(result),
-            )
+            return _by_hand(result, failure.message)
         return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
@@ -346,9 +334,10 @@ class LiveOperations:
         )
 
 
-def _table(result: Result) -> str:
+def _by_hand(result: Result, problem: str) -> AppliedResult:
     entry = result.entry()
-    return table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
+    table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
+    return AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
 
 
 def _no_provider(name: str) -> NotFound:
