@@ -70,9 +70,6 @@ class DistributedBudgets:
         return await asked.outcome()
 
     def _told(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
-        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
-        process.
-        """
         if isinstance(reply, int) or reply[0] == -1:
             raise ConnectionLost
         if reply[0] == _UNKNOWN:

@@ -21,8 +21,6 @@ from valkey.exceptions import ValkeyError
 
 from causerie.errors import StoreUnavailable
 
-# The scripts that the server runs, so that many numbers change in one step.
-
 
 @dataclass(frozen=True, slots=True)
 class LuaScript:
@@ -47,12 +45,6 @@ SETTLE = _script("amounts", "settle")
 PUBLISH = _script("publish")
 ALL = (TAKE, RELEASE, JOIN, BEAT, HOLD, SETTLE, PUBLISH)
 
-
-# One connection to the server, on which commands are sent in the order they are given.
-#
-# Commands that wait while a reply is on its way go out together, so many requests share a round
-# trip. The line is lost with the first thing that goes wrong: every command that has no answer
-# fails, and a new one is made, after longer and longer pauses. Knows nothing of what is counted.
 
 _BATCH = 256
 _FIRST_PAUSE = 0.2
@@ -193,7 +185,6 @@ class ValkeyConnection:
                     command.failed(ConnectionLost())
 
     async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
-        """Send them all, then read their answers; answered ones leave the batch."""
         packed = connection.pack_commands([command.parts() for command in batch])
         await connection.send_packed_command(packed, check_health=False)
         while batch:
@@ -213,7 +204,6 @@ class ValkeyConnection:
 
 
 def _distrust(failure: BaseException | None) -> str | None:
-    """Why TLS came to nothing, where that is why; the library wraps what says it."""
     while failure is not None:
         if isinstance(failure, ssl.SSLCertVerificationError):
             return f"the certificate is not trusted: {failure.verify_message}"
@@ -230,8 +220,6 @@ async def _until(something: Awaitable[object], when: float) -> None:
     except TimeoutError:
         return
 
-
-# Somebody who waits for an answer of the server, and may leave before it comes.
 
 Answer = TypeVar("Answer")
 
@@ -277,13 +265,6 @@ class PendingCommand(Generic[Answer]):
         if self._undo is not None:
             self._undo(answer)
 
-
-# This process among all that share a server: its line to it, its name there, and what it holds.
-#
-# Running requests of a process are counted under its name, and a process that has not been heard of
-# for some seconds counts no more. On every new connection it takes a new name, because nobody knows
-# which commands under the former one were carried out, and tells what it really holds. Its parts
-# know what that is.
 
 KEPT_MILLISECONDS = 86_400_000  # longer than any request runs
 _MILLION = 1_000_000
@@ -395,12 +376,11 @@ class Replica:
         return self._tell(former, self._told, self._in_time)
 
     def _in_time(self, reply: Reply) -> None:
-        """Learn the server's time, again and again: its clock may be put forward or back."""
+        # Again and again: the server's clock may be put forward or back.
         if isinstance(reply, int):
             self._ahead = reply - _now()
 
     def _joined(self) -> None:
-        """Report the counts that changed while the connection was being joined."""
         held = self._held()
         changed = {
             key: held.get(key, 0)
@@ -433,5 +413,4 @@ def _now() -> int:
 
 
 def _nothing(outcome: object) -> None:
-    """Nobody waits for it."""
     del outcome

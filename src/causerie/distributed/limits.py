@@ -32,7 +32,6 @@ from causerie.distributed.connection import (
     Reply,
 )
 
-# The server's reply on a scope, and its consequences: state of limits, and refusals.
 
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
@@ -133,11 +132,7 @@ def _limit_status(left: int, limit: int, tick: int, now: int) -> LimitStatus:
 
 
 def _until(tick: int, now: int) -> float:
-    """Seconds until a tick has started a minute ago; 0 where there is none."""
     return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
-
-
-# Lease of one request: from the shared windows, or from those of this replica alone.
 
 
 class DistributedLease(Lease):
@@ -196,13 +191,6 @@ class LocalLease(Lease):
         return self.lease.limit_statuses()
 
 
-# Limits that replicas share: the windows of all scopes, in a Valkey or Redis server.
-#
-# One script a request takes from all its scopes or from none, by the server's own clock. Running
-# requests are counted by process. While the server is away, each replica counts in its own memory,
-# or refuses, as configured; running requests are reported to the server when it is back.
-
-
 class DistributedCounters:
     """The counters of one replica.
 
@@ -244,9 +232,7 @@ class DistributedCounters:
         return LocalLease(self, scopes, lease)
 
     def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
-        """Raise :class:`RateLimited` if requests that run here, also by the server, are the most
-        that a scope may have.
-        """
+        # Requests that run here also count if the server admitted them.
         full = [
             concurrency(scope, running)
             for scope in scopes
@@ -282,9 +268,6 @@ class DistributedCounters:
     def _told(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: Reply
     ) -> DistributedLease | QuotaRefusal:
-        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
-        process.
-        """
         if isinstance(reply, int) or reply[0] < 0:
             raise ConnectionLost
         found = read(scopes, reply)

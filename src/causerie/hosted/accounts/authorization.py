@@ -38,7 +38,6 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.ports import Repositories
 from causerie.hosted.accounts.tokens import digest
 
-# Asks the table of rights, for somebody in a project, inside the transaction that acts on it.
 
 Clock = Callable[[], datetime]
 
@@ -119,13 +118,6 @@ def forbidden(action: Action, reach: Extent) -> Forbidden:
 def no_such(what: str) -> NotFound:
     """Return the error for objects that do not exist or that the actor may not see."""
     return NotFound(f"There is no such {what}.", code="not_found")
-
-
-# Keys and links derive from a person: they do what that person may do now, and end with them.
-#
-# Each key and link carries its person, also through other keys. It is judged by the person's
-# present account and role whenever it is used, so losing either narrows all of them at once. Rights
-# that are lost for good are withdrawn in addition, so that coming back does not revive them.
 
 
 @dataclass(frozen=True, slots=True)

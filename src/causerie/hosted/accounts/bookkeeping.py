@@ -33,7 +33,6 @@ from causerie.metering.ledger import (
 )
 from causerie.metering.meter import Record
 
-# Make records of the ledger from those of the meter, at the end and while a request runs.
 
 _BETWEEN_SECONDS = 5.0
 _AT_ONCE = 100  # requests: each takes some 30 µs
@@ -83,7 +82,6 @@ class RunningRequests:
 
 
 def _so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
-    """Return what a running stream leaves now, or ``None`` where nothing was added."""
     outcome = record.outcome
     if outcome is None or not record.stream:
         return None
@@ -177,8 +175,6 @@ def _first(seconds: float | None) -> int | None:
     return None if seconds is None else _us(seconds)
 
 
-# Price of a request by its tokens. Which requests are charged is decided by their records.
-
 _SMALLEST = Decimal("0.000000001")
 NOTHING = Decimal(0)
 
@@ -235,13 +231,6 @@ class ModelPrices(Struct, frozen=True):
     def of(self, model: str, served_by: str) -> TokenPrice:
         """Return the price of a model's tokens, by the endpoint that answers."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
-
-
-# The books of one process: what a request may cost before it, what it did cost after it.
-#
-# Before a request its estimate is held against the budgets of its key, its person
-# and its project. When it has ended, however it did, its cost is settled and its record
-# made safe; only then may its client be told that it has ended.
 
 
 class RequestHold(Struct, frozen=True):

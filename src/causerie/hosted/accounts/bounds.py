@@ -16,10 +16,6 @@ from types import MappingProxyType
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import exact
 
-# Limits by the minute, and budgets by the day or longer, of a key, a person or a project.
-#
-# Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to be
-# kept, so the strictest wins.
 
 _FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
@@ -172,9 +168,6 @@ def _for(model: str) -> str:
 def _once(places: list[tuple[str, ...]], param: str, what: str) -> None:
     if len(set(places)) != len(places):
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
-
-
-# Money that was put in for a project, and what it makes of the project's budgets.
 
 
 @dataclass(frozen=True, slots=True)

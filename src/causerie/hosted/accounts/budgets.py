@@ -32,20 +32,6 @@ from causerie.hosted.accounts.keys import Grant
 from causerie.hosted.accounts.usage import Spent
 from causerie.protocol.model_entries import free_name, is_free
 
-# Budgets: reserved before a request, settled after it, released where it failed.
-#
-# A request is let in while something is left: while what is settled and what is
-# reserved stay below the amount. Its estimate is then reserved, whole. So nobody
-# is refused while there is headroom, and what is settled stays below
-#
-#     amount + the largest estimate + what requests used beyond their estimates
-#
-# (the second for the one that crossed the line, the third is zero where the
-# estimate is an upper bound). A request that costs nothing is let in always.
-#
-# The counters are of this process; at first use, and then every few seconds, the database says what
-# others have settled. If replicas hold budgets together, their shared server decides, and the
-# counters here are used while it is away.
 
 _BILLION = 1_000_000_000
 _SECOND = 1_000_000_000
@@ -78,8 +64,6 @@ class BudgetOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Counter(Struct):
-    """State of one budget in one period; in billionths, or in tokens."""
-
     owner: str
     budget: Budget
     since: datetime
@@ -244,7 +228,6 @@ class Budgets:
     async def _hold(
         self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
     ) -> Sequence[HoldRequest]:
-        """Hold it together with other replicas, or alone where they cannot be asked."""
         for part in parts:
             await self._hear(part.counter, shared_budgets.joins)
         reads = [part.counter.reads for part in parts]
@@ -267,7 +250,6 @@ class Budgets:
         return wants
 
     async def _hear(self, counter: _Counter, joins: int) -> None:
-        """Once others are there again, hear of what they have spent without being heard."""
         if counter.joins == joins:
             return
         if counter.joins is not None:
@@ -278,7 +260,6 @@ class Budgets:
         counter.joins = joins
 
     async def _read(self, counter: _Counter, reads: int) -> None:
-        """Ask the database, unless somebody has since it was read so often."""
         async with self._loading.setdefault(_place(counter.owner, counter.budget), asyncio.Lock()):
             if counter.reads == reads:
                 await self._ask(counter)
@@ -345,7 +326,6 @@ class Budgets:
             self._allow(part, counter.amount, counter.spent, counter.reserved)
 
     def _allow(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
-        """Raises :class:`OverBudget` where nothing is left."""
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
@@ -357,9 +337,6 @@ def _place(owner: str, budget: Budget) -> _Place:
 
 
 def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
-    """Return the error that names budget, owner and reset; ``waits``: running requests hold the
-    rest.
-    """
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""
@@ -401,10 +378,6 @@ def _counted(unit: Unit, cost: Decimal, tokens: int, *, up: bool = False) -> int
 def _of(spent: Spent, unit: Unit) -> int:
     return _counted(unit, spent.cost, spent.tokens)
 
-
-# Limits and budgets of one key for one model: the key's own, its person's and its project's.
-#
-# They are computed once for a key and a model, and again when either has changed.
 
 _KEPT = 10_000
 _RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
@@ -456,7 +429,6 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
 
 
 def _scope(name: str, limit: Limit, model: str) -> str:
-    """Return the name of the counts; free variants of models have counts of their own."""
     if limit.model:
         return f"{name} for {model}"
     return free_name(name) if is_free(model) else name

@@ -18,12 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-# Secrets of people, encrypted before they are written: who has only the database has none.
-#
-# AES-256 in Galois/counter mode with a new nonce for each; what a secret is for is
-# bound into it, so that none can be put in another's place. The first key
-# encrypts; the others still open what was sealed with them. Written as
-# ``1.KEY.TEXT``: a version, which key, and nonce and ciphertext in base 64.
 
 SHORTEST_KEY = 32
 _VERSION = "1"
@@ -84,12 +78,10 @@ def _parts(sealed: str) -> tuple[str, str, str]:
 
 
 def _derived(key: str, what: bytes, length: int) -> bytes:
-    """RFC 5869: from a key of any alphabet to the bits that are needed, one set for each use."""
+    # RFC 5869: from a key of any alphabet to the bits that each use needs.
     hkdf = HKDF(algorithm=SHA256(), length=length, salt=None, info=_PURPOSE + b": " + what)
     return hkdf.derive(key.encode())
 
-
-# The file with the key of a database, where none is named: made once, for its owner alone.
 
 _OTHERS = 0o077
 
@@ -112,7 +104,7 @@ def key_of_file(file: Path) -> str:
 
 
 def _make(file: Path) -> None:
-    """Whole or not at all: another process may start at the same time."""
+    # Complete or not at all: another process may start at the same time.
     part = file.with_name(f".{file.name}.{token_hex(8)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

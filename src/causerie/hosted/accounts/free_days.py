@@ -63,16 +63,12 @@ class FreeDay(Struct, frozen=True):
 
 
 class _Day(Struct):
-    """Free requests of a project on one day: those that count for good, and those that run."""
-
     date: date | None = None
     done: int = 0
     running: int = 0
 
 
 class _Account:
-    """The current day of one project; ``put_in`` is the money put in for it."""
-
     __slots__ = ("asked", "day", "loading", "put_in")
 
     def __init__(self) -> None:
@@ -145,7 +141,6 @@ class FreeAllowances:
         )
 
     async def _known(self, project: str) -> _Account:
-        """The account as it is today, by what the database said a few seconds ago at most."""
         account = self._accounts.get(project)
         if account is None:
             if len(self._accounts) >= _KEPT:
@@ -176,7 +171,6 @@ class FreeAllowances:
         account.asked = self._seconds()
 
     async def _made(self, project: str, now: datetime) -> int:
-        """Those of today that were neither refused nor failed, or are charged all the same."""
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
@@ -193,7 +187,7 @@ class FreeAllowances:
             return await repositories.credits.total(project) or Decimal(0)
 
     def _forget(self) -> None:
-        """Leave out whoever has nothing under way; the database knows the rest."""
+        # The database knows the counts of those that have no request under way.
         for project in [name for name, one in self._accounts.items() if not one.day.running]:
             del self._accounts[project]
 

@@ -205,7 +205,6 @@ class KeyIssuing:
     async def _key(
         self, repositories: Repositories, actor: Actor, key_id: str, action: Action
     ) -> ApiKey:
-        """The key, where it is there and this may be done with it; else as if it were not."""
         key = await repositories.keys.find(key_id)
         if key is None or key.deleted_at is not None:
             raise no_such("key")
@@ -264,7 +263,6 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
 
 
 def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    """Return the changed fields and their values as text for the audit log."""
     words = {
         "name": (before.name, after.name),
         "expires_at": (str(before.expires_at), str(after.expires_at)),

@@ -26,14 +26,6 @@ from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.ports import CHANGED, AccountStore
 from causerie.hosted.accounts.projects import PlaygroundProject
 
-# Keys on the request path: who calls, answered from memory.
-#
-# A key that was used before costs a look into a table. Changes in the database are read twice a
-# second, so a revoked key stops everywhere within a second. While the database cannot be asked,
-# keys that are known go on for a stated time, and others get 503: not knowing is never 401.
-#
-# The digest of the whole key is what is looked up, here and in the database, so the time that takes
-# says nothing about a secret.
 
 log = structlog.get_logger(__name__)
 
@@ -61,8 +53,6 @@ class AccountCaller(Caller, frozen=True):
 
 
 class _Known(Struct):
-    """Cached state of one secret."""
-
     grant: Grant
     until: int
     """Nanoseconds since 1970; 0 if revoked."""
@@ -145,7 +135,6 @@ class KeyCache:
         return Actor("key", key.id, key.name, project=key.project_id, holder=key.person)
 
     async def _find(self, credential: Credential) -> _Known:
-        """Ask the database, once for all that ask for the same at the same time."""
         digest = credential.digest
         if not credential.formed or self._absent.get(digest, 0) > self._now():
             raise wrong_key(credential)
@@ -178,7 +167,7 @@ class KeyCache:
             lookup.cancel()  # where this task was cancelled
 
     async def _ask(self, digest: bytes) -> Grant | None:
-        """The grant, as new as everything that was heard of when it is kept."""
+        # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
             async with asyncio.timeout(self._options.answer_seconds):
                 while True:
@@ -251,7 +240,6 @@ class KeyCache:
 
 
 def _admit(known: _Known, door: str) -> AccountCaller:
-    """The caller at one door, made once."""
     caller = known.callers[door] = admitted(known.grant, door)
     return caller
 
@@ -290,9 +278,6 @@ def _subjects(grant: Grant) -> tuple[str, ...]:
     key = grant.key
     found = f"key:{key.id}", f"project:{key.project_id}"
     return (*found, f"user:{key.person}") if key.person else found
-
-
-# People who talk with models without a key, in the pages that they are signed in to.
 
 
 def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:

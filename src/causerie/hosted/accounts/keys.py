@@ -26,14 +26,6 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import digest, letters, new_id, new_token
 
-# API keys: ``ck_<public id>_<secret>``.
-#
-# The public id names a key everywhere; the secret is shown once. Kept is a digest
-# of the whole key, by which it is found. A key that is being rotated has an old
-# secret that works until its end.
-#
-# A key carries the person it derives from: whoever created it, also through other keys, or
-# whom it was transferred to. It works while that person may have it.
 
 _PUBLIC_LENGTH = 12
 
@@ -145,11 +137,6 @@ def new_secret(key_id: str) -> str:
     """A whole new key with this public id."""
     return f"{key_id}_{new_token()}"
 
-
-# One-time links: a secret that lets its bearer in once, to make an account or a new password.
-#
-# Only a digest is kept. Any holder of the link may use it: it is sent to one person, ends soon, and
-# works once.
 
 INVITATION_LIFE = timedelta(days=7)
 OWNER_LIFE = timedelta(days=1)

@@ -17,7 +17,6 @@ from causerie.hosted.accounts.authorization import Clock, no_such, require
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import CHANGED, AccountStore, EntryDraft, StoredEntry, Taken
 
-# Entries of the configuration: read by the service, changed by operators.
 
 _MOST_VALUES = 20
 _PRICES = ("price", "cost")
@@ -158,7 +157,6 @@ def meanwhile() -> InvalidRequest:
 
 
 def _switched(before: StoredEntry, after: StoredEntry) -> str:
-    """Return what the audit log calls a change that only switches an entry on or off."""
     if before.enabled == after.enabled or before.body != after.body:
         return ""
     return "enable" if after.enabled else "disable"
@@ -169,10 +167,6 @@ def _told(before: StoredEntry | None, after: StoredEntry) -> str:
 
 
 def _numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return the numbers and switches that a change touches, with both values.
-
-    Other values may be secret, in a header or an address.
-    """
     before, after = _leaves(was), _leaves(now)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
@@ -182,7 +176,6 @@ def _numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
-    """Return the numbers and switches of a body by their path, as text; amounts are text there."""
     found: dict[str, str] = {}
     for name, value in body.items():
         path = under + name
@@ -197,7 +190,6 @@ def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) ->
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the tables in a value: itself, or those of a list, told apart by what they are of."""
     if isinstance(value, Mapping):
         yield "", value
     elif isinstance(value, Sequence) and not isinstance(value, str):
@@ -213,9 +205,6 @@ def changed_settings(before: StoredEntry | None, after: StoredEntry) -> Sequence
     if after.credential != (before.credential if before is not None else None):
         names.add("key")
     return sorted(names)
-
-
-# Operators' actions on the service itself: their authorization, and their audit entries.
 
 
 class Operating:

@@ -31,10 +31,6 @@ from zxcvbn import zxcvbn
 from causerie.errors import InvalidRequest, Overloaded, RateLimited
 from causerie.hosted.accounts.tokens import digest
 
-# Passwords: hashed with argon2id, and none that others would guess.
-#
-# Hashing is slow on purpose (tens of milliseconds and 64 MiB), so it runs in a
-# thread, few at a time: a flood of attempts must not take the machine's memory.
 
 _SHORTEST = 10
 _LONGEST = 256
@@ -115,11 +111,6 @@ def _normal(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 
-# Time-based one-time passwords: RFC 6238 with the values that every app has.
-#
-# SHA-1, 30 seconds, six digits. A code is good for its own step and the one
-# before and after, and only once.
-
 _STEP_SECONDS = 30
 _DIGITS = 6
 _SECRET_BYTES = 20  # RFC 4226, section 4: 160 bits
@@ -181,14 +172,6 @@ def new_recovery_codes() -> list[str]:
         for _ in range(RECOVERY_CODES)
     ]
 
-
-# Rate limit of password guesses: a few failures are free, then each doubles the wait.
-#
-# Failures are counted by account and address together, by account, and by address, each with its
-# own allowance. Guessing from one address is slowed down soon, without locking out the owner of the
-# account at another. Attempts that belong to no account (links, new accounts, the return from
-# another provider) are counted by address alone. An IPv6 address stands for its network of 64 bits,
-# which is the size of one subscriber's.
 
 AttemptKind = Literal["link", "sign-up", "provider"]
 

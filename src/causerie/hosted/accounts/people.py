@@ -8,8 +8,6 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Literal
 
-# Users, projects, and the role of each user in a project.
-
 
 class Role(StrEnum):
     """Role of a user in a project."""
@@ -120,15 +118,6 @@ SYSTEM = Actor("system", "cli", "command line", operator=True)
 def actor_of(user: User) -> Actor:
     """The user, as somebody who does something."""
     return Actor("user", user.id, user.name, operator=user.operator)
-
-
-# Rights: the ONE table of who may do what.
-#
-# ``docs/reference/rights.md`` is generated from it; the tests walk all of it.
-#
-# A person has the rights of their role in the project, and an operator those of operators in
-# addition. ``OWN`` is what they made themselves. A caller who may not even see a project is told
-# that it does not exist.
 
 
 class Extent(IntEnum):

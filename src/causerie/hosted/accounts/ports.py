@@ -30,7 +30,6 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import Session
 
-# Contents of one request, as a project keeps them.
 
 LONGEST_DAYS = 90
 
@@ -51,11 +50,6 @@ class Recording:
     """JSON, or its beginning if it is cut; empty if there was none."""
     reply_cut: bool
 
-
-# An entry of the configuration that operators make while the service runs, as it is kept.
-#
-# What it says is for ``settings`` to judge; here it is a name and a body. Its credential is kept
-# apart, encrypted.
 
 CHANGED = "configuration"
 """The subject under which every process hears of a change."""
@@ -99,14 +93,6 @@ class EntryDraft:
     body: Mapping[str, Any]
     credential: str | None = field(default=None, repr=False)
     enabled: bool = True
-
-
-# Interfaces of the store that accounts need: repositories, used in one transaction each.
-#
-# Leaving a writing block without an exception commits everything done in it at once; an exception
-# rolls all of it back. A user, project or key that ``find`` returns in a writing block is locked
-# until its end. Entering and everything inside raises :class:`~causerie.errors.StoreUnavailable` if
-# the store cannot be used.
 
 
 class Taken(Exception):

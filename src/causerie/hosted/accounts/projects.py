@@ -291,7 +291,6 @@ class Projects:
     async def _parted(
         self, repositories: Repositories, keys: Sequence[ApiKey], to: str | None, now: datetime
     ) -> Narrowed:
-        """Withdraw the keys of somebody who has left, or transfer them."""
         if to is None:
             await repositories.keys.withdraw([key.id for key in keys], now)
             worked = working(keys, now)

@@ -25,10 +25,6 @@ from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Usage
 
-# Writes down what was said, behind the requests: best effort, and no reply waits for it.
-#
-# Recordings that cannot be written (the database is away, too much waits) are lost, and the log
-# reports their number. The usage of a request never depends on it.
 
 log = structlog.get_logger(__name__)
 
@@ -38,8 +34,6 @@ _SWEPT_AT_ONCE = 500
 
 
 class _Waiting(Struct):
-    """One request whose contents are to be written."""
-
     usage: UsageRecord
     contents: Contents
     weight: int
@@ -147,10 +141,6 @@ def _recording(usage: UsageRecord, contents: Contents) -> Recording:
     )
 
 
-# Contents of requests: kept only while a project says so, seen only by its own people.
-#
-# Operators of the service see those of their own projects, like everybody else.
-
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
@@ -232,7 +222,7 @@ class Recordings:
 
 
 def _containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
-    """They are JSON, so the text is compared as a string there is written."""
+    # They are JSON, so the text is compared as it is written in a string there.
     wanted = msgspec.json.encode(text).decode()[1:-1].casefold()
     return frozenset(
         each.id

@@ -31,12 +31,6 @@ from causerie.hosted.accounts.tokens import (
     tidy_name,
 )
 
-# Attempts that may be guesses: counted before they are made, and forgiven where they were right.
-#
-# Counted first, so that many at once are no way round. Failed guesses cause waits
-# (:mod:`causerie.hosted.accounts.passwords` defines how long), wherever the guess is made: at
-# sign-in, in the profile, or with a link.
-
 
 class Attempts:
     """Counts of recent failed attempts, by account and by address."""
@@ -99,13 +93,6 @@ async def succeeded(repositories: Repositories, allowed: Mapping[str, int]) -> N
             await repositories.attempts.clear(scope)
         else:
             await repositories.attempts.forgive(scope)  # many people may share one
-
-
-# Signing in: password or another provider, then two-factor authentication where there is one.
-#
-# Every way ends in a new session; whatever session the browser had before ends.
-# Wrong address, wrong password, no password and a disabled account are one
-# answer, at one cost.
 
 
 class SignIn:
@@ -257,7 +244,6 @@ async def good_code(repositories: Repositories, user_id: str, code: str, now: da
 
 
 async def _end(repositories: Repositories, token: str | None) -> None:
-    """End the session of this token, if it is of one."""
     old = await repositories.sessions.by_digest(digest(token)) if token else None
     if old is not None:
         await repositories.sessions.end(old.user_id, old.id)
@@ -265,12 +251,6 @@ async def _end(repositories: Repositories, token: str | None) -> None:
 
 def _wrong_credentials() -> Unauthenticated:
     return Unauthenticated("Address or password is wrong.", code="wrong_credentials")
-
-
-# Changes that people make to their own account: name, password, two-factor authentication.
-#
-# Somebody with a session that is not theirs may guess here as at sign-in, so passwords and codes
-# are counted together with those.
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +406,6 @@ def _wrong_password() -> Unauthenticated:
 async def _resetting(
     repositories: Repositories, token: str, now: datetime
 ) -> tuple[OneTimeLink, User]:
-    """The link, and whose password it chooses; raises :class:`NotFound`."""
     link = await usable_link(repositories, token, now)
     user = await repositories.people.find(link.user_id or "")
     if link.kind is not LinkKind.RESET or user is None or user.disabled_at is not None:
@@ -435,5 +414,5 @@ async def _resetting(
 
 
 async def _current(repositories: Repositories, user: User) -> User:
-    """As they are now: whoever sees to users may have changed something since they came in."""
+    # Another process may have changed the user since the session was read.
     return await repositories.people.find(user.id) or user

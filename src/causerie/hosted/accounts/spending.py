@@ -25,9 +25,6 @@ from causerie.hosted.accounts.usage import (
     Used,
 )
 
-# Spent amounts of budgets for display, from the same sums as the usage pages.
-#
-# Admission is decided by ``budgets``, which count running requests in addition.
 
 _NEARLY = Decimal("0.8")
 
@@ -135,9 +132,6 @@ class SpendingReader:
         return Spending(budget, spent, budget.period.end(self._now))
 
 
-# Limits and budgets of a person: over all keys that derive from them, and all projects.
-
-
 class PersonBounds:
     """Operators set them; the person sees them too."""
 
@@ -186,8 +180,6 @@ async def _person(repositories: Repositories, user_id: str) -> User:
         raise no_such("user")
     return user
 
-
-# All projects and all people at once, for operators: spend, keys, budgets, last activity.
 
 DAYS = 30
 _UNUSED = Used()
@@ -299,9 +291,6 @@ def _sums(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:
     return found
 
 
-# Budgets and keys of all accounts, for the service itself: it notifies people of them.
-
-
 @dataclass(frozen=True, slots=True)
 class WatchedKey:
     """A key that works, and its project."""
@@ -385,7 +374,6 @@ class Watching:
 
 
 async def _projects(repositories: Repositories) -> Mapping[str, Project]:
-    """Those that are not archived, by their ids."""
     every = await repositories.projects.every()
     return {each.id: each for each in every if each.archived_at is None}
 

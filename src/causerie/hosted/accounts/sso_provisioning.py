@@ -19,10 +19,6 @@ from causerie.hosted.accounts.sign_in import SignIn
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, tidy_name
 from causerie.hosted.accounts.users import Users
 
-# Groups of an identity provider become memberships at each sign-in, and end at one.
-#
-# What a group gave is marked with it. Only that is changed or taken away here: a membership that
-# somebody was given by hand stays as it is, whatever the groups say.
 
 _log = structlog.get_logger(__name__)
 _RANK = {role: rank for rank, role in enumerate(Role)}  # owner first
@@ -92,7 +88,6 @@ class GroupMemberships:
 async def _set_operator(
     repositories: Repositories, user: User, claims: GroupClaims, now: datetime
 ) -> bool:
-    """Make somebody an operator whom a group makes one, or no more; true where that changed."""
     mark = next((claims.mark(each) for each in claims.held if each.operator), "")
     if user.operator == bool(mark) or (user.operator and not claims.gave(user.operator_group)):
         return False
@@ -114,7 +109,6 @@ async def _set_operator(
 async def _set_memberships(
     repositories: Repositories, user: User, claims: GroupClaims, now: datetime
 ) -> bool:
-    """Join, change and leave projects; true where anything changed."""
     wanted = _wanted(claims)
     held = {each.project_id: each for _, each in await repositories.projects.of(user.id)}
     changed = False
@@ -147,7 +141,6 @@ async def _join(
     claims: GroupClaims,
     now: datetime,
 ) -> bool:
-    """Make somebody what a group says; false where they are, or where the project is gone."""
     since = before.since if before is not None else now
     after = Membership(grant.project_id, user.id, grant.role, since, claims.mark(grant))
     if after == before:
@@ -160,7 +153,6 @@ async def _join(
 
 
 async def _leave(repositories: Repositories, user: User, before: Membership, now: datetime) -> None:
-    """End a membership, as where somebody is removed: keys and invitations are withdrawn."""
     keys = await repositories.keys.derived(user.id, before.project_id)
     await repositories.projects.leave(before.project_id, user.id, now)
     await withdraw_open(repositories, before.project_id, user.email, now)
@@ -168,7 +160,7 @@ async def _leave(repositories: Repositories, user: User, before: Membership, now
 
 
 def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
-    """Return what is given in each project: of several roles the one with most rights."""
+    # Of several roles in a project, the one with most rights.
     found: dict[str, GroupGrant] = {}
     for each in claims.held:
         if not each.project_id:
@@ -184,13 +176,6 @@ def _verb(before: Membership | None, grant: GroupGrant | None) -> str:
         return "member.remove"
     return "member.join" if before is None else "member.change"
 
-
-# Coming in by the word of another provider: who has an account, who gets one, who does not.
-#
-# An account is never entered because its address is the same: whoever can make up
-# an address at some provider could take it. Its owner links the identity instead,
-# signed in. A new account comes by an open invitation, or for verified addresses
-# of listed domains.
 
 ANY_DOMAIN = "*"
 
@@ -260,7 +245,7 @@ class SsoProvisioning:
         return await self._open(who, client, old_token)
 
     async def _open(self, who: Vouched, client: SessionClient, old_token: str | None) -> NewSession:
-        """A session, once the rights are those that the groups give now."""
+        # First, so that the session has the rights that the groups give now.
         await self._groups.apply(who.issuer, who.subject, who.groups)
         return await self._sign_in.with_identity(
             who.issuer, who.subject, client, old_token=old_token
@@ -273,7 +258,6 @@ def _may_sign_up(who: Vouched, domains: Collection[str]) -> bool:
 
 
 def _name(who: Vouched) -> str:
-    """A name that can be kept: theirs, or what stands before the ``@``."""
     try:
         return tidy_name(who.name)
     except InvalidRequest:

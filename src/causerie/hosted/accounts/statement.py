@@ -36,12 +36,6 @@ from causerie.protocol.key_statements import (
     KeyStatement,
 )
 
-# Credits: money that was put in for a project, in a list that only grows.
-#
-# The balance is the amount paid in less all that the project has ever spent. A project for which
-# money was put in cannot spend more than that; one for which none ever was is bounded by its
-# budgets only. A budget of nothing a month, as people who signed up have it, ends with the first
-# credit.
 
 NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends when money is put in."""
@@ -115,8 +109,6 @@ class Credits:
         spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
         return Balance(put_in or Decimal(0), spent.cost)
 
-
-# Reports to the bearer of a router's key: the key, its money, and one past request.
 
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
 
@@ -206,7 +198,7 @@ def _member(caller: Caller) -> AccountCaller:
 
 
 def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
-    """The budget of money over all models; of several the one that begins anew soonest."""
+    # Of several, the one that resets soonest.
     periods = list(BudgetPeriod)
     money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
     return min(money, key=lambda each: periods.index(each.period), default=None)
@@ -242,5 +234,5 @@ def _facts(record: UsageRecord) -> GenerationStatement:
 
 
 def _number(app: str) -> int | None:
-    """The same number for the same name: their clients expect numbers, exact ones in a double."""
+    # The same number for the same name: clients expect numbers, exact ones in a double.
     return int.from_bytes(blake2b(app.encode(), digest_size=6).digest()) if app else None

@@ -19,11 +19,6 @@ from enum import StrEnum
 
 from causerie.errors import InvalidRequest
 
-# Ids, tokens and their digests.
-#
-# An id may be shown to anybody and stands in logs; a token is a secret of more
-# than 256 bits, shown once, of which only the SHA-256 is kept. A slow hash would
-# add nothing: nobody guesses 256 random bits.
 
 _ALPHABET = string.ascii_letters + string.digits
 _ID_LENGTH = 14  # 62 ** 14 > 2 ** 83: two will not meet
@@ -105,12 +100,6 @@ def _is_label(text: str) -> bool:
 def _is_letter(sign: str) -> bool:
     return sign.isalnum() or unicodedata.category(sign) in _MARKS
 
-
-# Sessions: who a browser is, kept by the service; the browser has only a token.
-#
-# A session ends by itself some time after it was last seen, and at the latest some time after it
-# began. The token that a form has to send back (against forged requests) is derived from the
-# session's token and a nonce, so it is nowhere kept, and no two pages have the same.
 
 LIFE = timedelta(days=30)
 IDLE = timedelta(days=7)

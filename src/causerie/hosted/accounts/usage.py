@@ -19,10 +19,6 @@ from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.metering.ledger import UsageRecord
 
-# Queries of usage: sums over time for pages and bills, single requests for questions.
-#
-# Sums come from the ledger's rollups, so that they cost the same for a thousand requests as for ten
-# million. Their times are whole hours or days in UTC.
 
 _MOST_RECORDS = 1000
 _OWN_PROVIDER = "causerie"
@@ -302,10 +298,6 @@ def provider_of(served_by: str) -> str:
     return provider if slash or not served_by else _OWN_PROVIDER
 
 
-# Sums of usage by time buckets: each as long as it may be without having many sums.
-#
-# If a question has very many sums, nobody has to hold or make all of them at once.
-
 _UNIT = MappingProxyType({Step.HOUR: timedelta(hours=1), Step.DAY: timedelta(days=1)})
 _LONGEST = 64
 _FASTEST = 4  # times as long as the one before
@@ -335,7 +327,6 @@ async def time_buckets(
 
 
 def _end(since: datetime, step: Step, length: int) -> datetime | None:
-    """So many whole intervals on."""
     unit = _UNIT.get(step)
     if unit is None:
         return None
@@ -344,11 +335,8 @@ def _end(since: datetime, step: Step, length: int) -> datetime | None:
 
 
 def _next(length: int, sums: int) -> int:
-    """So that there may be many, and not more."""
     return max(min(length * _MANY // max(sums, 1), length * _FASTEST, _LONGEST), 1)
 
-
-# Models and providers by tokens of requests: sums over all projects, never those of one.
 
 _FRESH = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
@@ -483,7 +471,6 @@ def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str])
 
 
 def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
-    """Return the use of each name, the first first."""
     found: dict[str, TargetUse] = {}
     for served, use in sums.items():
         if use.tokens and (each := name(served)):

@@ -46,8 +46,6 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.ports import AccountStore, Repositories, Taken
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 
-# People who ask for an account without an invitation, where the service is open to all.
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -105,12 +103,6 @@ class SignUps:
                 entry(now, actor, "user.invite", made.link.id, email=link.email or "")
             )
             return made
-
-
-# Users: how accounts come to be, and what becomes of them.
-#
-# The first account is made by a link that only the machine's owner sees. Later
-# ones come by invitation, or by open sign-up where the service offers that.
 
 
 class Users:
@@ -427,10 +419,7 @@ class Users:
         )
 
     async def _first_only(self, repositories: Repositories) -> None:
-        """A link for the first operator is worth nothing once there is one, whoever kept it.
-
-        The announcement is for its lock: of two that come at once, one waits here.
-        """
+        # The announcement is for its lock: of two that come at once, one waits here.
         await repositories.keys.announce("operators", self._clock())
         if await repositories.people.operators():
             raise no_such_link()

@@ -23,10 +23,6 @@ from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol import bounded_json
 
-# JSON from a provider, with an end to its time and its size.
-#
-# Addresses are the issuer's, which comes from the configuration, and those that
-# the issuer's own document names. Redirects are not followed.
 
 _FORM = "application/x-www-form-urlencoded"
 
@@ -101,7 +97,7 @@ class IdentityHttp:
         return _object(parts.netloc, response.status, content)
 
     async def _trusted(self) -> ssl.SSLContext:
-        """Read from many certificates: not in the loop, and not before it is used."""
+        # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
 
             def read() -> ssl.SSLContext:
@@ -127,10 +123,6 @@ def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
         raise IdentityProviderFailed(f"{place}: no JSON object")
     return found
 
-
-# Metadata of a provider: its endpoints and its keys, cached for a while.
-#
-# OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 for the keys.
 
 _PATH = "/.well-known/openid-configuration"
 _KEPT = 3600.0  # seconds
@@ -211,7 +203,7 @@ class ProviderDocument:
         return self._metadata
 
     async def _once(self, url: str) -> Mapping[str, Any]:
-        """Ask, but not again at once after it failed: many may want to sign in meanwhile."""
+        # After a failure it waits, because many may want to sign in meanwhile.
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._failure))
         try:
@@ -224,7 +216,6 @@ class ProviderDocument:
 
 
 def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
-    """Return the public keys for signatures; those of unknown kinds are left out."""
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

@@ -33,12 +33,6 @@ from causerie.hosted.identity.metadata import (
 )
 from causerie.protocol import bounded_json
 
-# Verification of an id token: issuer's signature, audience, time, and nonce.
-#
-# OpenID Connect Core 1.0, section 3.1.3.7. Only signatures by public keys are
-# accepted. With `none` there is no signature. With a shared secret (HS256), anyone
-# who knows the value that we use as the secret, like the issuer's public key,
-# could sign.
 
 _LEEWAY = 60  # seconds by which clocks may differ
 _KINDS = {
@@ -156,12 +150,6 @@ def _wrong_times(claims: Mapping[str, Any], now: float) -> Iterator[str]:
 def _is_time(value: object) -> TypeGuard[float]:
     return type(value) in (int, float)
 
-
-# One way to sign in: to the provider and back, by authorization code with PKCE.
-#
-# OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256); RFC 9207 (the issuer names itself in
-# its answer). The state of an attempt is given to the caller, who keeps it with the browser that
-# began it, and binds the state to that browser.
 
 ATTEMPT_SECONDS = 600
 _LONGEST = 4096
@@ -352,7 +340,7 @@ class OidcProvider:
     async def _told(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> Claims:
-        """With what the provider tells alongside the token, where that lacks something (5.3.2)."""
+        # OpenID Connect Core 1.0, section 5.3.2.
         access, groups = reply.get("access_token"), self.options.groups_claim
         lacks = not claims.get("email") or (self.options.groups and groups not in claims)
         if lacks and metadata.userinfo and isinstance(access, str):
@@ -371,7 +359,7 @@ class OidcProvider:
         )
 
     def _groups(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
-        """Return the groups in the claim: a list of names, or one (5.6.2: or a place elsewhere)."""
+        # A list of names, or one; or (section 5.6.2) in another place.
         name = self.options.groups_claim
         elsewhere = claims.get("_claim_names")
         if name not in claims and isinstance(elsewhere, dict) and name in elsewhere:

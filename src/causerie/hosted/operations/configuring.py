@@ -22,7 +22,6 @@ from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import parse
 
-# A provider tried before it is used: its list of models, one completion, one stream.
 
 _LIST_SECONDS = 10.0
 _MOST_MODELS = 2000
@@ -162,7 +161,6 @@ def _model(entry: Mapping[str, Any]) -> ListedModel:
 
 
 def _words(text: object, longest: int) -> str | None:
-    """Return a text on one line, cut at a word."""
     if not isinstance(text, str) or not text.strip():
         return None
     words = " ".join(text.split())
@@ -174,12 +172,10 @@ def _tokens(number: object) -> int | None:
 
 
 def _per_million(price: object) -> str | None:
-    """Return a price by token, as lists publish it, for a million of them."""
     return _amount(price, _MILLION)
 
 
 def _above_zero(amount: str | None) -> str | None:
-    """Return an amount; lists publish 0 also for what has no price of its own."""
     return amount if amount is not None and money(amount) else None
 
 
@@ -191,8 +187,6 @@ def _amount(price: object, times: int) -> str | None:
     except ValueError:
         return None
 
-
-# Interface of the configuration for pages and the management API: its entries.
 
 Settings = Annotated[
     dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")

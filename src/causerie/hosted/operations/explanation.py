@@ -23,10 +23,6 @@ from causerie.protocol.targets import UNKNOWN_STATS, Candidate, Preferences, Sor
 from causerie.routing.router import Decided, RankedTarget
 from causerie.routing.target_state import TargetStatus
 
-# Why an endpoint has its place among those that can take a request, in words for people.
-#
-# Says what :mod:`~causerie.catalog.endpoint` has decided by, and decides nothing.
-
 
 def reasons(
     one: CatalogEndpoint,
@@ -94,9 +90,6 @@ def _measured(target_stats: TargetStats, by: SortBy) -> str:
 
 def _short(amount: Decimal) -> str:
     return f"{Decimal(f'{amount:.3g}').normalize():f}"
-
-
-# Routing explanation of a request that nobody has sent: its target, and the reasons.
 
 
 class ExplainedRefusal(Struct, frozen=True, kw_only=True):
@@ -188,11 +181,6 @@ class RoutingExplanation(Struct, frozen=True, kw_only=True):
     strict: bool = False
 
 
-# Foresees the way of a request by the very parts that would carry it.
-#
-# Sends nothing, takes no limit, holds no budget, tries no provider that rests: who
-# can take the request is asked of the catalog, the order of routing.
-
 _SHORTER = TargetExclusion("model", "has a shorter context, and `:extended` asks for the longest")
 _SECOND = TargetExclusion(
     "provider.allow_fallbacks", "is not the first choice, and `allow_fallbacks` is false"
@@ -246,7 +234,6 @@ def explanation(
 def _route(
     pipeline: Pipeline, model: Entry, name: str, request: ChatRequest, fields_of: FieldsOf
 ) -> tuple[ExplainedRoute, ServiceError | None]:
-    """One model's, and the failure where nobody is asked."""
     chosen: Sequence[Candidate] = ()
     able: Sequence[Candidate] = ()
     prospects: Sequence[RankedTarget] = ()
@@ -280,7 +267,6 @@ def _route(
 def _strict_refusals(
     request: ChatRequest, targets: Sequence[Candidate], fields_of: FieldsOf
 ) -> Mapping[str, InvalidRequest]:
-    """Return the errors of the targets that do not get each field of a strict request."""
     if not request.strict or request.unlisted is None:
         return {}
     body, found = request.unlisted.body, {}
@@ -293,8 +279,6 @@ def _strict_refusals(
 
 
 class _Told:
-    """Words for the targets of one model."""
-
     def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
         self._router = pipeline.router
         self._model = model

@@ -17,8 +17,6 @@ from causerie.hosted.operations.probes import Cell, Result, State
 from causerie.probe.provider_interview import Found
 from causerie.probe.question import Thinking
 
-# Interface of alerts for pages and the management API: channels, rules, and what was sent.
-
 
 class AlertChannel(Struct, frozen=True, kw_only=True):
     """A channel of the configuration."""
@@ -90,9 +88,6 @@ class AlertDesk(Protocol):
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
         """Send a test to all receivers of a channel now; raises ``NotFound``."""
-
-
-# Views of providers for operators. Times are in seconds, money is text.
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -209,9 +204,6 @@ class AppliedResult(Struct, frozen=True, kw_only=True):
     in_force: bool
     problem: str = ""
     by_hand: str = ""
-
-
-# Interface of operations for pages and the management API: providers and routes.
 
 
 class RouteQuery(Struct, frozen=True):

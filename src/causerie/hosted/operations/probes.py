@@ -35,7 +35,6 @@ from causerie.protocol.parameters import HONOURED
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 
-# Result of a probe of a model of a provider, as it is kept and shown.
 
 _WORST: tuple[Answer, ...] = ("no", "unclear", "partly", "yes")
 
@@ -109,10 +108,6 @@ class Result(Struct, frozen=True, kw_only=True):
                 yield name, found
 
 
-# Results of probes: of each model at each provider the newest, and the one in force.
-#
-# What cannot be read counts as none: everything in it can be measured again.
-
 _log = structlog.get_logger(__name__)
 
 
@@ -167,8 +162,6 @@ def _read(text: str) -> Kept:
         _log.warning("result of a probe cannot be read", error=str(failure))
         return NOTHING
 
-
-# One probe of one model at a provider: how far it is, what it has cost, how it ends.
 
 State = Literal["asking", "done", "cancelled", "failed"]
 Clock = Callable[[], datetime]
@@ -286,7 +279,6 @@ class Examination:
         return replace(bare, context_length=listed_length(entry_of(listed, self.model)))
 
     def _trouble(self, listed: ProbeReply) -> str:
-        """Why it makes no sense to ask any more."""
         if not listed.status:
             return f"the provider cannot be reached: {listed.trouble}"
         if listed.status in (401, 403):
@@ -294,8 +286,6 @@ class Examination:
             return f"the provider {which} (status {listed.status}); see `providers.key`"
         return ""
 
-
-# The probes under way, one at a time for each provider. They end with the block that owns them.
 
 log = structlog.get_logger(__name__)
 _BOUNDS = ProbeBounds()
@@ -382,11 +372,6 @@ class Examinations:
         except StoreUnavailable as failure:
             log.warning("result of a probe is not kept", error=str(failure))
 
-
-# Parameters that a model of a provider supports, and the evidence.
-#
-# The service goes by its configuration, so this is the state of the configuration. The result of a
-# probe explains it, if that result is the one in force.
 
 Mark = Literal["yes", "partly", "no", "unclear", "unknown"]
 _PLAIN = frozenset({"model", "messages"})

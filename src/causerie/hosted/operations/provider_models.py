@@ -23,7 +23,6 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.protocol.numbers import money
 
-# Models that a provider lists, compared with what is configured, and the changes that follow.
 
 _DIGITS = Decimal("0.000000001")  # of money in the configuration
 
@@ -142,7 +141,6 @@ def _models(provider: str, alias: EntryView) -> Sequence[str]:
 
 
 def _served(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
-    """Return the alias of each model; one that has no other target goes first."""
     found: dict[str, EntryView] = {}
     for each in sorted(_aliases(entries), key=lambda one: len(one.settings.get("targets", ()))):
         for model in _models(provider, each):
@@ -201,7 +199,6 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
 def _without(
     provider: str, entries: Sequence[EntryView], models: Collection[str]
 ) -> Iterator[EntryStep]:
-    """Yield the changes after which these models of a provider are no targets any more."""
     for alias in _aliases(entries):
         if alias.locked or not set(models).intersection(_models(provider, alias)):
             continue
@@ -219,7 +216,6 @@ def _without(
 def _with_contexts(
     provider: EntryView, picked: Sequence[ListedModel], gone: Collection[str]
 ) -> Iterator[EntryStep]:
-    """Yield the change of the provider itself, if what it says of its models changes."""
     if provider.locked:
         return
     before = provider.settings.get("models", [])
@@ -231,8 +227,6 @@ def _with_contexts(
     if list(models.values()) != before:
         yield changed(provider, {**provider.settings, "models": list(models.values())})
 
-
-# Models that a provider lists, compared with the catalog, and the changes that publish them.
 
 _KIND: EntryKind = "catalog_model"
 _VARIANTS = ("free", "extended")
@@ -286,8 +280,6 @@ class PickedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """An endpoint, and the entry of the catalog that it belongs to."""
-
     entry: EntryView
     settings: Mapping[str, Any]
 
@@ -390,7 +382,6 @@ def _fit(text: str) -> str:
 
 
 def _endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Endpoint]:
-    """Return the endpoints of a provider by their models, those of the database first."""
     found: dict[str, _Endpoint] = {}
     catalog = (each for each in entries if each.kind == _KIND)
     for entry in sorted(catalog, key=lambda one: one.locked):
@@ -438,7 +429,6 @@ def _state(
 
 
 def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:
-    """Return the entry that is this model: by its id, or by its slug if no author is named."""
     wanted = catalog_id(provider, model)
     for each in catalog:
         if each.name.casefold() == wanted:
@@ -458,7 +448,6 @@ def _model(name: str, one: ListedModel) -> dict[str, Any]:
 def _endpoint(
     provider: str, one: ListedModel, there: _Endpoint | None, rules: PriceRules
 ) -> dict[str, Any]:
-    """Return the settings of an endpoint; what the list does not say stays as it is."""
     made: dict[str, Any] = dict(there.settings) if there is not None else {}
     made |= {"provider": provider, "model": one.id}
     price = _sale_price(one, there, rules)
@@ -482,7 +471,6 @@ def _endpoint(
 def _sale_price(
     one: ListedModel, there: _Endpoint | None, rules: PriceRules
 ) -> dict[str, str] | None:
-    """Return what the use of a model costs; ``None`` if nobody says so."""
     before = there.settings if there is not None else {}
     price, cost = before.get("price", {}), before.get("cost")
     if there is not None and cost is None and rules.margin is None:
@@ -499,7 +487,6 @@ def _sale_price(
 
 
 def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
-    """Return the price of a part that costs this much: by the margin asked, or by its own."""
     if rules.margin is not None:
         return configured(money(amount) * (1 + rules.margin / 100))
     cost = money(before.get("cost", {}).get(part, "0"))
@@ -512,7 +499,6 @@ def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) 
 
 
 def _with(endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the endpoints with this one, in the place of what it was before."""
     key = (one["provider"], one["model"])
     keys = [(each.get("provider"), each.get("model")) for each in endpoints]
     if key not in keys:

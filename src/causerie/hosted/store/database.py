@@ -48,11 +48,6 @@ from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.ports import Taken
 from causerie.hosted.store.tables import METADATA
 
-# Trusted certificates of a database, set in its URL with PostgreSQL's parameters.
-#
-# ``sslmode``, ``sslrootcert``, ``sslcert`` and ``sslkey`` mean the same as for libpq (PostgreSQL,
-# section 34.1.2), with two exceptions: without ``sslrootcert`` the system's certificates are
-# trusted, and no default files are searched for.
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
@@ -108,13 +103,6 @@ def _context(mode: str, files: dict[str, str]) -> SSLContext:
     context.check_hostname = mode == "verify-full"
     return context
 
-
-# The database itself: where it is, its connections, and what a failure of it means.
-#
-# One address says which: ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
-# A block that reads and a block that writes are told apart, because SQLite has
-# one writer: here writers queue for one connection, instead of running into the
-# lock of each other. Nothing is known here of what is stored.
 
 _BUSY_SECONDS = 5
 _BUSY_AGAIN_SECONDS = 0.01
@@ -215,10 +203,7 @@ class Database:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Map errors of drivers without a usable database to our own, without their text.
-
-    Their text names hosts, users and statements. A cancelled caller stays cancelled.
-    """
+    # Their text names hosts, users and statements. A cancelled caller stays cancelled.
     try:
         yield
     except ssl.SSLCertVerificationError as failure:
@@ -302,7 +287,6 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return the numbers of the device and the inode of a file; ``None`` without one."""
     try:
         found = file.stat()
     except FileNotFoundError:
@@ -311,17 +295,13 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _expect(file: Path, identity: tuple[int, int] | None) -> None:
-    """Raise :class:`StoreUnavailable` if this is not the file any more: what is written is lost."""
     if _identity(file) != identity:
         raise StoreUnavailable(_ANOTHER_FILE)
 
 
 async def _with_a_log(driver: aiosqlite.Connection) -> None:
-    """Have the file write ahead to a log.
-
-    If several connections change a new file to that at once, SQLite tells all but one that it is
-    locked, at once: its own patience is not for this.
-    """
+    # If several connections change a new file to a write-ahead log at once, SQLite tells all but
+    # one that it is locked, at once: its busy timeout does not apply to this.
     ends = monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -362,16 +342,11 @@ def _postgres(
 
 
 def _leave_followers(context: ExceptionContext) -> None:
-    """Connect anew once a connection only reads: its server may follow another one for good."""
+    # The server of a connection that only reads may follow another one for good.
     failure = context.original_exception.__cause__
     if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
         context.is_disconnect = True
 
-
-# Brings a database's tables to the version of this program, and back.
-#
-# The migrations are part of the package. They run in one transaction under a
-# lock, so that of several processes that start together one does the work.
 
 _LOCK = 0x63617573  # any number, the same for every process
 
@@ -449,8 +424,6 @@ def _config(connection: Connection) -> Config:
     config.attributes["connection"] = connection
     return config
 
-
-# From rows to the nouns of ``accounts`` and back: columns and fields have the same names.
 
 T = TypeVar("T")
 

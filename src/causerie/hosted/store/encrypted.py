@@ -25,8 +25,6 @@ from causerie.hosted.store.database import Database, nouns_of, row_of
 from causerie.hosted.store.tables import configuration_entries, projects, recordings, totp
 from causerie.hosted.store.tables import configuration_entries as table
 
-# Entries of the configuration: each credential sealed for its entry.
-
 
 def entry_purpose(id: str) -> str:
     """Return the purpose that a credential is sealed for."""
@@ -93,8 +91,6 @@ class SqlEntries:
             return StoredEntry(**values, unreadable=True)
         return StoredEntry(**values, credential=credential)
 
-
-# Contents of requests, of projects that keep them: each sealed for its record, with an expiry.
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -202,12 +198,6 @@ class SqlRecordings:
 
 def _sealed(row: RowMapping) -> Recording:
     return Recording(**{name: value for name, value in row.items() if name != "expires_at"})
-
-
-# Encrypts secrets again with the first key, after a key was added, when the service starts.
-#
-# The former values are overwritten in the file, not only marked as free, so that an old key opens
-# nothing of it.
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:

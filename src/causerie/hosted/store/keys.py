@@ -41,8 +41,6 @@ from causerie.hosted.store.tables import (
     users,
 )
 
-# Credits, which are only added to.
-
 
 @dataclass(frozen=True, slots=True)
 class SqlCredits:
@@ -66,8 +64,6 @@ class SqlCredits:
         total: Decimal | None = await self.connection.scalar(query)
         return total
 
-
-# API keys, their secrets and bounds, and the numbered list of what has changed.
 
 _CHANGES_KEPT = timedelta(hours=1)
 _OWNERS_AT_ONCE = 500  # in one statement: a database takes some 32,000 values, each costs time
@@ -255,7 +251,6 @@ class SqlKeys:
 
 
 def _keys() -> Select[Any]:
-    """Keys with the person they derive from, and how that person stands now."""
     of_holder = and_(
         memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
     )

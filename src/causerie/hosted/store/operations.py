@@ -17,8 +17,6 @@ from causerie.hosted.store.database import Database, row_of, upsert
 from causerie.hosted.store.tables import alert_deliveries, alerts, probe_results
 from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState, StoredAlert
 
-# The book of alerts in the database: of several processes, the one whose row it was decides.
-
 
 class SqlAlertBook:
     """Implements :class:`AlertBook` in a database."""
@@ -129,7 +127,7 @@ class SqlAlertBook:
 
 
 def _known() -> Select[Any]:
-    """Select deliveries of kinds and states that this version knows; a newer one has others."""
+    # A newer version has other kinds and states.
     columns = alert_deliveries.c
     known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)
     return select(alert_deliveries).where(known)
@@ -150,9 +148,6 @@ def _delivery(row: RowMapping) -> Delivery:
     values: dict[str, Any] = dict(row)
     values |= {"kind": AlertKind(row["kind"]), "state": DeliveryState(row["state"])}
     return Delivery(**values)
-
-
-# Results of probes in the database, so that all processes of a service show the same.
 
 
 class SqlProbeResults:

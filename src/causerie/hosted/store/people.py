@@ -36,7 +36,6 @@ from causerie.hosted.store.tables import (
     users,
 )
 
-# Users and projects.
 
 # The columns of a user and of their membership that :func:`person_status_of` reads.
 PERSON_STATUS = (
@@ -231,9 +230,6 @@ def _member(row: RowMapping) -> ProjectMember:
     return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
 
 
-# The audit log, which only grows.
-
-
 @dataclass(frozen=True, slots=True)
 class SqlAudit:
     """Implements :class:`~causerie.hosted.accounts.ports.AuditRepository`."""
@@ -276,7 +272,6 @@ class SqlAudit:
 
 
 def _about(kind: AuditKind) -> ColumnElement[bool]:
-    """Return the condition for entries about a kind of object."""
     labels = [label for label, of in ENTRY_KINDS.items() if of is kind]
     entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
     configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))

@@ -235,7 +235,7 @@ class SqlAttempts:
 
 
 def _person() -> ColumnElement[str]:
-    """The user that a link derives from, also where a version wrote it that did not know."""
+    # Versions that did not know persons wrote only who made a link.
     maker = one_time_links.c.created_by
     by_user = case((maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_="")
     return func.coalesce(one_time_links.c.person, by_user)

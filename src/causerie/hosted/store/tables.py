@@ -33,10 +33,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-# Column types that mean the same on SQLite and PostgreSQL.
-#
-# Moments and money are whole numbers in the database: no driver, locale or
-# column type rounds them, and they compare and add up exactly everywhere.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -122,8 +118,6 @@ LINES = JsonText(tuple[str, ...], "[]")
 JSON_OBJECT = JsonText(dict[str, Any], "{}")
 
 
-# Shared parts of all tables: one metadata, and names of constraints for migrations.
-
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -134,8 +128,6 @@ METADATA = MetaData(
     }
 )
 
-
-# People: who they are, how they prove it, what they belong to, and what they did.
 
 users = Table(
     "users",
@@ -259,8 +251,6 @@ audit = Table(
 )
 
 
-# Keys, what they may use, and the counter by which other processes hear of changes.
-
 # `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
 # that did not know persons.
 api_keys = Table(
@@ -347,8 +337,6 @@ changes = Table(
 )
 
 
-# Entries of the configuration that do not stand in the file; their credentials are sealed.
-
 configuration_entries = Table(
     "configuration_entries",
     METADATA,
@@ -367,8 +355,6 @@ configuration_entries = Table(
 )
 
 
-# Contents of requests, of projects that keep them: sealed, with an expiry.
-
 # The ids are those of usage records.
 recordings = Table(
     "recordings",
@@ -384,11 +370,6 @@ recordings = Table(
     Column("reply_cut", Boolean, nullable=False),
 )
 
-
-# Usage: one row a request, and what the rows add up to by hour and by day.
-#
-# ``at`` and ``start`` are microseconds since 1970, in UTC; ``cost`` is in
-# billionths. Plain numbers here, because thousands of rows a second pass.
 
 usage_records = Table(
     "usage_records",
@@ -438,7 +419,6 @@ usage_records = Table(
 
 
 def _rolled_up(name: str, *places: str) -> Table:
-    """Sums of a project by start and these places; ``charged`` are the tokens that are paid for."""
     return Table(
         name,
         METADATA,
@@ -488,8 +468,6 @@ usage_first_token = Table(
 )
 
 
-# Alerts that have fired, and the deliveries of their messages.
-
 alerts = Table(
     "alerts",
     METADATA,
@@ -522,8 +500,6 @@ alert_deliveries = Table(
 )
 
 
-# Results of probes: of each model at each provider the newest, and the one in force, as JSON.
-
 probe_results = Table(
     "probe_results",
     METADATA,
@@ -531,43 +507,3 @@ probe_results = Table(
     Column("model", Text, primary_key=True),
     Column("kept", Text, nullable=False),
 )
-
-
-# The tables, as the queries know them. The migrations make them; a test compares the two.
-#
-# No row points by foreign key at what may be forgotten while the row has to
-# stay: usage and the audit log outlive keys, people and projects.
-
-__all__ = [
-    "METADATA",
-    "alert_deliveries",
-    "alerts",
-    "api_keys",
-    "attempts",
-    "audit",
-    "budgets",
-    "change_counter",
-    "changes",
-    "configuration_entries",
-    "credits",
-    "departures",
-    "identities",
-    "key_secrets",
-    "limits",
-    "memberships",
-    "one_time_links",
-    "probe_results",
-    "projects",
-    "recordings",
-    "recovery_codes",
-    "sessions",
-    "totp",
-    "usage_apps",
-    "usage_daily",
-    "usage_first_token",
-    "usage_hourly",
-    "usage_records",
-    "usage_tags",
-    "usage_targets",
-    "users",
-]

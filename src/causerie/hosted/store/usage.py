@@ -61,10 +61,6 @@ from causerie.hosted.store.tables import (
 )
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, UsageRecord
 
-# Buckets for times: four to each doubling, so that a percentile is right to within a tenth.
-#
-# The scale is open at the top and the same for everybody, which lets histograms
-# of different hours and processes be added.
 
 _TO_DOUBLE = 4
 
@@ -97,14 +93,6 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
         below += count
     return upper_bound(max(counts))
 
-
-# Usage into the database: the records, and in the same transaction what they add up to.
-#
-# A record whose id is there already changes nothing, neither its row nor a sum; but one of a
-# failure takes the place of what it was before: the answer to that commit was lost, and whoever
-# waited for it was told so. What was only written when a request began is no such failure.
-# Rows of sums are raised in one order by everybody, so that processes that write
-# at once wait for each other instead of locking each other out.
 
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
@@ -197,7 +185,6 @@ class SqlUsage:
     async def _corrected(
         self, connection: AsyncConnection, failed: Sequence[UsageRecord]
     ) -> list[_Change]:
-        """Have the rows say that these have failed, which may not say so yet."""
         of = usage_records.c
         asked = select(of.id, of.status, of.code, of.cost).where(
             of.id.in_([each.id for each in failed]), of.status < 500
@@ -224,14 +211,12 @@ class SqlUsage:
 
 
 def _is_told(record: UsageRecord) -> bool:
-    """Return true if a client was told of a failure, or would have been."""
     return record.status >= 500 and record.code != INTERRUPTED
 
 
 def _by_place(
     changes: Iterable[_Change], span: int, places: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """One row for each project, start and what ``places`` says, by column."""
     sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
     rest = attrgetter(*places.values())
     for each, times in changes:
@@ -261,7 +246,6 @@ def _by_bucket(changes: Iterable[_Change]) -> list[dict[str, Any]]:
 
 
 def _adding(insert: Any, table: Table) -> Any:
-    """Insert a row of sums, or add it to the one that is there."""
     statement = insert(table)
     summed = [column.name for column in table.columns if not column.primary_key]
     return statement.on_conflict_do_update(
@@ -269,8 +253,6 @@ def _adding(insert: Any, table: Table) -> Any:
         set_={name: table.c[name] + statement.excluded[name] for name in summed},
     )
 
-
-# Questions about usage, answered from what was rolled up; single requests by index.
 
 _SUMMED = (
     *("requests", "refused", "failed", "aborted"),
@@ -477,10 +459,8 @@ def _between(table: Table, question: UsageQuery) -> list[ColumnElement[bool]]:
 def _narrowed(
     table: Table, which: UsageQuery | RecordFilter, *, indexed: bool = True
 ) -> list[ColumnElement[bool]]:
-    """``indexed`` false keeps the database from going by these columns.
-
-    A request id is rare, and a project may have all the requests that there are.
-    """
+    # ``indexed`` false keeps the database from searching by these columns: a request id is rare,
+    # and a project may have all the requests that there are.
     return [
         (table.c[_name(by)] if indexed else table.c[_name(by)].concat("")) == value
         for by in By
