@@ -32,7 +32,6 @@ from causerie.distributed.connection import (
     Reply,
 )
 
-
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends

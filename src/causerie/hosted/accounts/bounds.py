@@ -16,7 +16,6 @@ from types import MappingProxyType
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import exact
 
-
 _FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory

@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-
 SHORTEST_KEY = 32
 _VERSION = "1"
 _NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2

@@ -183,8 +183,8 @@ class FreeAllowances:
         return done
 
     async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as repositories:
-            return await repositories.credits.total(project) or Decimal(0)
+        async with self._store.reading() as tx:
+            return await tx.credits.total(project) or Decimal(0)
 
     def _forget(self) -> None:
         # The database knows the counts of those that have no request under way.

@@ -26,7 +26,6 @@ from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.ports import CHANGED, AccountStore
 from causerie.hosted.accounts.projects import PlaygroundProject
 
-
 log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
@@ -171,9 +170,9 @@ class KeyCache:
         try:
             async with asyncio.timeout(self._options.answer_seconds):
                 while True:
-                    async with self._store.reading() as repositories:
-                        number, _ = await repositories.keys.changes(self._seen)
-                        found = await repositories.keys.grant(digest)
+                    async with self._store.reading() as tx:
+                        number, _ = await tx.keys.changes(self._seen)
+                        found = await tx.keys.grant(digest)
                     if number >= self._seen:
                         return found
         except TimeoutError as failure:
@@ -219,9 +218,9 @@ class KeyCache:
         try:
             async with (
                 asyncio.timeout(self._options.answer_seconds),
-                self._store.reading() as repositories,
+                self._store.reading() as tx,
             ):
-                number, subjects = await repositories.keys.changes(self._seen)
+                number, subjects = await tx.keys.changes(self._seen)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
         return number, list(subjects) if subjects is not None else None

@@ -26,7 +26,6 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import digest, letters, new_id, new_token
 
-
 _PUBLIC_LENGTH = 12
 
 

@@ -31,7 +31,6 @@ from zxcvbn import zxcvbn
 from causerie.errors import InvalidRequest, Overloaded, RateLimited
 from causerie.hosted.accounts.tokens import digest
 
-
 _SHORTEST = 10
 _LONGEST = 256
 _LOOKED_AT = 72  # the estimate takes no more; what is longer is not weaker

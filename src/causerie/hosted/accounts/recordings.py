@@ -17,14 +17,14 @@ import structlog
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, no_such, reach, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor, Extent
 from causerie.hosted.accounts.ports import LONGEST_DAYS, AccountStore, Recording
+from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Usage
-
 
 log = structlog.get_logger(__name__)
 
@@ -97,8 +97,8 @@ class Recorder:
         """Remove what has been kept for its time; raises :class:`StoreUnavailable`."""
         now, found = self._clock(), _SWEPT_AT_ONCE
         while found == _SWEPT_AT_ONCE:
-            async with self._store.writing() as repositories:
-                found = await repositories.recordings.expire(now, _SWEPT_AT_ONCE)
+            async with self._store.writing() as tx:
+                found = await tx.recordings.expire(now, _SWEPT_AT_ONCE)
 
     async def _write(self) -> None:
         while True:
@@ -110,8 +110,8 @@ class Recorder:
             batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
             try:
                 made = await asyncio.to_thread(_recordings, batch)
-                async with self._store.writing() as repositories:
-                    await repositories.recordings.put(made)
+                async with self._store.writing() as tx:
+                    await tx.recordings.put(made)
             except StoreUnavailable:
                 log.warning("contents are not kept: the database is away", requests=len(batch))
             except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing
@@ -144,12 +144,8 @@ def _recording(usage: UsageRecord, contents: Contents) -> Recording:
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
-class Recordings:
+class Recordings(AccountService):
     """Switches it on and off, and shows what was kept."""
-
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
 
     async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
         """Keep what is said for so many days; with ``None`` not any more, and nothing of before.
@@ -161,44 +157,40 @@ class Recordings:
                 f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
             )
         now = self._clock()
-        async with self._store.writing() as repositories:
-            project = await visible_project(repositories, actor, project_id, Action.RECORDING_SET)
-            await repositories.projects.set_recording(project_id, days)
+        async with self._store.writing() as tx:
+            project = await visible_project(tx, actor, project_id, Action.RECORDING_SET)
+            await tx.projects.set_recording(project_id, days)
             if days is None:
-                await repositories.recordings.forget(project_id)
+                await tx.recordings.forget(project_id)
             else:
-                await repositories.recordings.shorten(project_id, timedelta(days=days))
-            await repositories.keys.announce(f"project:{project_id}", now)
+                await tx.recordings.shorten(project_id, timedelta(days=days))
+            await tx.keys.announce(f"project:{project_id}", now)
             said = difference(project.recording_days or "off", days or "off")
-            await repositories.audit.add(
-                entry(now, actor, "project.recording", project_id, project_id, days=said)
-            )
+            await self._record(tx, actor, "project.recording", project_id, project_id, days=said)
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request.
 
         Raises :class:`Forbidden`, and :class:`NotFound` where it is not kept.
         """
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id)
-            found = (
-                await repositories.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
-            )
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id)
+            found = await tx.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
             whose = found.user_id if found is not None else actor.id
-            await require(repositories, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
+            await require(tx, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
         if found is None:
             raise no_such("recording")
         return found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
         """Of these requests those whose contents there are for this actor to see."""
-        async with self._store.reading() as repositories:
-            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+        async with self._store.reading() as tx:
+            found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO or not ids:
                 return frozenset()
-            users = await repositories.recordings.users(project_id, ids, self._clock())
+            users = await tx.recordings.users(project_id, ids, self._clock())
         return frozenset(
             id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )
@@ -211,12 +203,12 @@ class Recordings:
         What is encrypted cannot be searched by the database, so each one is decrypted.
         Raises :class:`Forbidden` where the actor may see none.
         """
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id)
-            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id)
+            found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO:
-                await require(repositories, actor, Action.CONTENTS_SEE, project_id)
-            kept = await repositories.recordings.several(project_id, ids, self._clock())
+                await require(tx, actor, Action.CONTENTS_SEE, project_id)
+            kept = await tx.recordings.several(project_id, ids, self._clock())
         seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
         return await asyncio.to_thread(_containing, seen, text)
 

@@ -17,14 +17,15 @@ from hashlib import blake2b
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, visible_project
 from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
 from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id
 from causerie.hosted.accounts.usage import RecordFilter, UsageReader, provider_of
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
@@ -36,7 +37,6 @@ from causerie.protocol.key_statements import (
     KeyStatement,
 )
 
-
 NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends when money is put in."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,13 +45,12 @@ _SMALLEST = Decimal("0.000000001")
 _LONGEST_NOTE = 200
 
 
-class Credits:
+class Credits(AccountService):
     """Puts money in, and tells what is left."""
 
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._reader = reader
-        self._clock = clock
 
     async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
         """Put money in, or with a minus take it out; raises :class:`InvalidRequest`."""
@@ -63,49 +62,43 @@ class Credits:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         now = self._clock()
         made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
-        async with self._store.writing() as repositories:
-            await visible_project(repositories, actor, project_id, Action.CREDITS_PUT)
-            in_all = (await repositories.credits.total(project_id) or 0) + amount
+        async with self._store.writing() as tx:
+            await visible_project(tx, actor, project_id, Action.CREDITS_PUT)
+            in_all = (await tx.credits.total(project_id) or 0) + amount
             if abs(in_all) > _MOST:
                 raise InvalidRequest(
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
-            await repositories.credits.add(made)
+            await tx.credits.add(made)
             if amount > 0:
-                await self._end_newcomers_budget(repositories, actor, project_id)
-            await repositories.keys.announce(f"project:{project_id}", now)
+                await self._end_newcomers_budget(tx, actor, project_id)
+            await tx.keys.announce(f"project:{project_id}", now)
             details = {"amount": f"{amount:f}", "note": made.note}
-            await repositories.audit.add(
-                entry(now, actor, "credits.put", made.id, project_id, **details)
-            )
+            await self._record(tx, actor, "credits.put", made.id, project_id, **details)
         return made
 
-    async def _end_newcomers_budget(
-        self, repositories: Repositories, actor: Actor, project_id: str
-    ) -> None:
+    async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
         owner = f"project:{project_id}"
-        before = await repositories.keys.bounds(owner)
+        before = await tx.keys.bounds(owner)
         after = replace(
             before, budgets=tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
         )
         if after == before:
             return
-        await repositories.keys.set_bounds(owner, after)
+        await tx.keys.set_bounds(owner, after)
         details = {"bounds": difference(before.words(), after.words())}
-        await repositories.audit.add(
-            entry(self._clock(), actor, "project.bounds", project_id, project_id, **details)
-        )
+        await self._record(tx, actor, "project.bounds", project_id, project_id, **details)
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Every amount that was put in, newest first."""
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
-            return await repositories.credits.of(project_id)
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+            return await tx.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
-            put_in = await repositories.credits.total(project_id)
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+            put_in = await tx.credits.total(project_id)
         spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
         return Balance(put_in or Decimal(0), spent.cost)
 
@@ -184,8 +177,8 @@ class Statements:
         return _facts(found[0])
 
     async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as repositories:
-            return await repositories.credits.total(project) or Decimal(0)
+        async with self._store.reading() as tx:
+            return await tx.credits.total(project) or Decimal(0)
 
 
 def _member(caller: Caller) -> AccountCaller:

@@ -19,7 +19,6 @@ from enum import StrEnum
 
 from causerie.errors import InvalidRequest
 
-
 _ALPHABET = string.ascii_letters + string.digits
 _ID_LENGTH = 14  # 62 ** 14 > 2 ** 83: two will not meet
 _TOKEN_LENGTH = 43  # 62 ** 43 > 2 ** 256

@@ -17,8 +17,8 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import Clock, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import AccountStore
+from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
-
 
 _MOST_RECORDS = 1000
 _OWN_PROVIDER = "causerie"
@@ -232,18 +232,13 @@ class UsageReports:
         self._store = store
         self._reader = reader
 
-    async def of_project(
-        self, actor: Actor, project_id: str, question: UsageQuery
+    async def sums(
+        self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[UsageSum]:
-        await self._may(actor, project_id, Action.USAGE_SEE)
+        """Return the sums of a project, or with ``None`` of the whole service."""
+        await self._require(actor, project_id, Action.USAGE_SEE)
         question.check()
-        return await self._reader.sums(replace(question, project=project_id))
-
-    async def of_all(self, actor: Actor, question: UsageQuery) -> Sequence[UsageSum]:
-        """Sums of the whole service."""
-        await self._may(actor, None, Action.SERVICE_SEE)
-        question.check()
-        return await self._reader.sums(question)
+        return await self._reader.sums(replace(question, project=project_id or question.project))
 
     async def used(
         self, actor: Actor, by: By, since: datetime, project_id: str | None = None
@@ -252,8 +247,7 @@ class UsageReports:
 
         Of one project, that of its keys.
         """
-        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
-        await self._may(actor, project_id, action)
+        await self._require(actor, project_id, Action.USAGE_SEE)
         return await self._reader.used(by, since, project_id)
 
     async def first_tokens(
@@ -264,8 +258,7 @@ class UsageReports:
         By nothing, or by one of project, key, user and model. Groups without a first token are left
         out.
         """
-        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
-        await self._may(actor, project_id, action)
+        await self._require(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
         narrowed = replace(question, project=project_id or question.project)
@@ -275,21 +268,20 @@ class UsageReports:
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
         """Single requests of a project, or with ``None`` of the whole service; newest first."""
-        action = Action.SERVICE_SEE if project_id is None else Action.ACTIVITY_SEE
-        await self._may(actor, project_id, action)
+        await self._require(actor, project_id, Action.ACTIVITY_SEE)
         return await self._reader.records(replace(filter, project=project_id or filter.project))
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
         """When each key of a project was last used; keys never used are not there."""
-        await self._may(actor, project_id, Action.KEYS_SEE)
+        await self._require(actor, project_id, Action.KEYS_SEE)
         return await self._reader.last_used(project_id)
 
-    async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._store.reading() as repositories:
+    async def _require(self, actor: Actor, project_id: str | None, action: Action) -> None:
+        async with self._store.reading() as tx:
             if project_id is None:
-                await require(repositories, actor, action)
+                await require(tx, actor, Action.SERVICE_SEE)
             else:
-                await visible_project(repositories, actor, project_id, action)
+                await visible_project(tx, actor, project_id, action)
 
 
 def provider_of(served_by: str) -> str:
@@ -318,12 +310,11 @@ async def time_buckets(
     while since < question.until:
         until = min(_end(since, question.step, length) or question.until, question.until)
         asked = replace(question, since=since, until=until)
-        if project is None:
-            sums = await usage.of_all(actor, asked)
-        else:
-            sums = await usage.of_project(actor, project, asked)
+        sums = await usage.sums(actor, project, asked)
         yield asked, sums
-        since, length = until, _next(length, len(sums))
+        # The next bucket is as long as it may be without having many sums.
+        length = max(min(length * _MANY // max(len(sums), 1), length * _FASTEST, _LONGEST), 1)
+        since = until
 
 
 def _end(since: datetime, step: Step, length: int) -> datetime | None:
@@ -332,10 +323,6 @@ def _end(since: datetime, step: Step, length: int) -> datetime | None:
         return None
     first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return (first if step is Step.HOUR else first.replace(hour=0)) + unit * length
-
-
-def _next(length: int, sums: int) -> int:
-    return max(min(length * _MANY // max(sums, 1), length * _FASTEST, _LONGEST), 1)
 
 
 _FRESH = timedelta(minutes=1)
@@ -394,13 +381,12 @@ class _Sums:
     before: _Use
 
 
-class Rankings:
+class Rankings(AccountService):
     """Rankings of one service. The sums are read once a minute, however often they are asked."""
 
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._reader = reader
-        self._clock = clock
         self._kept: dict[tuple[RankingPeriod, bool], _Sums] = {}
         self._reading = asyncio.Lock()
 
@@ -429,8 +415,8 @@ class Rankings:
         return _ranking(period, sums, lambda served: endpoints.get(served, ""))
 
     async def _require(self, actor: Actor) -> None:
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.SERVICE_SEE)
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.SERVICE_SEE)
 
     async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
         async with self._reading:

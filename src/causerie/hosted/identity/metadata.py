@@ -23,7 +23,6 @@ from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol import bounded_json
 
-
 _FORM = "application/x-www-form-urlencoded"
 
 

@@ -33,7 +33,6 @@ from causerie.hosted.identity.metadata import (
 )
 from causerie.protocol import bounded_json
 
-
 _LEEWAY = 60  # seconds by which clocks may differ
 _KINDS = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),

@@ -205,7 +205,7 @@ class UsageOperations:
         key = await self.accounts.keys.see(call.actor, call.ids["key"])
         used = await self.accounts.usage.last_used(call.actor, key.project_id)
         reader = self._spending(call.actor, key.project_id)
-        found = await reader.of_keys({key.id: key.bounds.budgets})
+        found = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets})
         return KeySpending(
             last_used_at=used.get(key.id),
             budgets=[BudgetSpending.of(each) for each in found[key.id]],

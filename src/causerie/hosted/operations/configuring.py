@@ -22,7 +22,6 @@ from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import parse
 
-
 _LIST_SECONDS = 10.0
 _MOST_MODELS = 2000
 _LONGEST_WORDS = 300

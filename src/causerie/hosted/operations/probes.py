@@ -35,7 +35,6 @@ from causerie.protocol.parameters import HONOURED
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 
-
 _WORST: tuple[Answer, ...] = ("no", "unclear", "partly", "yes")
 
 

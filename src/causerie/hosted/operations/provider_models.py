@@ -23,7 +23,6 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.protocol.numbers import money
 
-
 _DIGITS = Decimal("0.000000001")  # of money in the configuration
 
 State = Literal["new", "changed", "same", "gone"]

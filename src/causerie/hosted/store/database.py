@@ -48,7 +48,6 @@ from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.ports import Taken
 from causerie.hosted.store.tables import METADATA
 
-
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
 _FILES = ("sslrootcert", "sslcert", "sslkey")

@@ -36,7 +36,6 @@ from causerie.hosted.store.tables import (
     users,
 )
 
-
 # The columns of a user and of their membership that :func:`person_status_of` reads.
 PERSON_STATUS = (
     users.c.name.label("person_name"),

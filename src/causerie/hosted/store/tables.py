@@ -33,7 +33,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _BILLION = Decimal(1_000_000_000)

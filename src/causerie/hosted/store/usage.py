@@ -61,7 +61,6 @@ from causerie.hosted.store.tables import (
 )
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, UsageRecord
 
-
 _TO_DOUBLE = 4
 
 
