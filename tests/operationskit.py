@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accountkit import World, accounts_of
+from accountkit import World
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
@@ -167,7 +167,7 @@ async def market(
         service = RunningService(fleet, parts, LogBuffer(), Distribution(MemoryCounters()))
         held.push_async_callback(service.close)
         loaded, credentials = checked_with(read)
-        accounts = accounts_of(world)
+        accounts = world.accounts
         service.replace(service.prepare(loaded.settings, credentials))
         if filed:
             service.stored_entries = accounts.entries.every  # type: ignore[method-assign]  # of the test database

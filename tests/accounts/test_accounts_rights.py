@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from accountkit import World, accounts_of
+from accountkit import World
 from rights_page import rights_page
 
 from causerie.errors import Forbidden, NotFound
@@ -156,7 +156,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.PROVIDERS_PROBE: lambda s: s.world.operating.record(
         s.actor, Action.PROVIDERS_PROBE, "provider.probe", "north"
     ),
-    Action.CONFIGURATION_CHANGE: lambda s: accounts_of(s.world).entries.require(
+    Action.CONFIGURATION_CHANGE: lambda s: s.world.accounts.entries.require(
         s.actor, Action.CONFIGURATION_CHANGE
     ),
     Action.ALERTS_TEST: lambda s: s.world.operating.require(s.actor, Action.ALERTS_TEST),

@@ -1,8 +1,8 @@
-"""Signing in, and the changes that people make to their own account: name, password, two-factor
-authentication.
+"""Sign-in, and changes of one's own account: name, password and two-factor authentication.
 
-Attempts that may be guesses are counted before they are made, so that many at once are no way
-round, and forgiven where they were right.
+An attempt that may be a guess is counted as failed before it is checked, so that parallel attempts
+do not evade the limit; a right one is subtracted again. Guesses in the profile count together with
+those at sign-in.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from causerie.hosted.accounts.tokens import (
 
 
 class Attempts(AccountService):
-    """Counts of recent failed attempts, by account and by address."""
+    """Counts of failed attempts by account and by address."""
 
     async def begin(self, allowed: Mapping[str, int]) -> None:
-        """Count one in these scopes as failed; raises :class:`RateLimited` where one must wait."""
+        """Add a failure to these scopes; raise :class:`RateLimited` if one of them has to wait."""
         now = self._clock()
         async with self._store.writing() as tx:
             passwords.check_wait(await tx.attempts.lock(sorted(allowed), now), allowed, now)
@@ -45,7 +45,7 @@ class Attempts(AccountService):
 
     @asynccontextmanager
     async def guess(self, allowed: Mapping[str, int]) -> AsyncIterator[None]:
-        """:meth:`begin`; taken back where the block raises :class:`Overloaded`: nobody looked."""
+        """Count an attempt as :meth:`begin`, unless the block raises :class:`Overloaded`."""
         await self.begin(allowed)
         try:
             yield
@@ -59,10 +59,10 @@ class Attempts(AccountService):
     async def from_address(
         self, kind: passwords.AttemptKind, client: SessionClient
     ) -> AsyncIterator[None]:
-        """One of this kind from the client's address.
+        """Count an attempt of this kind from the client's address.
 
-        It stays counted where the block raises :class:`Unauthenticated` or
-        :class:`NotFound`; whatever else went wrong was no guess.
+        It stays counted if the block raises :class:`Unauthenticated` or :class:`NotFound`; any
+        other end of the block is no guess.
         """
         allowed = passwords.address_scopes(kind, client.address)
         await self.begin(allowed)
@@ -79,7 +79,7 @@ class Attempts(AccountService):
 
 
 async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
-    """It was no guess: the account's count is gone, that of an address is one less."""
+    """Clear the failures of an account's scopes, and subtract one from those of an address."""
     for scope in sorted(allowed):
         if passwords.is_account_scope(scope):
             await tx.attempts.clear(scope)
@@ -88,7 +88,12 @@ async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
 
 
 class SignIn(AccountService):
-    """Begins and ends sessions, and says whose they are."""
+    """Sessions of browsers.
+
+    Every way to sign in begins a new session and ends the former one of the browser. A wrong
+    address, a wrong password, no password and a disabled account get the same answer after the same
+    time.
+    """
 
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
@@ -98,7 +103,7 @@ class SignIn(AccountService):
     async def with_password(
         self, email: str, password: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """A session, at :attr:`Stage.SECOND_FACTOR` where a code is still needed.
+        """Begin a session, at :attr:`Stage.SECOND_FACTOR` if a code is still needed.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
@@ -116,14 +121,14 @@ class SignIn(AccountService):
             if now is None or (now.password, now.disabled_at) != (kept, None):
                 raise _wrong_credentials()
             await succeeded(tx, tried)
-            return await self._begin(tx, now, client, old_token)
+            return await self.begin(tx, now, client, old_token)
 
     async def with_identity(
         self, issuer: str, subject: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """A session of whoever another provider vouched for; raises :class:`Unauthenticated`.
+        """Begin a session of the user with this identity; raise :class:`Unauthenticated`.
 
-        Two-factor authentication is that provider's business.
+        Two-factor authentication is left to the provider.
         """
         async with self._store.writing() as tx:
             user = await tx.people.by_identity(issuer, subject)
@@ -134,7 +139,7 @@ class SignIn(AccountService):
             return await self._open(tx, user, client, old_token)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
-        """The session that a code, or a recovery code, completes.
+        """Complete a sign-in with a code or a recovery code.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
@@ -155,7 +160,7 @@ class SignIn(AccountService):
             return await self._open(tx, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
-        """Return user and open session of a token; raise :class:`Unauthenticated`."""
+        """Return the user and the open session of a token; raise :class:`Unauthenticated`."""
         now = self._clock()
         if token:
             async with self._store.reading() as tx:
@@ -163,45 +168,38 @@ class SignIn(AccountService):
                 user = await tx.people.find(session.user_id) if session else None
             live = session is not None and session.stage is Stage.OPEN and session.good(now)
             if session is not None and user is not None and live and user.disabled_at is None:
-                await self._see(session, now)
+                if now - session.seen_at >= SEEN_EVERY:
+                    async with self._store.writing() as tx:
+                        await tx.sessions.seen(session.id, now)
                 return user, session
         raise Unauthenticated("Sign in first.", code="session_ended")
 
     async def sessions(self, user: User) -> list[Session]:
-        """The open sessions of a user, the latest first."""
+        """Return the open sessions of a user, the latest first."""
         now = self._clock()
         async with self._store.reading() as tx:
             found = await tx.sessions.of(user.id, now)
         return [each for each in found if each.stage is Stage.OPEN and each.good(now)]
 
     async def end(self, user: User, session_id: str) -> None:
-        """End one of the user's own sessions; raises :class:`NotFound`."""
+        """End one of the user's sessions; raise :class:`NotFound`."""
         async with self._store.writing() as tx:
             if not await tx.sessions.end(user.id, session_id):
                 raise no_such("session")
 
     async def end_others(self, user: User, session_id: str) -> None:
-        """End all of the user's sessions but this one."""
+        """End all sessions of the user but this one."""
         async with self._store.writing() as tx:
             await tx.sessions.end_all(user.id, but=session_id)
 
     async def begin(
-        self,
-        tx: Transaction,
-        user: User,
-        client: SessionClient,
-        old_token: str | None = None,
+        self, tx: Transaction, user: User, client: SessionClient, old_token: str | None = None
     ) -> NewSession:
-        """A session for somebody who has just proved who they are by a link."""
-        return await self._begin(tx, user, client, old_token)
-
-    async def _begin(
-        self, tx: Transaction, user: User, client: SessionClient, old_token: str | None
-    ) -> NewSession:
+        """Begin a session of a user who has proved their identity, but for a second factor."""
         factor = await tx.factors.find(user.id)
         if factor is None or factor.confirmed_at is None:
             return await self._open(tx, user, client, old_token)
-        await _end(tx, old_token)
+        await _end_session(tx, old_token)
         made = new_session(user.id, Stage.SECOND_FACTOR, self._clock(), client)
         await tx.sessions.add(made.session)
         return made
@@ -210,21 +208,16 @@ class SignIn(AccountService):
         self, tx: Transaction, user: User, client: SessionClient, old_token: str | None
     ) -> NewSession:
         now = self._clock()
-        await _end(tx, old_token)
+        await _end_session(tx, old_token)
         await tx.sessions.forget(now)
         await tx.attempts.forget(now - passwords.FORGET_FAILURES_AFTER)
         made = new_session(user.id, Stage.OPEN, now, client)
         await tx.sessions.add(made.session)
         return made
 
-    async def _see(self, session: Session, now: datetime) -> None:
-        if now - session.seen_at >= SEEN_EVERY:
-            async with self._store.writing() as tx:
-                await tx.sessions.seen(session.id, now)
-
 
 async def good_code(tx: Transaction, user_id: str, code: str, now: datetime) -> bool:
-    """Return true if the code, or recovery code, is right and new; this uses it up."""
+    """Use up a code or recovery code; return whether it is right and new."""
     factor = await tx.factors.find(user_id)
     if factor is None or factor.confirmed_at is None:
         return False
@@ -234,7 +227,7 @@ async def good_code(tx: Transaction, user_id: str, code: str, now: datetime) -> 
     return await tx.factors.use_recovery(user_id, digest(code.strip().lower()))
 
 
-async def _end(tx: Transaction, token: str | None) -> None:
+async def _end_session(tx: Transaction, token: str | None) -> None:
     old = await tx.sessions.by_digest(digest(token)) if token else None
     if old is not None:
         await tx.sessions.end(old.user_id, old.id)
@@ -246,14 +239,14 @@ def _wrong_credentials() -> Unauthenticated:
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Two-factor authentication that waits for its first code. Shown once."""
+    """Secret and address of two-factor authentication to confirm, shown once."""
 
     secret: str = field(repr=False)
     address: str = field(repr=False)
 
 
 class OwnAccount(AccountService):
-    """One's own account."""
+    """Changes of one's own account."""
 
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
@@ -276,7 +269,7 @@ class OwnAccount(AccountService):
         *,
         session_id: str | None = None,
     ) -> User:
-        """A new password; every session but this one ends.
+        """Change the password, and end every session but this one.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
@@ -288,21 +281,19 @@ class OwnAccount(AccountService):
             return await self._set(tx, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
-        """A new password by a link; every session ends. Two-factor authentication stays as it
-        is."""
+        """Set a new password by a link, and end every session; raise :class:`NotFound`."""
         now = self._clock()
         async with self._store.reading() as tx:
-            link, user = await _resetting(tx, token, now)
+            link, user = await _reset_link(tx, token, now)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            await _resetting(tx, token, now)  # hashing took a while
+            await _reset_link(tx, token, now)  # hashing took a while
             if not await tx.links.use(link.id, now):
                 raise no_such_link()
             return await self._set(tx, user, hashed, but=None)
 
     async def enrol(self, user: User, issuer: str) -> Enrolment:
-        """Begin with two-factor authentication; it is in force once :meth:`confirm` has seen a
-        code."""
+        """Create a secret for two-factor authentication, which :meth:`confirm` puts in force."""
         async with self._store.writing() as tx:
             factor = await tx.factors.find(user.id)
             if factor is not None and factor.confirmed_at is not None:
@@ -316,14 +307,12 @@ class OwnAccount(AccountService):
         return Enrolment(secret, passwords.totp_address(secret, user.email, issuer))
 
     async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
-        """Put two-factor authentication in force; gives the recovery codes, which are shown once.
+        """Put two-factor authentication in force; return the recovery codes, which are shown once.
 
         Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
         """
-        now, tried = (
-            self._clock(),
-            passwords.sign_in_scopes(passwords.code_scope(user.id), client.address),
-        )
+        now = self._clock()
+        tried = passwords.sign_in_scopes(passwords.code_scope(user.id), client.address)
         await self._attempts.begin(tried)
         async with self._store.writing() as tx:
             factor = await tx.factors.find(user.id)
@@ -342,17 +331,14 @@ class OwnAccount(AccountService):
     async def remove_factor(
         self, user: User, password: str, code: str, client: SessionClient
     ) -> None:
-        """Do without two-factor authentication; needs it once more, and the password where there is
-        one.
+        """Remove two-factor authentication, with a code and the password if there is one.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         if user.password is not None:
             await self._prove(user, password, client)
-        now, tried = (
-            self._clock(),
-            passwords.sign_in_scopes(passwords.code_scope(user.id), client.address),
-        )
+        now = self._clock()
+        tried = passwords.sign_in_scopes(passwords.code_scope(user.id), client.address)
         await self._attempts.begin(tried)
         async with self._store.writing() as tx:
             if not await good_code(tx, user.id, code, now):
@@ -362,7 +348,7 @@ class OwnAccount(AccountService):
             await self._record(tx, actor_of(user), "user.second_factor_off", user.id)
 
     async def has_factor(self, user: User) -> bool:
-        """Return true if signing in needs a code."""
+        """Return whether the user has two-factor authentication."""
         async with self._store.reading() as tx:
             factor = await tx.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None
@@ -387,7 +373,7 @@ def _wrong_password() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
-async def _resetting(tx: Transaction, token: str, now: datetime) -> tuple[OneTimeLink, User]:
+async def _reset_link(tx: Transaction, token: str, now: datetime) -> tuple[OneTimeLink, User]:
     link = await usable_link(tx, token, now)
     user = await tx.people.find(link.user_id or "")
     if link.kind is not LinkKind.RESET or user is None or user.disabled_at is not None:

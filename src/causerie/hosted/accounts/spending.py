@@ -280,7 +280,7 @@ class Watching(AccountService):
         self._usage = usage
 
     async def budgets(self) -> Sequence[WatchedBudget]:
-        """Return all budgets of working keys, projects that are not archived, and enabled people."""
+        """Return all budgets of working keys, active projects and enabled people."""
         now = self._clock()
         async with self._store.reading() as tx:
             projects = await _projects(tx)

@@ -1,10 +1,8 @@
-"""Credits, which only grow, and reports to the bearer of a router's key: the key, its money, and
-one past request.
+"""Credits of projects, and the statements that the bearer of a router's key can read.
 
-The balance is the amount paid in less all that the project has ever spent. A project for which
-money was put in cannot spend more than that; one for which none ever was is bounded by its
-budgets only. A budget of nothing a month, as people who signed up have it, ends with the first
-credit.
+The balance is the sum of the credits less all that the project has ever spent. A project with
+credits cannot spend more than these; one without is bounded by its budgets only. The budget of
+nothing a month that projects of people who signed up have ends with the first credit.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from causerie.protocol.key_statements import (
 )
 
 NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
-"""A budget of nothing a month, which ends when money is put in."""
+"""A budget of nothing a month, which ends with the first credit."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _SMALLEST = Decimal("0.000000001")
@@ -46,14 +44,14 @@ _LONGEST_NOTE = 200
 
 
 class Credits(AccountService):
-    """Puts money in, and tells what is left."""
+    """Credits of projects and their balances."""
 
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
 
     async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
-        """Put money in, or with a minus take it out; raises :class:`InvalidRequest`."""
+        """Add a credit, negative to withdraw money; raise :class:`InvalidRequest`."""
         if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
             raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
         if amount != amount.quantize(_SMALLEST):
@@ -90,7 +88,7 @@ class Credits(AccountService):
         await self._record(tx, actor, "project.bounds", project_id, project_id, **details)
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
-        """Every amount that was put in, newest first."""
+        """Return the credits of a project, newest first."""
         async with self._store.reading() as tx:
             await visible_project(tx, actor, project_id, Action.USAGE_SEE)
             return await tx.credits.of(project_id)
@@ -107,7 +105,7 @@ _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.
 
 
 class Statements:
-    """Answers to those who have a key."""
+    """Statements for bearers of keys."""
 
     def __init__(
         self, store: AccountStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
@@ -118,7 +116,7 @@ class Statements:
         self._free_days = free_days
 
     async def key(self, caller: Caller) -> KeyStatement:
-        """``GET /key``: what the key is, what it has spent, and what it still may."""
+        """Return the answer to ``GET /key``: properties, spending and rest of a key."""
         member = _member(caller)
         key, now = member.grant.key, self._clock()
         owner = f"key:{key.id}"
@@ -152,7 +150,7 @@ class Statements:
         )
 
     async def credits(self, caller: Caller) -> CreditsStatement:
-        """``GET /credits``: all that was put in for the project, and all that it has spent."""
+        """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
         project = _member(caller).project
         spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
         return CreditsStatement(
@@ -160,7 +158,7 @@ class Statements:
         )
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
-        """``GET /generation``: the facts of one past request of the project; :class:`NotFound`."""
+        """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
         project, now = _member(caller).project, self._clock()
         found = await self._reader.records(
             RecordFilter(

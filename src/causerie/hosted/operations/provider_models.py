@@ -1,12 +1,12 @@
-"""Models that a provider lists, compared with what is configured and with the catalog, and the
-changes that follow or publish them.
+"""The list of models of a provider, compared with the configured aliases and the catalog, and the
+changes of the configuration that take models over.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
@@ -30,7 +30,7 @@ State = Literal["new", "changed", "same", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedModel:
-    """A model of a provider: as it is listed now, and as it is configured."""
+    """A model of a provider, as it is listed and as it is configured."""
 
     id: str
     state: State
@@ -41,24 +41,43 @@ class ComparedModel:
 
     @property
     def alone(self) -> bool:
-        """Return true if no other model answers for its alias, so that their prices are one."""
+        """Whether no other model answers for its alias, so that they share one price."""
         return self.alias is None or len(self.alias.settings["targets"]) == 1
 
 
 def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
-    """Compare the list with what is configured: first the models listed, then those gone."""
-    aliases = _served(provider.name, entries)
-    contexts = _contexts(provider.settings)
-    found = [_compared(one, aliases.get(one.id), contexts) for one in listed]
+    """Compare a provider's list with its aliases: the listed models first, then those gone."""
+    aliases = _aliases_by_model(provider.name, entries)
+    contexts = {
+        each["id"]: each["context_length"]
+        for each in provider.settings.get("models", ())
+        if "id" in each and each.get("context_length") is not None
+    }
     there = {one.id for one in listed}
-    gone = [
-        ComparedModel(id, "gone", None, alias, contexts.get(id), _alias_price(alias))
-        for id, alias in aliases.items()
-        if id not in there and "*" not in id
+    gone = [(id, None) for id in aliases if id not in there and "*" not in id]
+    return [
+        _compared(id, one, aliases.get(id), contexts.get(id))
+        for id, one in [*((one.id, one) for one in listed), *gone]
     ]
-    return [*found, *gone]
+
+
+def _compared(
+    id: str, listed: ListedModel | None, alias: EntryView | None, context: int | None
+) -> ComparedModel:
+    price = alias.settings.get("price") if alias is not None else None
+    same = ComparedModel(id, "same", listed, alias, context, price)
+    if listed is None:
+        return replace(same, state="gone")
+    if alias is None:
+        return replace(same, state="new")
+    new_context = listed.context_length not in (None, context)
+    new_price = same.alone and any(
+        money(amount) != money((price or {}).get(part, "0"))
+        for part, amount in published_price(listed).items()
+    )
+    return replace(same, state="changed") if new_context or new_price else same
 
 
 def taken_over(
@@ -68,62 +87,43 @@ def taken_over(
     gone: Collection[str] = (),
     prefix: str = "",
 ) -> Sequence[EntryStep]:
-    """Return the changes that configure the models picked as they are listed, and drop those gone.
+    """Return the changes that configure picked models as they are listed, and remove those gone.
 
     Entries of the file stay as they are.
     """
-    aliases = _served(provider.name, entries)
-    made: dict[str, EntryStep] = {}
+    aliases = _aliases_by_model(provider.name, entries)
+    steps: dict[str, EntryStep] = {}
     for one in picked:
         alias = aliases.get(one.id)
         if alias is None:
             wish = EntryWish(settings=_alias(provider.name, one, prefix))
-            made[one.id] = EntryStep(kind="alias", wish=wish)
+            steps[one.id] = EntryStep(kind="alias", wish=wish)
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             settings = {**alias.settings, **_published(one)}
             if settings != alias.settings:
-                made[one.id] = changed(alias, settings)
-    dropped = _without(provider.name, entries, gone)
+                steps[one.id] = changed(alias, settings)
     contexts = _with_contexts(provider, picked, gone)
-    return [*contexts, *made.values(), *dropped]
+    return [*contexts, *steps.values(), *_without(provider.name, entries, gone)]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
-    """Return the entry of a provider, that of the file first; raise :class:`NotFound`."""
-    found = [each for each in entries if (each.kind, each.name) == ("provider", name)]
-    for each in sorted(found, key=lambda one: not one.locked):
-        if each.in_force:
+    """Return the entry of a provider in force, that of the file first; raise :class:`NotFound`."""
+    for each in sorted(entries, key=lambda one: not one.locked):
+        if (each.kind, each.name, each.in_force) == ("provider", name, True):
             return each
     raise NotFound("No provider of this name is in force; switch it on first.", code="not_found")
 
 
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
-    """Return the changes that delete a provider, its targets, and aliases with no other target."""
-    targets = [model for each in _aliases(entries) for model in _models(provider.name, each)]
+    """Return the changes that delete a provider, its targets, and aliases without other targets."""
+    targets = _aliases_by_model(provider.name, entries).keys()
     end = EntryStep(kind="provider", id=provider.id)
     return [*_without(provider.name, entries, targets), end]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
+    """Return the aliases with targets at a provider."""
     return [each for each in _aliases(entries) if _models(provider, each)]
-
-
-def _compared(
-    one: ListedModel, alias: EntryView | None, contexts: Mapping[str, int]
-) -> ComparedModel:
-    price, context = _alias_price(alias), contexts.get(one.id)
-    state: State = "new" if alias is None else "same"
-    found = ComparedModel(one.id, state, one, alias, context, price)
-    if alias is None:
-        return found
-    new_context = one.context_length is not None and one.context_length != context
-    new_price = found.alone and any(
-        money(amount) != money((price or {}).get(part, "0"))
-        for part, amount in published_price(one).items()
-    )
-    if not new_context and not new_price:
-        return found
-    return ComparedModel(one.id, "changed", one, alias, context, price)
 
 
 def _aliases(entries: Sequence[EntryView]) -> Iterator[EntryView]:
@@ -139,7 +139,8 @@ def _models(provider: str, alias: EntryView) -> Sequence[str]:
     ]
 
 
-def _served(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
+def _aliases_by_model(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
+    # If several aliases have a model, the one with the fewest other targets.
     found: dict[str, EntryView] = {}
     for each in sorted(_aliases(entries), key=lambda one: len(one.settings.get("targets", ()))):
         for model in _models(provider, each):
@@ -147,26 +148,14 @@ def _served(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryVi
     return found
 
 
-def _contexts(settings: Mapping[str, Any]) -> Mapping[str, int]:
-    return {
-        each["id"]: each["context_length"]
-        for each in settings.get("models", ())
-        if "id" in each and each.get("context_length") is not None
-    }
-
-
-def _alias_price(alias: EntryView | None) -> Mapping[str, str] | None:
-    return alias.settings.get("price") if alias is not None else None
-
-
 def published_price(one: ListedModel) -> Mapping[str, str]:
-    """Return the price as the configuration has it; what is not published is left out."""
+    """Return the published parts of a price in the form of the configuration."""
     found = {part: getattr(one, f"{part}_price") for part in PRICE_PARTS}
     return {part: configured(money(amount)) for part, amount in found.items() if amount is not None}
 
 
 def configured(amount: Decimal) -> str:
-    """Return an amount of money as the configuration has it."""
+    """Return an amount of money in the form of the configuration."""
     try:
         return f"{amount.quantize(_DIGITS).normalize():f}"
     except InvalidOperation:
@@ -190,7 +179,7 @@ def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
 
 
 def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
-    """Return the change of an entry that was read before to these settings."""
+    """Return the step that changes an entry to these settings."""
     wish = EntryWish(settings=settings, enabled=entry.enabled, version=entry.version)
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
@@ -231,13 +220,12 @@ _KIND: EntryKind = "catalog_model"
 _VARIANTS = ("free", "extended")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _LONGEST_PART = 63
-_TYPED = ("prompt", "completion")
 
 OfferState = Literal["new", "joins", "changed", "same", "gone", "filed"]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """A model of a provider: as it is listed now, and as the catalog has it."""
+    """A model of a provider, as it is listed and as the catalog has it."""
 
     id: Annotated[str, Meta(description="Its id at the provider.")]
     state: Annotated[
@@ -260,10 +248,10 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PriceRules:
-    """Rules by which prices follow from those that the provider publishes."""
+    """Rules for prices that follow from those of the provider."""
 
     margin: Decimal | None = None
-    """In percent. ``None``: none for new endpoints; others keep the one that they have."""
+    """In percent. ``None``: 0 for new endpoints; others keep theirs."""
     prompt: str | None = None
     """Per 1M tokens of models whose price is not published."""
     completion: str | None = None
@@ -271,7 +259,7 @@ class PriceRules:
 
 @dataclass(frozen=True, slots=True)
 class PickedModel:
-    """A model to publish, as it was listed, under this id of the catalog."""
+    """A listed model to publish under this id of the catalog."""
 
     listed: ListedModel
     catalog_id: str
@@ -289,7 +277,7 @@ def offers(
     entries: Sequence[EntryView],
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
-    """Compare the list with the catalog: first the models listed, then those gone."""
+    """Compare a provider's list with the catalog: the listed models first, then those gone."""
     known = _endpoints(provider.name, entries)
     catalog = [each for each in entries if each.kind == _KIND]
     found = [_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
@@ -316,10 +304,10 @@ def publication(
     gone: Collection[str] = (),
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[EntryStep]:
-    """Return the changes that publish the models picked as they are listed, and drop those gone.
+    """Return the changes that publish picked models as they are listed, and remove those gone.
 
     Models picked for one id become endpoints of one model. Entries of the file stay as they are.
-    Raises :class:`InvalidRequest` for a model without a price, or one that the file has.
+    Raises :class:`InvalidRequest` for a model without a price, or one of the file.
     """
     known = _endpoints(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
@@ -347,26 +335,24 @@ def publication(
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
+    """Return the catalog's models with endpoints at a provider."""
     return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
 
 
 def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
-    """Return the changes after which the catalog of the database has no endpoint of a provider."""
+    """Return the changes that remove a provider's endpoints from the catalog of the database."""
     return publication(provider, entries, (), gone=_endpoints(provider.name, entries).keys())
 
 
 def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
-    """Return the change that opens a door to the catalog; ``None`` if one is configured."""
+    """Return the step that opens a door to the catalog; ``None`` if one is configured."""
     if any(each.kind == "door" and each.settings.get("kind") == "router" for each in entries):
         return None
     return EntryStep(kind="door", wish=EntryWish(settings={"name": "router", "kind": "router"}))
 
 
 def catalog_id(provider: str, model: str) -> str:
-    """Return the ``author/slug`` of a provider's model; the provider stands for a missing author.
-
-    Several providers that name the author give one model the same id.
-    """
+    """Return the ``author/slug`` of a provider's model, with the provider for a missing author."""
     base, _, variant = model.partition(":")
     parts = [part for part in base.split("/") if part]
     author = parts[0] if len(parts) == 2 else provider
@@ -398,13 +384,12 @@ def _offer(
     rules: PriceRules,
 ) -> Offer:
     entry = there.entry if there is not None else _same_model(provider, one.id, catalog)
-    price = _sale_price(one, there, rules)
     return Offer(
         id=one.id,
         state=_state(provider, one, there, entry, rules),
         catalog_id=entry.name if entry is not None else catalog_id(provider, one.id),
         listed=one,
-        price=price,
+        price=_sale_price(one, there, rules),
         price_before=there.settings.get("price") if there is not None else None,
         context_before=there.settings.get("context_length") if there is not None else None,
     )
@@ -475,14 +460,14 @@ def _sale_price(
     if there is not None and cost is None and rules.margin is None:
         return dict(price)  # typed by a person, so no list changes it
     published = published_price(one)
-    made = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
-    for part in _TYPED:
-        said = price.get(part, "0") if there is not None else getattr(rules, part)
-        if part not in made:
-            if said is None:
-                return None
-            made[part] = said
-    return made
+    found = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
+    typed = {"prompt": rules.prompt, "completion": rules.completion}
+    for part in [each for each in typed if each not in found]:
+        amount = price.get(part, "0") if there is not None else typed[part]
+        if amount is None:
+            return None
+        found[part] = amount
+    return found
 
 
 def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
