@@ -1,9 +1,4 @@
-"""What is kept encrypted: the credentials of entries, contents of requests, and all secrets again
-with the first key, after a key was added.
-
-The former values are overwritten in the file, not only marked as free, so that an old key opens
-nothing of it.
-"""
+"""Encrypted columns: credentials of entries, contents of requests, and the change of the key."""
 
 from __future__ import annotations
 
@@ -21,13 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from causerie.errors import NotFound
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.ports import Recording, StoredEntry, Taken
-from causerie.hosted.store.database import Database, nouns_of, row_of
-from causerie.hosted.store.tables import configuration_entries, projects, recordings, totp
+from causerie.hosted.store.database import Database, first_row, nouns_of, row_of
 from causerie.hosted.store.tables import configuration_entries as table
+from causerie.hosted.store.tables import projects, recordings, totp
 
 
 def entry_purpose(id: str) -> str:
-    """Return the purpose that a credential is sealed for."""
+    """Return the purpose of the encrypted credential of an entry."""
     return f"configuration:{id}"
 
 
@@ -118,7 +113,7 @@ class SqlRecordings:
 
     async def find(self, id: str, now: datetime) -> Recording | None:
         query = select(recordings).where(recordings.c.id == id, recordings.c.expires_at > now)
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await first_row(self.connection, query)
         if row is None:
             return None
         try:
@@ -201,11 +196,12 @@ def _sealed(row: RowMapping) -> Recording:
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
-    """Encrypt with the first key what an older one encrypted; return the number of secrets.
+    """Encrypt again with the first key what older keys encrypted; return the number of secrets.
 
-    Raises :class:`WrongKey` if no key opens a two-factor secret; nothing has changed then. An
-    entry of the configuration whose credential no key opens stays as it is, and is shown as broken.
-    Also raises :class:`~causerie.errors.StoreUnavailable`.
+    The former values are overwritten in the file, so that an old key opens nothing of it. Raises
+    :class:`WrongKey`, without a change, if no key opens a two-factor secret, and
+    :class:`~causerie.errors.StoreUnavailable`. A credential that no key opens stays as it is; its
+    entry is shown as broken.
     """
     async with database.reading() as connection:
         if not await _stale(connection, cipher):
@@ -226,7 +222,6 @@ async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """
-    table = configuration_entries
     query = select(table.c.id, table.c.kind, table.c.name, table.c.credential)
     found = []
     async with database.reading() as connection:
@@ -242,49 +237,36 @@ async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
 
 
 async def holds_secrets(database: Database) -> bool:
-    """Return true if anything in the database is encrypted.
+    """Return whether the database has encrypted secrets.
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """
-    credential = configuration_entries.c.credential
+    credential = table.c.credential
     kept = select(credential).where(credential.is_not(None)).union_all(select(totp.c.secret))
     async with database.reading() as connection:
         return (await connection.execute(kept.limit(1))).first() is not None
 
 
 def totp_purpose(user_id: str) -> str:
-    """Return the purpose that a two-factor secret is sealed for."""
+    """Return the purpose of the encrypted two-factor secret of a user."""
     return f"totp:{user_id}"
 
 
 async def _stale(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
-    return [*await _factors(connection, cipher), *await _credentials(connection, cipher)]
-
-
-async def _factors(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
-    found = await connection.execute(select(totp.c.user_id, totp.c.secret).with_for_update())
     stale = []
-    for user_id, kept in found:
-        try:
-            secret = cipher.open(kept, totp_purpose(user_id))
-        except WrongKey as failure:
-            raise WrongKey(f"two-factor authentication of {user_id}: {failure}") from failure
-        if not cipher.fresh(kept):
-            sealed = cipher.seal(secret, totp_purpose(user_id))
-            stale.append(totp.update().where(totp.c.user_id == user_id).values(secret=sealed))
-    return stale
-
-
-async def _credentials(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
-    table = configuration_entries
-    query = select(table.c.id, table.c.credential).where(table.c.credential.is_not(None))
-    stale = []
-    for id, kept in await connection.execute(query.with_for_update()):
-        try:
-            secret = cipher.open(kept, entry_purpose(id))
-        except WrongKey:
-            continue
-        if not cipher.fresh(kept):
-            sealed = cipher.seal(secret, entry_purpose(id))
-            stale.append(table.update().where(table.c.id == id).values(credential=sealed))
+    for owner, key, column, purpose in (
+        (totp, totp.c.user_id, totp.c.secret, totp_purpose),
+        (table, table.c.id, table.c.credential, entry_purpose),
+    ):
+        query = select(key, column).where(column.is_not(None)).with_for_update()
+        for id, sealed in await connection.execute(query):
+            try:
+                secret = cipher.open(sealed, purpose(id))
+            except WrongKey as failure:
+                if owner is table:
+                    continue
+                raise WrongKey(f"two-factor authentication of {id}: {failure}") from failure
+            if not cipher.fresh(sealed):
+                values = {column.name: cipher.seal(secret, purpose(id))}
+                stale.append(owner.update().where(key == id).values(values))
     return stale

@@ -24,7 +24,7 @@ from causerie.hosted.accounts.bounds import (
     bounded,
 )
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, Purpose
-from causerie.hosted.store.database import insert, nouns_of, one_of, part_of, update
+from causerie.hosted.store.database import first_row, insert, nouns_of, one_of, part_of, update
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.tables import (
     amount_of,
@@ -91,8 +91,7 @@ class SqlKeys:
     async def find(self, id: str) -> ApiKey | None:
         if self.writing:  # a row is locked by itself, without those that are joined to it
             await self.connection.execute(one_of(api_keys, id, writing=True))
-        found = await self.connection.execute(_keys().where(api_keys.c.id == id))
-        row = found.mappings().first()
+        row = await first_row(self.connection, _keys().where(api_keys.c.id == id))
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
@@ -210,7 +209,7 @@ class SqlKeys:
             .join(projects, projects.c.id == api_keys.c.project_id)
             .where(key_secrets.c.digest == digest)
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await first_row(self.connection, query)
         if row is None:
             return None
         key = _key(row)

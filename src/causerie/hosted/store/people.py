@@ -25,7 +25,16 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.store.database import insert, nouns_of, one_of, part_of, row_of, update, upsert
+from causerie.hosted.store.database import (
+    first_row,
+    insert,
+    nouns_of,
+    one_of,
+    part_of,
+    row_of,
+    update,
+    upsert,
+)
 from causerie.hosted.store.tables import (
     api_keys,
     audit,
@@ -70,13 +79,11 @@ class SqlPeople:
         await update(self.connection, users, users.c.id == user.id, user)
 
     async def find(self, id: str) -> User | None:
-        found = await self.connection.execute(one_of(users, id, writing=self.writing))
-        row = found.mappings().first()
+        row = await first_row(self.connection, one_of(users, id, writing=self.writing))
         return User(**row) if row else None
 
     async def by_email(self, email: str) -> User | None:
-        found = await self.connection.execute(select(users).where(users.c.email == email))
-        row = found.mappings().first()
+        row = await first_row(self.connection, select(users).where(users.c.email == email))
         return User(**row) if row else None
 
     async def every(self) -> Sequence[User]:
@@ -93,7 +100,7 @@ class SqlPeople:
             )
             .where(users.c.id == user_id)
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await first_row(self.connection, query)
         return person_status_of(row) if row else None
 
     async def operators(self) -> int:
@@ -110,7 +117,7 @@ class SqlPeople:
             .join(identities, identities.c.user_id == users.c.id)
             .where(identities.c.issuer == issuer, identities.c.subject == subject)
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await first_row(self.connection, query)
         return User(**row) if row else None
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
@@ -155,8 +162,7 @@ class SqlProjects:
         )
 
     async def find(self, id: str) -> Project | None:
-        found = await self.connection.execute(one_of(projects, id, writing=self.writing))
-        row = found.mappings().first()
+        row = await first_row(self.connection, one_of(projects, id, writing=self.writing))
         return Project(**row) if row else None
 
     async def every(self) -> Sequence[Project]:
@@ -183,7 +189,7 @@ class SqlProjects:
         query = select(memberships).where(
             memberships.c.project_id == project_id, memberships.c.user_id == user_id
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await first_row(self.connection, query)
         return Membership(**{**row, "role": Role(row["role"])}) if row else None
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:

@@ -15,7 +15,7 @@ from causerie.hosted.accounts.keys import LinkKind, OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.tokens import Session, Stage
-from causerie.hosted.store.database import insert, nouns_of, upsert
+from causerie.hosted.store.database import first_row, insert, nouns_of, upsert
 from causerie.hosted.store.encrypted import totp_purpose
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
@@ -74,8 +74,7 @@ class SqlLinks:
         return await nouns_of(await self.connection.execute(query), _link)
 
     async def _one(self, where: ColumnElement[bool]) -> OneTimeLink | None:
-        found = await self.connection.execute(select(one_time_links).where(where))
-        row = found.mappings().first()
+        row = await first_row(self.connection, select(one_time_links).where(where))
         return _link(row) if row else None
 
 
@@ -89,8 +88,7 @@ class SqlSessions:
         await insert(self.connection, sessions, session)
 
     async def by_digest(self, digest: bytes) -> Session | None:
-        found = await self.connection.execute(select(sessions).where(sessions.c.digest == digest))
-        row = found.mappings().first()
+        row = await first_row(self.connection, select(sessions).where(sessions.c.digest == digest))
         return _session(row) if row else None
 
     async def seen(self, id: str, at: datetime) -> None:
@@ -138,8 +136,7 @@ class SqlFactors:
     cipher: Cipher
 
     async def find(self, user_id: str) -> Authenticator | None:
-        found = await self.connection.execute(select(totp).where(totp.c.user_id == user_id))
-        row = found.mappings().first()
+        row = await first_row(self.connection, select(totp).where(totp.c.user_id == user_id))
         if row is None:
             return None
         try:

@@ -1,10 +1,8 @@
-"""The tables, as the queries know them, and column types that mean the same on SQLite and
-PostgreSQL. The migrations make them; a test compares the two.
+"""The tables for the queries, with column types that mean the same on SQLite and PostgreSQL.
 
-Moments and money are whole numbers in the database: no driver, locale or column type rounds
-them, and they compare and add up exactly everywhere. No row points by foreign key at what may
-be forgotten while the row has to stay: usage and the audit log outlive keys, people and
-projects.
+Times and money are whole numbers in the database, so that no driver or column type rounds them.
+Usage and the audit log have no foreign keys, because they outlive keys, people and projects. A test
+compares the tables with those that the migrations create.
 """
 
 from __future__ import annotations
@@ -39,29 +37,29 @@ _BILLION = Decimal(1_000_000_000)
 
 
 def microseconds(moment: datetime) -> int:
-    """Microseconds since 1970 of an aware moment. Raises :class:`ValueError` for a naive one."""
+    """Return microseconds since 1970; raise :class:`ValueError` without a time zone."""
     if moment.tzinfo is None:
         raise ValueError("a moment needs a time zone; use datetime.now(UTC)")
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def moment_of(stored: int) -> datetime:
-    """The moment, in UTC, of microseconds since 1970."""
+    """Return the UTC time of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=stored)
 
 
 def billionths(amount: Decimal) -> int:
-    """Money as whole billionths of its unit, rounded half to even."""
+    """Return money in billionths, rounded half to even."""
     return int((amount * _BILLION).to_integral_value(ROUND_HALF_EVEN))
 
 
 def amount_of(stored: int) -> Decimal:
-    """The amount that so many billionths are."""
+    """Return the amount of billionths."""
     return Decimal(stored) / _BILLION
 
 
 class Moment(TypeDecorator[datetime]):
-    """An aware :class:`datetime`, kept as microseconds since 1970."""
+    """A :class:`datetime` with a time zone, stored as microseconds since 1970."""
 
     impl = BigInteger
     cache_ok = True
@@ -74,7 +72,7 @@ class Moment(TypeDecorator[datetime]):
 
 
 class Money(TypeDecorator[Decimal]):
-    """A :class:`~decimal.Decimal`, kept as billionths; sums of it are money too."""
+    """A :class:`~decimal.Decimal`, stored as billionths; its sums are money too."""
 
     impl = BigInteger
     cache_ok = True
@@ -83,14 +81,13 @@ class Money(TypeDecorator[Decimal]):
         return None if value is None else billionths(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
-        """From the database; PostgreSQL gives sums as decimals."""
-        return None if value is None else amount_of(int(value))
+        return None if value is None else amount_of(int(value))  # PostgreSQL sums to decimals
 
 
 class JsonText(TypeDecorator[Any]):
-    """A value of this ``kind``, kept as JSON: a set as a sorted list.
+    """A value of this ``kind``, stored as JSON, a set as a sorted list.
 
-    ``missing`` is kept where there is none; without it ``NULL``, which is not the empty set.
+    ``None`` is stored as ``missing``, or else as ``NULL``, which is not the empty set.
     """
 
     impl = Text
@@ -417,6 +414,12 @@ usage_records = Table(
 )
 
 
+_SUMS = (
+    *("requests", "refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning"),
+    *("cost", "first_token_us", "first_tokens", "duration_us"),
+)
+
+
 def _rolled_up(name: str, *places: str) -> Table:
     return Table(
         name,
@@ -424,18 +427,7 @@ def _rolled_up(name: str, *places: str) -> Table:
         Column("project_id", Text, primary_key=True),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
         *(Column(place, Text, primary_key=True) for place in places),
-        Column("requests", BigInteger, nullable=False),
-        Column("refused", BigInteger, nullable=False),
-        Column("failed", BigInteger, nullable=False),
-        Column("aborted", BigInteger, nullable=False),
-        Column("prompt", BigInteger, nullable=False),
-        Column("cached", BigInteger, nullable=False),
-        Column("completion", BigInteger, nullable=False),
-        Column("reasoning", BigInteger, nullable=False),
-        Column("cost", Money, nullable=False),
-        Column("first_token_us", BigInteger, nullable=False),
-        Column("first_tokens", BigInteger, nullable=False),
-        Column("duration_us", BigInteger, nullable=False),
+        *(Column(each, Money if each == "cost" else BigInteger, nullable=False) for each in _SUMS),
         Column("charged", BigInteger, nullable=False, server_default="0"),
         *([Index(None, "key_id", "start")] if "key_id" in places else []),
         *([Index(None, "user_id", "start")] if "user_id" in places else []),

@@ -1,8 +1,4 @@
-"""Usage into the database and out of it: the records, in the same transaction what they add up to,
-and questions answered from that.
-
-(Keep the second and third sentence of store.usage's docstring.)
-"""
+"""Usage records and their sums by time, written in one transaction, and the queries of both."""
 
 from __future__ import annotations
 
@@ -61,22 +57,23 @@ from causerie.hosted.store.tables import (
 )
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, UsageRecord
 
-_TO_DOUBLE = 4
+_TO_DOUBLE = 4  # buckets to a doubling of the time: a percentile is right to within a tenth
 
 
 def bucket_of(microseconds: int) -> int:
+    """Return the bucket of a time; the scale is the same for all hours and processes."""
     return max(math.ceil(math.log2(microseconds) * _TO_DOUBLE), 0) if microseconds > 0 else 0
 
 
 def upper_bound(bucket: int) -> float:
-    """The longest time of a bucket, in microseconds."""
+    """Return the longest time of a bucket, in microseconds."""
     return math.pow(2.0, bucket / _TO_DOUBLE)
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """The time, in microseconds, that ``share`` (0 to 1) of all stayed within; no times: none.
+    """Return the time in microseconds that ``share`` (0 to 1) of the counts stay within.
 
-    It lies within its bucket in proportion to the rank.
+    It is interpolated within its bucket; ``None`` without counts.
     """
     total = sum(counts.values())
     if total == 0:
@@ -102,11 +99,10 @@ _PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
 _APP_PLACES = {"app": "app", "model": "model"}
 _TAG_PLACES = {"tag": "tag", "user_id": "user", "model": "model"}
 _TARGET_PLACES = {"model": "model", "served_by": "served_by"}
-_TOLD = ("status", "code", "reason", "param", "cost")  # of an answer
-
+_CORRECTED = ("status", "code", "reason", "param", "cost")
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
-_Change = tuple[UsageRecord, int]  # how many more, or fewer, of a request
+_Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
 
 
 class _Sum(Struct):
@@ -125,7 +121,6 @@ class _Sum(Struct):
     charged: int = 0
 
     def add(self, record: UsageRecord, times: int) -> None:
-        """Count so many more of this request, or fewer."""
         self.requests += times
         if record.status == CLIENT_GONE:
             self.aborted += times
@@ -147,7 +142,12 @@ class _Sum(Struct):
 
 
 class SqlUsage:
-    """The store that the ledger writes to."""
+    """The store of the ledger.
+
+    A record whose id is stored changes nothing, except that a failure replaces a success: the
+    answer to the first commit was lost, and the client was told of the failure. Sums are updated in
+    the same order by everybody, so that processes wait for each other instead of deadlocking.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -167,7 +167,7 @@ class SqlUsage:
         self._first_tokens = _adding(insert, usage_first_token)
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
-        """Keep the records that are not there yet; raises ``StoreUnavailable``."""
+        """Store new records and add them to the sums; raise ``StoreUnavailable``."""
         unique = {record.id: record for record in records}
         rows = [
             {column: getattr(record, name) for column, name in _COLUMNS}
@@ -176,7 +176,7 @@ class SqlUsage:
         async with self._database.writing() as connection:
             kept = set((await connection.execute(self._records, rows)).scalars())
             changes = [(unique[id], 1) for id in kept]
-            failed = [one for one in unique.values() if _is_told(one) and one.id not in kept]
+            failed = [one for one in unique.values() if _is_failure(one) and one.id not in kept]
             if failed:
                 changes += await self._corrected(connection, failed)
             await self._add_up(connection, changes)
@@ -196,8 +196,8 @@ class SqlUsage:
             status, code, cost = found[each.id]
             before = structs.replace(each, status=status, code=code, cost=cost)
             changes += [(before, -1), (each, 1)]
-            told = {name: getattr(each, name) for name in _TOLD}
-            await connection.execute(update(usage_records).where(of.id == each.id).values(told))
+            values = {name: getattr(each, name) for name in _CORRECTED}
+            await connection.execute(update(usage_records).where(of.id == each.id).values(values))
         return changes
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
@@ -209,7 +209,8 @@ class SqlUsage:
             await connection.execute(self._first_tokens, first)
 
 
-def _is_told(record: UsageRecord) -> bool:
+def _is_failure(record: UsageRecord) -> bool:
+    # An interrupted request is only what was written when it began.
     return record.status >= 500 and record.code != INTERRUPTED
 
 
@@ -253,19 +254,13 @@ def _adding(insert: Any, table: Table) -> Any:
     )
 
 
-_SUMMED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning"),
-    *("cost", "first_token_us", "first_tokens", "duration_us", "charged"),
-)
-_COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
 _LABELLED = {By.APP: usage_apps, By.TAG: usage_tags}
 _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
 
 class SqlUsageReader:
-    """Implements :class:`UsageReader` by queries of one database."""
+    """Implements :class:`UsageReader`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -319,7 +314,7 @@ class SqlUsageReader:
 
 
 def last_used_query(project: str) -> Select[Any]:
-    """When each key's last request came; the hour where its records are gone."""
+    """Select the time of each key's last request, or its hour if the records are gone."""
     hourly, records = usage_hourly, usage_records
     latest = func.max(hourly.c.start, type_=hourly.c.start.type)
     used = (
@@ -337,20 +332,22 @@ def last_used_query(project: str) -> Select[Any]:
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
-    """From the days where whole days are asked for, else from the hours; by labels from theirs."""
-    for label in LABELS.keys() & set(question.by):
-        return _labelled_sums_query(_LABELLED[label], question)
+    """Select sums: by labels from their tables, else from the days if all days are whole."""
     days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
+    for label in LABELS.keys() & set(question.by):
+        table = _LABELLED[label]
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
-    places = groups if question.step is Step.ALL else [table.c.start, *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
-    query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
-    return query.group_by(*places)
+    start = _start(table, question).label("start")
+    places = groups if question.step is Step.ALL else [start, *groups]
+    sums = [func.sum(table.c[name]).label(name) for name in _Sum.__struct_fields__]
+    span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
+    query = select(*places, *sums).where(*_between(table, question, span))
+    return query.where(*_narrowed(table, question)).group_by(*places)
 
 
 def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
-    """Cost and last day of each person or project, or of each key of one project."""
+    """Select cost and last day of each user or project, or of each key of one project."""
     table = usage_daily
     group = table.c[_name(by)]
     latest = func.max(table.c.start, type_=table.c.start.type)
@@ -359,37 +356,19 @@ def used_query(by: By, since: datetime, project: str | None = None) -> Select[An
     return query if project is None else query.where(table.c.project_id == project)
 
 
-def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
-    start: ColumnElement[int] = table.c.start
-    if question.step is Step.DAY:
-        start = table.c.start - table.c.start % DAY
-    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
-    places = groups if question.step is Step.ALL else [start.label("start"), *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
-    since = microseconds(question.since)
-    since -= since % (DAY if question.step is Step.DAY else HOUR)
-    query = select(*places, *sums).where(
-        table.c.start >= since, table.c.start < microseconds(question.until)
-    )
-    return query.where(*_narrowed(table, question)).group_by(*places)
-
-
 def first_token_query(question: UsageQuery) -> Select[Any]:
-    """The histogram: start (0 where all is one), group, bucket, requests."""
+    """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
-    start: ColumnElement[int] = table.c.start
-    if question.step is Step.DAY:
-        start = table.c.start - table.c.start % DAY
-    starts = [] if question.step is Step.ALL else [start]
+    starts = [] if question.step is Step.ALL else [_start(table, question)]
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
     query = select(*asked, table.c.bucket, func.sum(table.c.requests))
-    query = query.where(*_between(table, question), *_narrowed(table, question))
+    query = query.where(*_between(table, question, HOUR), *_narrowed(table, question))
     return query.group_by(*starts, *groups, table.c.bucket)
 
 
 def target_query(since: datetime, until: datetime) -> Select[Any]:
-    """Prompts, replies and requests by model and target."""
+    """Select prompt tokens, completion tokens and requests by model and target."""
     of = usage_targets.c
     sums = [func.sum(each) for each in (of.prompt, of.completion, of.requests)]
     within = of.start >= microseconds(since), of.start < microseconds(until)
@@ -397,7 +376,7 @@ def target_query(since: datetime, until: datetime) -> Select[Any]:
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
-    """By time, newest first, from where the last page ended."""
+    """Select records, newest first, from the end of the last page."""
     table = usage_records
     query = select(table).where(
         table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
@@ -436,7 +415,7 @@ def charged_failures_query(project: str, since: datetime, suffix: str) -> Select
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Cost and charged tokens of a key, a person or a project."""
+    """Select cost and charged tokens of a key, a user or a project."""
     kind, _, id = owner.partition(":")
     table = usage_daily
     column = table.c[f"{kind}_id"]
@@ -447,11 +426,17 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
 
 
 def _name(by: By) -> str:
-    return _COLUMN.get(by, by.value)
+    return _RENAMED.get(by, by.value)
 
 
-def _between(table: Table, question: UsageQuery) -> list[ColumnElement[bool]]:
-    since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
+def _start(table: Table, question: UsageQuery) -> ColumnElement[int]:
+    if question.step is Step.DAY and table is not usage_daily:
+        return table.c.start - table.c.start % DAY
+    return table.c.start
+
+
+def _between(table: Table, question: UsageQuery, span: int) -> list[ColumnElement[bool]]:
+    since = microseconds(question.since)
     return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
 
 
@@ -518,5 +503,4 @@ def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
 
 
 def _record(row: RowMapping) -> UsageRecord:
-    names = {"project_id": "project", "key_id": "key", "user_id": "user"}
-    return UsageRecord(**{names.get(name, name): value for name, value in row.items()})
+    return UsageRecord(**{name: row[column] for column, name in _COLUMNS})
