@@ -1,9 +1,8 @@
-"""Asks the table of rights, inside the transaction that acts on it; also for the keys and links
-that derive from a person.
+"""Checks of the table of rights, inside the transaction that acts on the result.
 
-Each key and link is judged by the person's present account and role whenever it is used, so
-losing either narrows all of them at once. Rights that are lost for good are withdrawn in
-addition, so that coming back does not revive them.
+Keys and links that derive from a person are checked by the person's present account and role
+whenever they are used. If these are lost, keys and links are withdrawn in addition, so that coming
+back does not revive them.
 """
 
 from __future__ import annotations
@@ -44,10 +43,9 @@ Clock = Callable[[], datetime]
 async def parts(
     tx: Transaction, actor: Actor, project_id: str | None
 ) -> tuple[frozenset[RoleColumn], ...]:
-    """Return the columns of the table that apply, as one or more sets that all have to allow.
+    """Return sets of columns of the table of rights, all of which have to allow an action.
 
-    A management key that derives from a person has two: its own and those of the person, who are
-    looked up as they are now.
+    A management key that derives from a person has two: its own and those of the person.
     """
     if actor.kind == "user":
         return (columns(await tx.people.person_status(actor.id, project_id)),)
@@ -64,7 +62,7 @@ async def parts(
 async def reach(
     tx: Transaction, actor: Actor, action: Action, project_id: str | None = None
 ) -> Extent:
-    """Return how far ``actor`` may do this now."""
+    """Return the extent to which ``actor`` may do this now."""
     if actor.kind == "system":
         return Extent.ALL
     return min(extent(action, each) for each in await parts(tx, actor, project_id))
@@ -78,10 +76,10 @@ async def require(
     *,
     made_by: str | None = None,
 ) -> Extent:
-    """Return the extent to which ``actor`` may do this.
+    """Return the extent to which ``actor`` may do this; raise :class:`Forbidden`.
 
-    ``made_by`` is the person from whom the object derives. Raises :class:`Forbidden`, and
-    :class:`NotFound` if the actor may not even see the project.
+    ``made_by`` is the person from whom the object derives. Raises :class:`NotFound` if the actor
+    may not even see the project.
     """
     found = await reach(tx, actor, action, project_id)
     own = bool(made_by) and made_by == actor.person
@@ -98,7 +96,7 @@ async def require(
 async def visible_project(
     tx: Transaction, actor: Actor, project_id: str, action: Action = Action.PROJECT_SEE
 ) -> Project:
-    """The project, if it is there and ``actor`` may do this in it."""
+    """Return a project in which ``actor`` may do this; raise as :func:`require`."""
     await require(tx, actor, action, project_id)
     project = await tx.projects.find(project_id)
     if project is None:
@@ -127,7 +125,7 @@ def no_such(what: str) -> NotFound:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """The consequences of a lost membership or role, for whoever has to see to them."""
+    """Consequences of a lost membership or role."""
 
     keys_stopped: tuple[ApiKey, ...] = ()
     keys_transferred: tuple[ApiKey, ...] = ()
@@ -135,7 +133,7 @@ class Narrowed:
 
 
 def needed(link: OneTimeLink) -> tuple[Action, ...]:
-    """Return the rights that creating such a link takes, and so the rights that it lives by."""
+    """Return the rights that are needed to create such a link."""
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
     if link.project_id is None:
@@ -145,7 +143,7 @@ def needed(link: OneTimeLink) -> tuple[Action, ...]:
 
 
 async def supported(tx: Transaction, link: OneTimeLink) -> bool:
-    """Return whether the person that a link derives from may still create it."""
+    """Return whether the person from whom a link derives may still create it."""
     if not link.person:
         return True
     maker = Actor("user", link.person, "")
@@ -156,7 +154,7 @@ async def supported(tx: Transaction, link: OneTimeLink) -> bool:
 
 
 async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequence[OneTimeLink]:
-    """Return the links that :func:`supported` holds for; it asks once for those that are alike."""
+    """Return the links that are :func:`supported`, with one check for similar links."""
     alike: dict[tuple[str, str | None, tuple[Action, ...]], bool] = {}
     found = []
     for link in links:
@@ -169,7 +167,7 @@ async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequ
 
 
 async def usable_link(tx: Transaction, token: str, now: datetime) -> OneTimeLink:
-    """Return the link of this token; raises :class:`NotFound` where it does not work any more."""
+    """Return the link of a token; raise :class:`NotFound` if it does not work."""
     link = still_good(await tx.links.by_digest(digest(token)), now)
     if not await supported(tx, link):
         raise no_such_link()
@@ -177,7 +175,7 @@ async def usable_link(tx: Transaction, token: str, now: datetime) -> OneTimeLink
 
 
 async def used_link(tx: Transaction, token: str, now: datetime, *kinds: LinkKind) -> OneTimeLink:
-    """Use up the link of this token, which is of one of these kinds; raises :class:`NotFound`."""
+    """Use up the link of a token, which is of one of these kinds; raise :class:`NotFound`."""
     link = await usable_link(tx, token, now)
     if link.kind not in kinds or not await tx.links.use(link.id, now):
         raise no_such_link()
@@ -185,7 +183,7 @@ async def used_link(tx: Transaction, token: str, now: datetime, *kinds: LinkKind
 
 
 async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None:
-    """Raise :class:`InvalidRequest` where somebody has left the project since the link was made."""
+    """Raise :class:`InvalidRequest` if the user has left the project since the link's creation."""
     left = await tx.projects.left(link.project_id or "", user_id)
     if left is not None and link.created_at <= left:
         raise InvalidRequest(
@@ -196,7 +194,7 @@ async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None
 
 
 async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
-    """Withdraw the links that a user may not create any more; returns how many those were."""
+    """Withdraw the links that a user may no longer create; return their number."""
     every = await tx.links.derived(user_id, now)
     kept = {link.id for link in await supported_links(tx, every)}
     gone = [link for link in every if link.id not in kept]
@@ -206,10 +204,9 @@ async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
 
 
 async def withdraw_open(tx: Transaction, project_id: str, email: str, now: datetime) -> int:
-    """Withdraw a project's invitations that somebody who was shut out could use.
+    """Withdraw a project's invitations that a removed user could use; return their number.
 
-    Those are the ones for their address, and the ones for nobody in particular: whoever has
-    such a link may use it with another account.
+    These are for their address, or for no address: such a link works with another account.
     """
     found = [
         link
@@ -222,7 +219,7 @@ async def withdraw_open(tx: Transaction, project_id: str, email: str, now: datet
 
 
 async def shut_out(tx: Transaction, user: User, now: datetime) -> None:
-    """Withdraw what lets a disabled user back in, by themselves or by others."""
+    """Withdraw all links by which a disabled user could come back."""
     await withdraw_links(tx, user.id, now)
     for link in await tx.links.resets(user.id, now):
         await tx.links.withdraw(link.id)
@@ -235,10 +232,7 @@ def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
 
 
 async def handed_over(tx: Transaction, key: ApiKey, to: str, *, param: str = "to") -> ApiKey:
-    """Return the key as one that derives from another user.
-
-    Raises :class:`InvalidRequest` where that user may not have it.
-    """
+    """Return the key derived from another user; raise :class:`InvalidRequest` if they may not."""
     person_status = await tx.people.person_status(to, key.project_id)
     heir = Actor("user", to, "")
     allowed = may_hold(person_status, key.purpose) and (

@@ -34,16 +34,17 @@ class SqlStore:
             yield self._transaction(connection, writing=True)
 
     def _transaction(self, connection: AsyncConnection, *, writing: bool) -> Transaction:
+        parts = connection, self._cipher, writing
         return Transaction(
-            people=SqlPeople(connection, writing),
-            projects=SqlProjects(connection, writing),
-            links=SqlLinks(connection),
-            sessions=SqlSessions(connection),
-            factors=SqlFactors(connection, self._cipher),
-            attempts=SqlAttempts(connection),
-            keys=SqlKeys(connection, writing),
-            audit=SqlAudit(connection),
-            credits=SqlCredits(connection),
-            recordings=SqlRecordings(connection, self._cipher),
-            entries=SqlEntries(connection, self._cipher),
+            people=SqlPeople(*parts),
+            projects=SqlProjects(*parts),
+            links=SqlLinks(*parts),
+            sessions=SqlSessions(*parts),
+            factors=SqlFactors(*parts),
+            attempts=SqlAttempts(*parts),
+            keys=SqlKeys(*parts),
+            audit=SqlAudit(*parts),
+            credits=SqlCredits(*parts),
+            recordings=SqlRecordings(*parts),
+            entries=SqlEntries(*parts),
         )

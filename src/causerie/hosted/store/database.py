@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 import aiosqlite
 import asyncpg
@@ -26,24 +25,15 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import (
     URL,
-    ColumnElement,
     Connection,
-    CursorResult,
     ExceptionContext,
-    RowMapping,
-    Select,
-    Table,
     event,
     exc,
     make_url,
-    select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from causerie.errors import StoreUnavailable
-from causerie.hosted.accounts.ports import Taken
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
@@ -391,61 +381,3 @@ def alembic_config(connection: Connection) -> Config:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
-
-
-T = TypeVar("T")
-
-
-def row_of(table: Table, noun: Any) -> dict[str, Any]:
-    names = {each.name for each in fields(noun)}
-    return {column.name: getattr(noun, column.name) for column in table.c if column.name in names}
-
-
-def part_of(table: Table, row: RowMapping) -> dict[str, Any]:
-    """Return the columns of one table from a joined row."""
-    return {column.name: row[column.name] for column in table.c}
-
-
-def one_of(table: Table, id: str, *, writing: bool) -> Select[Any]:
-    """Select the row with this id; a writing transaction locks it, so that no change is lost."""
-    query = select(table).where(table.c.id == id)
-    return query.with_for_update(key_share=True) if writing else query
-
-
-async def first_row(connection: AsyncConnection, query: Select[Any]) -> RowMapping | None:
-    """Return the first row of a query."""
-    row: RowMapping | None = (await connection.execute(query)).mappings().first()
-    return row
-
-
-async def nouns_of(found: CursorResult[Any], noun: Callable[[RowMapping], T]) -> list[T]:
-    """Return ``noun`` of each row; runs in a thread, because there may be thousands."""
-    return await asyncio.to_thread(lambda: [noun(row) for row in found.mappings()])
-
-
-async def insert(connection: AsyncConnection, table: Table, noun: Any) -> None:
-    """Insert an object; raise :class:`Taken` if a unique value exists."""
-    try:
-        await connection.execute(table.insert().values(row_of(table, noun)))
-    except IntegrityError as failure:
-        raise Taken(table.name) from failure
-
-
-async def update(
-    connection: AsyncConnection, table: Table, where: ColumnElement[bool], noun: Any
-) -> None:
-    await connection.execute(table.update().where(where).values(row_of(table, noun)))
-
-
-async def upsert(
-    connection: AsyncConnection,
-    table: Table,
-    values: Mapping[str, Any],
-    changed: Mapping[str, Any] | None = None,
-) -> None:
-    """Insert a row, or set ``changed`` (default: ``values``) in the one with its primary key."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    keys = [column.name for column in table.primary_key]
-    new = changed or {name: value for name, value in values.items() if name not in keys}
-    statement = insert(table).values(**values)
-    await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=dict(new)))

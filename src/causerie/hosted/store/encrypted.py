@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from causerie.errors import NotFound
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.ports import Recording, StoredEntry, Taken
-from causerie.hosted.store.database import Database, first_row, nouns_of, row_of
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.repository import SqlRepository, row_of
 from causerie.hosted.store.tables import configuration_entries as table
 from causerie.hosted.store.tables import projects, recordings, totp
 
@@ -26,22 +27,16 @@ def entry_purpose(id: str) -> str:
     return f"configuration:{id}"
 
 
-@dataclass(frozen=True, slots=True)
-class SqlEntries:
-    """Implements :class:`~causerie.hosted.accounts.ports.EntryRepository`."""
-
-    connection: AsyncConnection
-    _cipher: Cipher
-
+class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await nouns_of(await self.connection.execute(query), self._entry)
+        return await self._all(query, self._entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         if not entries:
             return
         try:
-            await self.connection.execute(table.insert(), [self._row(each) for each in entries])
+            await self._execute(table.insert(), [self._row(each) for each in entries])
         except IntegrityError as failure:
             raise Taken(table.name) from failure
 
@@ -51,7 +46,7 @@ class SqlEntries:
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
         if len(entries) == 1:
             query = query.where(table.c.id == entries[0].id)
-        found = await self.connection.execute(query)
+        found = await self._execute(query)
         versions = {row.id: row.version for row in found}
         if any(versions.get(each.id) != each.version - 1 for each in entries):
             return False
@@ -62,17 +57,17 @@ class SqlEntries:
         statement = table.update().where(table.c.id == bindparam("changed"))
         for each in ([row for row in rows if "credential" in row], unreadable):
             if each:
-                await self.connection.execute(statement, each)
+                await self._execute(statement, each)
         return True
 
     async def remove(self, id: str) -> bool:
-        found = await self.connection.execute(table.delete().where(table.c.id == id))
+        found = await self._execute(table.delete().where(table.c.id == id))
         return found.rowcount == 1
 
     def _row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
         if entry.credential is not None:
-            values["credential"] = self._cipher.seal(entry.credential, entry_purpose(entry.id))
+            values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
         return values
 
     def _entry(self, row: RowMapping) -> StoredEntry:
@@ -81,7 +76,7 @@ class SqlEntries:
         if sealed is None:
             return StoredEntry(**values)
         try:
-            credential = self._cipher.open(sealed, entry_purpose(values["id"]))
+            credential = self.cipher.open(sealed, entry_purpose(values["id"]))
         except WrongKey:
             return StoredEntry(**values, unreadable=True)
         return StoredEntry(**values, credential=credential)
@@ -90,13 +85,7 @@ class SqlEntries:
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SqlRecordings:
-    """Implements :class:`~causerie.hosted.accounts.ports.RecordingRepository`."""
-
-    connection: AsyncConnection
-    _cipher: Cipher
-
+class SqlRecordings(SqlRepository):
     async def put(self, kept: Sequence[Recording]) -> None:
         names = sorted({each.project_id for each in kept})
         query = (
@@ -105,15 +94,15 @@ class SqlRecordings:
             .order_by(projects.c.id)
             .with_for_update(read=True)
         )
-        days = {row.id: row.recording_days for row in await self.connection.execute(query)}
+        days = {row.id: row.recording_days for row in await self._execute(query)}
         wanted = [each for each in kept if each.project_id in days]
         if wanted:
             rows = await asyncio.to_thread(self._rows, wanted, days)
-            await self.connection.execute(recordings.insert(), rows)
+            await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str, now: datetime) -> Recording | None:
         query = select(recordings).where(recordings.c.id == id, recordings.c.expires_at > now)
-        row = await first_row(self.connection, query)
+        row = await self._first(query)
         if row is None:
             return None
         try:
@@ -133,7 +122,7 @@ class SqlRecordings:
             recordings.c.project_id == project_id,
             recordings.c.expires_at > now,
         )
-        rows = (await self.connection.execute(query)).mappings().all()
+        rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
@@ -142,16 +131,14 @@ class SqlRecordings:
             recordings.c.project_id == project_id,
             recordings.c.expires_at > now,
         )
-        return {row.id: row.user_id for row in await self.connection.execute(query)}
+        return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
-        await self.connection.execute(
-            recordings.delete().where(recordings.c.project_id == project_id)
-        )
+        await self._execute(recordings.delete().where(recordings.c.project_id == project_id))
 
     async def shorten(self, project_id: str, kept: timedelta) -> None:
         end = type_coerce(recordings.c.at, BigInteger) + kept // _MICROSECOND
-        await self.connection.execute(
+        await self._execute(
             recordings.update()
             .where(
                 recordings.c.project_id == project_id,
@@ -162,7 +149,7 @@ class SqlRecordings:
 
     async def expire(self, now: datetime, most: int) -> int:
         over = select(recordings.c.id).where(recordings.c.expires_at <= now).limit(most)
-        done = await self.connection.execute(recordings.delete().where(recordings.c.id.in_(over)))
+        done = await self._execute(recordings.delete().where(recordings.c.id.in_(over)))
         return done.rowcount
 
     def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -170,8 +157,8 @@ class SqlRecordings:
             {
                 **row_of(recordings, each),
                 "expires_at": each.at + timedelta(days=days[each.project_id]),
-                "request": self._cipher.seal(each.request, f"request:{each.id}"),
-                "reply": self._cipher.seal(each.reply, f"reply:{each.id}"),
+                "request": self.cipher.seal(each.request, f"request:{each.id}"),
+                "reply": self.cipher.seal(each.reply, f"reply:{each.id}"),
             }
             for each in kept
         ]
@@ -186,8 +173,8 @@ class SqlRecordings:
     def _opened(self, sealed: Recording) -> Recording:
         return replace(
             sealed,
-            request=self._cipher.open(sealed.request, f"request:{sealed.id}"),
-            reply=self._cipher.open(sealed.reply, f"reply:{sealed.id}"),
+            request=self.cipher.open(sealed.request, f"request:{sealed.id}"),
+            reply=self.cipher.open(sealed.reply, f"reply:{sealed.id}"),
         )
 
 

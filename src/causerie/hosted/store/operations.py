@@ -13,7 +13,8 @@ from sqlalchemy import RowMapping, Select, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.hosted.store.database import Database, row_of, upsert
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.repository import row_of, upsert
 from causerie.hosted.store.tables import alert_deliveries, alerts, probe_results
 from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState, StoredAlert
 
