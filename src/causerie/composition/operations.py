@@ -258,7 +258,7 @@ class LiveOperations:
         kept = await self._kept(actor, name)
         used = self._by_hand(result) if kept is None else await self._put(actor, kept, result)
         if used.in_force:
-            await self._examinations.use(result)
+            await self._examinations.results.use(result)
         if used.written:
             details = {"model": model, "changes": told[:500] or "none"}
             await self._accounts.operating.record(

@@ -324,7 +324,7 @@ def publication(
             )
         draft = drafts.setdefault(name, _model(name, one.listed))
         endpoint = _endpoint(provider.name, one.listed, there, rules)
-        draft["endpoints"] = _with(draft["endpoints"], endpoint)
+        draft["endpoints"] = _with_endpoint(draft["endpoints"], endpoint)
     for draft in drafts.values():
         draft["endpoints"] = [
             each
@@ -482,7 +482,9 @@ def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) 
     return configured(money(amount) * money(price) / cost)
 
 
-def _with(endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]) -> list[Mapping[str, Any]]:
+def _with_endpoint(
+    endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]
+) -> list[Mapping[str, Any]]:
     key = (one["provider"], one["model"])
     keys = [(each.get("provider"), each.get("model")) for each in endpoints]
     if key not in keys:
