@@ -80,34 +80,29 @@ def refused(
     found: Sequence[ScopeWindow], input: int, outputs: Sequence[int], now: int
 ) -> QuotaRefusal:
     """Return the limits that refuse the request, at ``now`` microseconds."""
-    refusals: list[ExceededLimit] = []
-    for each, output in zip(found, outputs, strict=True):
-        refusals.extend(_refusals(each, input, output, now))
-    return QuotaRefusal(tuple(refusals), limit_statuses(found, now))
+    exceeded = [
+        limit
+        for each, output in zip(found, outputs, strict=True)
+        for limit in _refusals(each, input, output, now)
+    ]
+    return QuotaRefusal(tuple(exceeded), limit_statuses(found, now))
 
 
 def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
     """Return the state of the strictest limits at ``now`` microseconds."""
-    requests: tuple[int, int, int] | None = None
-    tokens: tuple[int, int, int] | None = None
+    requests: list[tuple[int, int, int]] = []
+    tokens: list[tuple[int, int, int]] = []
     for each in found:
         limits = _limits(each.scope)
+        rest = [
+            (limit - used, limit, first)
+            for limit, used, first in zip(limits, each.used, each.first, strict=True)
+        ]
         if limits[0] < UNLIMITED:
-            requests = _less(requests, (limits[0] - each.requests, limits[0], each.first[0]))
+            requests.append(rest[0])
         if each.scope.counts_tokens:
-            for measure in (1, 2, 3):
-                left = limits[measure] - each.used[measure]
-                tokens = _less(tokens, (left, limits[measure], each.first[measure]))
-    return (
-        None if requests is None else _limit_status(*requests, now),
-        None if tokens is None else _limit_status(*tokens, now),
-    )
-
-
-def _less(
-    one: tuple[int, int, int] | None, other: tuple[int, int, int]
-) -> tuple[int, int, int] | None:
-    return other if one is None or other[0] < one[0] else one
+            tokens += rest[1:]
+    return _strictest(requests, now), _strictest(tokens, now)
 
 
 def _refusals(counted: ScopeWindow, input: int, output: int, now: int) -> Iterator[ExceededLimit]:
@@ -131,7 +126,10 @@ def _limits(scope: RateScope) -> tuple[int, int, int, int]:
     return scope.requests, scope.tokens, scope.input, scope.output
 
 
-def _limit_status(left: int, limit: int, tick: int, now: int) -> LimitStatus:
+def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
+    if not limits:
+        return None
+    left, limit, tick = min(limits, key=lambda each: each[0])
     reset = min(max(tick + _MINUTE - now // TICK, 0), _MINUTE) if tick else 0
     return str(limit), max(left, 0), reset
 

@@ -197,9 +197,8 @@ async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
     """Withdraw the links that a user may no longer create; return their number."""
     every = await tx.links.derived(user_id, now)
     kept = {link.id for link in await supported_links(tx, every)}
-    gone = [link for link in every if link.id not in kept]
-    for link in gone:
-        await tx.links.withdraw(link.id)
+    gone = [link.id for link in every if link.id not in kept]
+    await tx.links.withdraw(*gone)
     return len(gone)
 
 
@@ -209,20 +208,18 @@ async def withdraw_open(tx: Transaction, project_id: str, email: str, now: datet
     These are for their address, or for no address: such a link works with another account.
     """
     found = [
-        link
+        link.id
         for link in await tx.links.open(project_id, now)
         if link.email is None or link.email == email
     ]
-    for link in found:
-        await tx.links.withdraw(link.id)
+    await tx.links.withdraw(*found)
     return len(found)
 
 
 async def shut_out(tx: Transaction, user: User, now: datetime) -> None:
     """Withdraw all links by which a disabled user could come back."""
     await withdraw_links(tx, user.id, now)
-    for link in await tx.links.resets(user.id, now):
-        await tx.links.withdraw(link.id)
+    await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
     for project, _ in await tx.projects.of(user.id):
         await withdraw_open(tx, project.id, user.email, now)
 

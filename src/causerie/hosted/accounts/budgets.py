@@ -416,7 +416,11 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     )
     return Entitlement(
         scopes=tuple(
-            RateScope(kind, _scope(name, limit, model), _rates(limit))
+            RateScope(
+                kind,
+                _scope(name, limit, model),
+                Rates(**{name: getattr(limit, name) for name in _RATES}),
+            )
             for kind, name, each in bounds
             for limit in each.limits
             if limit.model in ("", model)
@@ -432,7 +436,3 @@ def _scope(name: str, limit: Limit, model: str) -> str:
     if limit.model:
         return f"{name} for {model}"
     return free_name(name) if is_free(model) else name
-
-
-def _rates(limit: Limit) -> Rates:
-    return Rates(**{name: getattr(limit, name) for name in _RATES})

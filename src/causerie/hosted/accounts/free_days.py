@@ -150,7 +150,9 @@ class FreeAllowances:
         now = self._clock()
         today = now.astimezone(UTC).date()
         try:
-            done, put_in = await self._made(project, now), await self._put_in(project)
+            done = await self._count(project, now)
+            async with self._store.reading() as tx:
+                put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
             if account.day.date != today:
                 raise
@@ -160,7 +162,7 @@ class FreeAllowances:
         account.day.done, account.put_in = max(account.day.done, done), put_in
         account.asked = self._seconds()
 
-    async def _made(self, project: str, now: datetime) -> int:
+    async def _count(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
@@ -171,10 +173,6 @@ class FreeAllowances:
         if any(each.refused + each.failed for each in free):
             done += await self._reader.charged_failures(project, midnight, FREE)
         return done
-
-    async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as tx:
-            return await tx.credits.total(project) or Decimal(0)
 
     def _forget(self) -> None:
         # The database knows the counts of those that have no request under way.

@@ -154,7 +154,9 @@ class KeyCache:
         else:
             lookup.set_result(self._keep(digest, found) if found is not None else None)
             if found is None:
-                self._note_absent(digest)
+                if len(self._absent) >= _ABSENT_KEPT:
+                    del self._absent[next(iter(self._absent))]
+                self._absent[digest] = self._now() + _ABSENT_SECONDS * _SECOND
         finally:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled
@@ -188,11 +190,6 @@ class KeyCache:
             left.discard(digest)
             if not left:
                 del self._digests[subject]
-
-    def _note_absent(self, digest: bytes) -> None:
-        if len(self._absent) >= _ABSENT_KEPT:
-            del self._absent[next(iter(self._absent))]
-        self._absent[digest] = self._now() + _ABSENT_SECONDS * _SECOND
 
     async def _follow(self) -> None:
         clock = asyncio.get_running_loop().time

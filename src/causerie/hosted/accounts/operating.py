@@ -32,11 +32,6 @@ class EntryChange:
 class Operating(AccountService):
     """Authorization and audit entries of actions on what belongs to no account."""
 
-    async def require(self, actor: Actor, action: Action) -> None:
-        """Raise :class:`Forbidden` unless ``actor`` may do this."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, action)
-
     async def record(
         self, actor: Actor, needs: Action, action: str, subject: str, **details: str
     ) -> None:
@@ -108,7 +103,10 @@ class Entries(Operating):
             try:
                 await tx.entries.add(made)
             except Taken as failure:
-                raise _taken(made) from failure
+                words = "There is an entry of one of these names already; read them again."
+                if len(made) == 1:
+                    words = f"There is an entry of {made[0].kind} {made[0].name} already."
+                raise InvalidRequest(words, code="taken", status=409) from failure
             await tx.audit.add_all(noted)
             await tx.keys.announce(CHANGED, now)
 
@@ -125,13 +123,6 @@ def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
             verb = "enable" if after.enabled else "disable"
         details |= _changed_numbers(before.body, after.body)
     return replace(entry(now, actor, f"{CONFIGURATION}{verb}", after.label), details=details)
-
-
-def _taken(made: Sequence[StoredEntry]) -> InvalidRequest:
-    words = "There is an entry of one of these names already; read them again."
-    if len(made) == 1:
-        words = f"There is an entry of {made[0].kind} {made[0].name} already."
-    return InvalidRequest(words, code="taken", status=409)
 
 
 def meanwhile() -> InvalidRequest:

@@ -157,7 +157,7 @@ class LinkRepository(Protocol):
     async def use(self, id: str, at: datetime) -> bool:
         """Mark it as used; return false if it was used before, also at the same time."""
 
-    async def withdraw(self, id: str) -> None: ...
+    async def withdraw(self, *ids: str) -> None: ...
     async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
         """Return unused, unexpired links to a project, or with ``None`` to the service."""
 
@@ -183,8 +183,7 @@ class SessionRepository(Protocol):
 
     async def end(self, user_id: str, id: str) -> bool: ...
     async def end_all(self, user_id: str, *, but: str | None = None) -> None: ...
-    async def forget(self, before: datetime) -> None:
-        """Remove sessions that expired before."""
+    async def forget(self, before: datetime) -> None: ...  # remove sessions that expired before
 
 
 class FactorRepository(Protocol):
@@ -197,9 +196,7 @@ class FactorRepository(Protocol):
     async def step(self, user_id: str, step: int) -> bool:
         """Mark a step as used; return false if it or a later one was used before."""
 
-    async def remove(self, user_id: str) -> None:
-        """Remove it with its recovery codes."""
-
+    async def remove(self, user_id: str) -> None: ...  # remove it with its recovery codes
     async def users(self) -> frozenset[str]:
         """Return the ids of users whose factor is confirmed."""
 
@@ -217,9 +214,7 @@ class AttemptRepository(Protocol):
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
         """Add a failure; the count starts anew if the last was before ``forget_before``."""
 
-    async def forgive(self, scope: str) -> None:
-        """Subtract a failure."""
-
+    async def forgive(self, scope: str) -> None: ...  # subtract a failure
     async def clear(self, scope: str) -> None: ...
     async def forget(self, before: datetime) -> None: ...
 
@@ -228,9 +223,7 @@ class KeyRepository(Protocol):
     """API keys, their secrets and bounds, and announcements of changes."""
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None: ...  # without its bounds
-    async def change(self, key: ApiKey) -> None:
-        """Change everything but its bounds."""
-
+    async def change(self, key: ApiKey) -> None: ...  # change everything but its bounds
     async def find(self, id: str) -> ApiKey | None: ...  # also if it is deleted
     async def of(self, project_id: str) -> Sequence[ApiKey]:
         """Return the keys of a project that are not deleted, newest first."""
@@ -238,9 +231,7 @@ class KeyRepository(Protocol):
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
         """Return the keys that derive from this user, of one project or of all."""
 
-    async def budgeted(self) -> Sequence[ApiKey]:
-        """Return the keys with budgets."""
-
+    async def budgeted(self) -> Sequence[ApiKey]: ...  # return the keys with budgets
     async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
         """Return the keys that expire in this time."""
 
@@ -319,17 +310,14 @@ class RecordingRepository(Protocol):
 class EntryRepository(Protocol):
     """Entries of the configuration, with their credentials."""
 
-    async def every(self) -> Sequence[StoredEntry]:
-        """Return all entries, oldest first."""
-
+    async def every(self) -> Sequence[StoredEntry]: ...  # return all entries, oldest first
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Add entries; raise :class:`Taken` if one of their kind and name exists."""
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
         """Change entries; return false without a change if one has not the version before."""
 
-    async def remove(self, id: str) -> bool:
-        """Remove an entry; return false if there is none."""
+    async def remove(self, id: str) -> bool: ...  # remove an entry; return false if there is none
 
 
 @dataclass(frozen=True, slots=True)

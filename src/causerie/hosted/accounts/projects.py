@@ -140,15 +140,8 @@ class Projects(AccountService):
         """Replace the limits and budgets of a project; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.BOUNDS_SET)
-            owner = f"project:{project.id}"
-            before = await tx.keys.bounds(owner)
-            await tx.keys.set_bounds(owner, bounds)
-            await tx.keys.announce(owner, self._clock())
-            await self._record(
-                *(tx, actor, "project.bounds", project.id, project.id),
-                bounds=difference(before.words(), bounds.words()),
-            )
+            await visible_project(tx, actor, project_id, Action.BOUNDS_SET)
+            await self._set_bounds(tx, actor, "project", project_id, bounds)
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""

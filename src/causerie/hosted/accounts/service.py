@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from causerie.hosted.accounts.audit import entry
-from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.people import Actor
+from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.authorization import Clock, require
+from causerie.hosted.accounts.bounds import LimitsAndBudgets
+from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import AccountStore, Transaction
 
 
@@ -14,6 +15,11 @@ class AccountService:
     def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+
+    async def require(self, actor: Actor, action: Action) -> None:
+        """Raise :class:`Forbidden` unless ``actor`` may do this outside of projects."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, action)
 
     async def _record(
         self,
@@ -25,3 +31,14 @@ class AccountService:
         **details: str,
     ) -> None:
         await tx.audit.add(entry(self._clock(), actor, action, subject, project_id, **details))
+
+    async def _set_bounds(
+        self, tx: Transaction, actor: Actor, kind: str, id: str, bounds: LimitsAndBudgets
+    ) -> None:
+        owner = f"{kind}:{id}"
+        before = await tx.keys.bounds(owner)
+        await tx.keys.set_bounds(owner, bounds)
+        await tx.keys.announce(owner, self._clock())
+        project_id = id if kind == "project" else None
+        words = difference(before.words(), bounds.words())
+        await self._record(tx, actor, f"{kind}.bounds", id, project_id, bounds=words)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, found_user, require
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import ApiKey, KeyState
@@ -134,12 +133,7 @@ class PersonBounds(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.BOUNDS_SET)
             await found_user(tx, user_id)
-            owner = f"user:{user_id}"
-            before = await tx.keys.bounds(owner)
-            await tx.keys.set_bounds(owner, bounds)
-            await tx.keys.announce(owner, self._clock())
-            words = difference(before.words(), bounds.words())
-            await self._record(tx, actor, "user.bounds", user_id, bounds=words)
+            await self._set_bounds(tx, actor, "user", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         """Return the state of a person's budgets."""
@@ -204,11 +198,13 @@ class Summaries(AccountService):
             keys = _totals((person, count) for _, person, count in await tx.keys.counts())
             seen = await tx.sessions.last_seen()
         used = await self._used(actor, By.USER)
-        return [
-            PersonSummary(each, keys.get(each.id, 0), of.cost, _later(seen.get(each.id), of.day))
-            for each in found
-            for of in (used.get(each.id, _UNUSED),)
-        ]
+        summaries = []
+        for each in found:
+            of = used.get(each.id, _UNUSED)
+            times = [time for time in (seen.get(each.id), of.day) if time is not None]
+            active_at = max(times, default=None)
+            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
+        return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
         """Return the cost of a project's keys in 30 days; keys without requests are absent."""
@@ -231,12 +227,6 @@ class Summaries(AccountService):
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
         return await self._usage.used(actor, by, since, project_id)
-
-
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
-    if one is None or other is None:
-        return one or other
-    return max(one, other)
 
 
 def _totals(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:

@@ -15,7 +15,6 @@ from hashlib import blake2b
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, visible_project
 from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
 from causerie.hosted.accounts.free_days import FreeAllowances
@@ -76,16 +75,12 @@ class Credits(AccountService):
         return made
 
     async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
-        owner = f"project:{project_id}"
-        before = await tx.keys.bounds(owner)
-        after = replace(
-            before, budgets=tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
-        )
-        if after == before:
-            return
-        await tx.keys.set_bounds(owner, after)
-        details = {"bounds": difference(before.words(), after.words())}
-        await self._record(tx, actor, "project.bounds", project_id, project_id, **details)
+        before = await tx.keys.bounds(f"project:{project_id}")
+        budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
+        if budgets != before.budgets:
+            await self._set_bounds(
+                tx, actor, "project", project_id, replace(before, budgets=budgets)
+            )
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""

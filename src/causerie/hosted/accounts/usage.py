@@ -385,12 +385,12 @@ class Rankings(AccountService):
 
     async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all models for operators; raise :class:`Forbidden`."""
-        await self._require(actor)
+        await self.require(actor, Action.SERVICE_SEE)
         return _ranking(period, await self._sums(period), lambda served: served[0])
 
     async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
-        await self._require(actor)
+        await self.require(actor, Action.SERVICE_SEE)
         sums = await self._sums(period, by_target=True)
         return _ranking(period, sums, lambda served: provider_of(served[1]))
 
@@ -406,10 +406,6 @@ class Rankings(AccountService):
         """
         sums = await self._sums(period, by_target=True)
         return _ranking(period, sums, lambda served: endpoints.get(served, ""))
-
-    async def _require(self, actor: Actor) -> None:
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.SERVICE_SEE)
 
     async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
         async with self._reading:

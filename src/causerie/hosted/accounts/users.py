@@ -190,8 +190,7 @@ class Users(AccountService):
     ) -> User:
         """Create an account, as an operator or at the command line."""
         email, name = tidy_email(email), tidy_name(name)
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_CHANGE)
+        await self.require(actor, Action.USERS_CHANGE)
         hashed = await self._hashed(password, email, name)
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_CHANGE)

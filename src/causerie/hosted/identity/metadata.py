@@ -98,12 +98,10 @@ class IdentityHttp:
     async def _trusted(self) -> ssl.SSLContext:
         # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
-
-            def read() -> ssl.SSLContext:
-                return ssl.create_default_context(cafile=self._ca_file)
-
             try:
-                self._tls = await asyncio.to_thread(read)
+                self._tls = await asyncio.to_thread(
+                    ssl.create_default_context, cafile=self._ca_file
+                )
             except OSError as failure:
                 raise IdentityProviderFailed("the file of certificates cannot be read") from failure
         return self._tls

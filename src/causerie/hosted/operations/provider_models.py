@@ -384,32 +384,21 @@ def _offer(
     rules: PriceRules,
 ) -> Offer:
     entry = there.entry if there is not None else _same_model(provider, one.id, catalog)
+    state: OfferState = "new" if entry is None else "joins"
+    if entry is not None and entry.locked:
+        state = "filed"
+    elif there is not None:
+        now = _endpoint(provider, one, there, rules)
+        state = "same" if now == there.settings else "changed"
     return Offer(
         id=one.id,
-        state=_state(provider, one, there, entry, rules),
+        state=state,
         catalog_id=entry.name if entry is not None else catalog_id(provider, one.id),
         listed=one,
         price=_sale_price(one, there, rules),
         price_before=there.settings.get("price") if there is not None else None,
         context_before=there.settings.get("context_length") if there is not None else None,
     )
-
-
-def _state(
-    provider: str,
-    one: ListedModel,
-    there: _Endpoint | None,
-    entry: EntryView | None,
-    rules: PriceRules,
-) -> OfferState:
-    if entry is None:
-        return "new"
-    if entry.locked:
-        return "filed"
-    if there is None:
-        return "joins"
-    now = _endpoint(provider, one, there, rules)
-    return "same" if now == there.settings else "changed"
 
 
 def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:

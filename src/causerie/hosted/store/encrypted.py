@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, RowMapping, Update, bindparam, select, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, RowMapping, Update, bindparam, select, type_coerce
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -117,20 +117,12 @@ class SqlRecordings(SqlRepository):
     async def several(
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
-        query = select(recordings).where(
-            recordings.c.id.in_(ids),
-            recordings.c.project_id == project_id,
-            recordings.c.expires_at > now,
-        )
+        query = select(recordings).where(*_kept(project_id, ids, now))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
-        query = select(recordings.c.id, recordings.c.user_id).where(
-            recordings.c.id.in_(ids),
-            recordings.c.project_id == project_id,
-            recordings.c.expires_at > now,
-        )
+        query = select(recordings.c.id, recordings.c.user_id).where(*_kept(project_id, ids, now))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -176,6 +168,11 @@ class SqlRecordings(SqlRepository):
             request=self.cipher.open(sealed.request, f"request:{sealed.id}"),
             reply=self.cipher.open(sealed.reply, f"reply:{sealed.id}"),
         )
+
+
+def _kept(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
+    of = recordings.c
+    return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
 
 
 def _sealed(row: RowMapping) -> Recording:

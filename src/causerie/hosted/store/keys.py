@@ -142,14 +142,12 @@ class SqlKeys(SqlRepository):
             await self._execute(
                 limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
             )
-        if bounds.budgets:
-            await self._execute(
-                budgets.insert(),
-                [
-                    {"owner": owner, **asdict(each), "amount": _stored(each)}
-                    for each in bounds.budgets
-                ],
-            )
+        rows = [{"owner": owner, **asdict(each)} for each in bounds.budgets]
+        for row in rows:
+            money = row["unit"] is Unit.MONEY
+            row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
+        if rows:
+            await self._execute(budgets.insert(), rows)
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
         return (await self._bounds([owner]))[owner]
@@ -254,10 +252,6 @@ def _key(row: RowMapping) -> ApiKey:
         "person_status": person_status_of(row) if holder else None,
     }
     return ApiKey(**values)
-
-
-def _stored(budget: Budget) -> int:
-    return billionths(budget.amount) if budget.unit is Unit.MONEY else int(budget.amount)
 
 
 def _budget(row: RowMapping) -> Budget:

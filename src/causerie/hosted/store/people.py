@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select
+from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, or_, select
 
 from causerie.hosted.accounts.audit import (
     CONFIGURATION,
@@ -160,9 +160,7 @@ class SqlProjects(SqlRepository):
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
         """Somebody's part in a project."""
-        query = select(memberships).where(
-            memberships.c.project_id == project_id, memberships.c.user_id == user_id
-        )
+        query = select(memberships).where(*_of(memberships, project_id, user_id))
         row = await self._first(query)
         return Membership(**{**row, "role": Role(row["role"])}) if row else None
 
@@ -183,17 +181,11 @@ class SqlProjects(SqlRepository):
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
         values = {"project_id": project_id, "user_id": user_id, "at": at}
         await self._upsert(departures, values)
-        await self._execute(
-            memberships.delete().where(
-                memberships.c.project_id == project_id, memberships.c.user_id == user_id
-            )
-        )
+        await self._execute(memberships.delete().where(*_of(memberships, project_id, user_id)))
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
         found: datetime | None = await self._scalar(
-            select(departures.c.at).where(
-                departures.c.project_id == project_id, departures.c.user_id == user_id
-            )
+            select(departures.c.at).where(*_of(departures, project_id, user_id))
         )
         return found
 
@@ -202,6 +194,10 @@ class SqlProjects(SqlRepository):
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )
         return len((await self._execute(query.with_for_update())).all())
+
+
+def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
+    return table.c.project_id == project_id, table.c.user_id == user_id
 
 
 def _member(row: RowMapping) -> ProjectMember:

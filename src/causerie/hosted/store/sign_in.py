@@ -39,8 +39,8 @@ class SqlLinks(SqlRepository):
         )
         return done.rowcount == 1
 
-    async def withdraw(self, id: str) -> None:
-        await self._execute(one_time_links.delete().where(one_time_links.c.id == id))
+    async def withdraw(self, *ids: str) -> None:
+        await self._execute(one_time_links.delete().where(one_time_links.c.id.in_(ids)))
 
     async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
         return await self._open(one_time_links.c.project_id == project_id, now)

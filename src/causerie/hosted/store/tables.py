@@ -29,6 +29,7 @@ from sqlalchemy import (
     false,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -125,9 +126,12 @@ METADATA = MetaData(
 )
 
 
-users = Table(
+def _table(name: str, *parts: SchemaItem) -> Table:
+    return Table(name, METADATA, *parts)
+
+
+users = _table(
     "users",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("email", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
@@ -138,18 +142,16 @@ users = Table(
     Column("operator_group", Text, nullable=False, server_default=""),
 )
 
-identities = Table(
+identities = _table(
     "identities",
-    METADATA,
     Column("issuer", Text, primary_key=True),
     Column("subject", Text, primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
     Column("linked_at", Moment, nullable=False),
 )
 
-projects = Table(
+projects = _table(
     "projects",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
@@ -157,9 +159,8 @@ projects = Table(
     Column("recording_days", Integer),
 )
 
-memberships = Table(
+memberships = _table(
     "memberships",
-    METADATA,
     Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
     Column("role", Text, nullable=False),
@@ -167,9 +168,8 @@ memberships = Table(
     Column("from_group", Text, nullable=False, server_default=""),
 )
 
-one_time_links = Table(
+one_time_links = _table(
     "one_time_links",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
@@ -186,17 +186,15 @@ one_time_links = Table(
 )
 
 # When somebody last left a project: older invitations let them in no more.
-departures = Table(
+departures = _table(
     "departures",
-    METADATA,
     Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
     Column("at", Moment, nullable=False),
 )
 
-sessions = Table(
+sessions = _table(
     "sessions",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
@@ -208,33 +206,29 @@ sessions = Table(
     Column("agent", Text, nullable=False),
 )
 
-totp = Table(
+totp = _table(
     "totp",
-    METADATA,
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
     Column("secret", Text, nullable=False),
     Column("confirmed_at", Moment),
     Column("last_step", BigInteger, nullable=False),
 )
 
-recovery_codes = Table(
+recovery_codes = _table(
     "recovery_codes",
-    METADATA,
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
     Column("digest", LargeBinary, primary_key=True),
 )
 
-attempts = Table(
+attempts = _table(
     "attempts",
-    METADATA,
     Column("scope", Text, primary_key=True),
     Column("failures", Integer, nullable=False),
     Column("last_at", Moment, nullable=False, index=True),
 )
 
-audit = Table(
+audit = _table(
     "audit",
-    METADATA,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("at", Moment, nullable=False),
     Column("actor", Text, nullable=False),
@@ -249,9 +243,8 @@ audit = Table(
 
 # `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
 # that did not know persons.
-api_keys = Table(
+api_keys = _table(
     "api_keys",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("project_id", Text, ForeignKey("projects.id"), nullable=False),
     Column("created_by", Text, nullable=False),
@@ -270,18 +263,16 @@ api_keys = Table(
 )
 
 # A key that is being rotated has two secrets for a while; the old one has an end.
-key_secrets = Table(
+key_secrets = _table(
     "key_secrets",
-    METADATA,
     Column("digest", LargeBinary, primary_key=True),
     Column("key_id", Text, ForeignKey("api_keys.id"), nullable=False, index=True),
     Column("expires_at", Moment),
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = Table(
+limits = _table(
     "limits",
-    METADATA,
     Column("owner", Text, primary_key=True),
     Column("model", Text, primary_key=True),
     Column("requests_per_minute", BigInteger),
@@ -292,9 +283,8 @@ limits = Table(
 )
 
 # `amount` counts billionths of money, or tokens.
-budgets = Table(
+budgets = _table(
     "budgets",
-    METADATA,
     Column("owner", Text, primary_key=True),
     Column("model", Text, primary_key=True),
     Column("unit", Text, primary_key=True),
@@ -303,9 +293,8 @@ budgets = Table(
 )
 
 # Amounts paid in for projects; withdrawals have a minus.
-credits = Table(
+credits = _table(
     "credits",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("project_id", Text, nullable=False),
     Column("amount", Money, nullable=False),
@@ -317,25 +306,22 @@ credits = Table(
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
-change_counter = Table(
+change_counter = _table(
     "change_counter",
-    METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("number", BigInteger, nullable=False),
 )
 
-changes = Table(
+changes = _table(
     "changes",
-    METADATA,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("subject", Text, nullable=False),
     Column("at", Moment, nullable=False, index=True),
 )
 
 
-configuration_entries = Table(
+configuration_entries = _table(
     "configuration_entries",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
@@ -352,9 +338,8 @@ configuration_entries = Table(
 
 
 # The ids are those of usage records.
-recordings = Table(
+recordings = _table(
     "recordings",
-    METADATA,
     Column("id", Uuid(as_uuid=False), primary_key=True),
     Column("project_id", Text, nullable=False, index=True),
     Column("user_id", Text, nullable=False),
@@ -367,9 +352,8 @@ recordings = Table(
 )
 
 
-usage_records = Table(
+usage_records = _table(
     "usage_records",
-    METADATA,
     Column("id", Uuid(as_uuid=False), primary_key=True),
     Column("request_id", Text, nullable=False, index=True),
     Column("at", BigInteger, nullable=False, index=True),
@@ -421,9 +405,8 @@ _SUMS = (
 
 
 def _rolled_up(name: str, *places: str) -> Table:
-    return Table(
+    return _table(
         name,
-        METADATA,
         Column("project_id", Text, primary_key=True),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
         *(Column(place, Text, primary_key=True) for place in places),
@@ -446,9 +429,8 @@ usage_tags = _rolled_up("usage_tags", "tag", "user_id", "model")
 usage_targets = _rolled_up("usage_targets", "model", "served_by")
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = Table(
+usage_first_token = _table(
     "usage_first_token",
-    METADATA,
     Column("project_id", Text, primary_key=True),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
     Column("model", Text, primary_key=True),
@@ -459,9 +441,8 @@ usage_first_token = Table(
 )
 
 
-alerts = Table(
+alerts = _table(
     "alerts",
-    METADATA,
     Column("key", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("summary", Text, nullable=False),
@@ -473,9 +454,8 @@ alerts = Table(
     Column("resolved_at", Moment),
 )
 
-alert_deliveries = Table(
+alert_deliveries = _table(
     "alert_deliveries",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("channel", Text, nullable=False),
     Column("to", Text, nullable=False),
@@ -491,9 +471,8 @@ alert_deliveries = Table(
 )
 
 
-probe_results = Table(
+probe_results = _table(
     "probe_results",
-    METADATA,
     Column("provider", Text, primary_key=True),
     Column("model", Text, primary_key=True),
     Column("kept", Text, nullable=False),

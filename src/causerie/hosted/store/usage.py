@@ -13,7 +13,6 @@ from typing import Any
 from msgspec import Struct, structs
 from sqlalchemy import (
     ColumnElement,
-    Row,
     RowMapping,
     Select,
     Table,
@@ -265,52 +264,50 @@ class SqlUsageReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+    async def _rows(self, query: Select[Any]) -> Sequence[RowMapping]:
         async with self._database.reading() as connection:
-            found = await connection.execute(sums_query(question))
-        return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
+            rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
+        return rows
+
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+        rows = await self._rows(sums_query(question))
+        return await asyncio.to_thread(_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        async with self._database.reading() as connection:
-            found = await connection.execute(used_query(by, since, project))
-        return await asyncio.to_thread(_used, found)
+        rows = await self._rows(used_query(by, since, project))
+        return {row["name"]: Used(row["cost"], moment_of(row["start"])) for row in rows}
 
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
-        async with self._database.reading() as connection:
-            found = await connection.execute(first_token_query(question))
-        return await asyncio.to_thread(_first_tokens, found, question, shares)
+        rows = await self._rows(first_token_query(question))
+        return await asyncio.to_thread(_first_tokens, rows, question, shares)
 
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]:
-        async with self._database.reading() as connection:
-            found = (await connection.execute(target_query(since, until))).all()
         return {
-            (model, target): TargetUse(int(prompt) + int(completion), int(requests))
-            for model, target, prompt, completion, requests in found
+            (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
+            for row in await self._rows(target_query(since, until))
         }
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        async with self._database.reading() as connection:
-            found = await connection.execute(records_query(filter))
-        return await asyncio.to_thread(lambda: [_record(row) for row in found.mappings()])
+        rows = await self._rows(records_query(filter))
+        return await asyncio.to_thread(
+            lambda: [UsageRecord(**{name: row[each] for each, name in _COLUMNS}) for row in rows]
+        )
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        async with self._database.reading() as connection:
-            query = charged_failures_query(project, since, suffix)
-            return int((await connection.execute(query)).scalar_one())
+        (row,) = await self._rows(charged_failures_query(project, since, suffix))
+        return int(row["requests"])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        async with self._database.reading() as connection:
-            row = (await connection.execute(spent_query(owner, model, since))).one()
-        return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
+        (row,) = await self._rows(spent_query(owner, model, since))
+        return Spent(amount_of(int(row["cost"] or 0)), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        async with self._database.reading() as connection:
-            found = (await connection.execute(last_used_query(project))).all()
-        return {key: moment_of(start) for key, start in found}
+        rows = await self._rows(last_used_query(project))
+        return {row["key_id"]: moment_of(row["at"]) for row in rows}
 
 
 def last_used_query(project: str) -> Select[Any]:
@@ -328,7 +325,7 @@ def last_used_query(project: str) -> Select[Any]:
         .where(records.c.key_id == used.c.key_id, records.c.project_id == project)
         .scalar_subquery()
     )
-    return select(used.c.key_id, func.coalesce(exactly, used.c.hour))
+    return select(used.c.key_id, func.coalesce(exactly, used.c.hour).label("at"))
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
@@ -351,7 +348,7 @@ def used_query(by: By, since: datetime, project: str | None = None) -> Select[An
     table = usage_daily
     group = table.c[_name(by)]
     latest = func.max(table.c.start, type_=table.c.start.type)
-    query = select(group, func.sum(table.c.cost).label("cost"), latest)
+    query = select(group.label("name"), func.sum(table.c.cost).label("cost"), latest.label("start"))
     query = query.where(table.c.start >= microseconds(since)).group_by(group)
     return query if project is None else query.where(table.c.project_id == project)
 
@@ -362,15 +359,17 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
     starts = [] if question.step is Step.ALL else [_start(table, question)]
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
-    query = select(*asked, table.c.bucket, func.sum(table.c.requests))
+    start, group = (each.label(name) for each, name in zip(asked, ("start", "group"), strict=True))
+    query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
     query = query.where(*_between(table, question, HOUR), *_narrowed(table, question))
     return query.group_by(*starts, *groups, table.c.bucket)
 
 
 def target_query(since: datetime, until: datetime) -> Select[Any]:
-    """Select prompt tokens, completion tokens and requests by model and target."""
+    """Select tokens and requests by model and target."""
     of = usage_targets.c
-    sums = [func.sum(each) for each in (of.prompt, of.completion, of.requests)]
+    tokens = func.sum(of.prompt + of.completion).label("tokens")
+    sums = tokens, func.sum(of.requests).label("requests")
     within = of.start >= microseconds(since), of.start < microseconds(until)
     return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
 
@@ -401,7 +400,7 @@ def charged_failures_query(project: str, since: datetime, suffix: str) -> Select
     """Count what :attr:`UsageRecord.charged` says of records in the index of failures."""
     of = usage_records.c
     delivered = and_(of.stream, of.first_token_us.is_not(None))
-    return select(func.count()).where(
+    return select(func.count().label("requests")).where(
         of.project_id == project,
         of.at >= microseconds(since),
         text("status >= 400"),
@@ -420,7 +419,8 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
     table = usage_daily
     column = table.c[f"{kind}_id"]
     query = select(
-        func.sum(table.c.cost, type_=table.c.requests.type), func.sum(table.c.charged)
+        func.sum(table.c.cost, type_=table.c.requests.type).label("cost"),
+        func.sum(table.c.charged).label("tokens"),
     ).where(column == id, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 
@@ -464,16 +464,12 @@ def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
 
-def _used(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Used]:
-    return {group: Used(cost, moment_of(start)) for group, cost, start in rows}
-
-
 def _first_tokens(
-    rows: Iterable[Row[*tuple[Any, ...]]], question: UsageQuery, shares: Sequence[float]
+    rows: Sequence[RowMapping], question: UsageQuery, shares: Sequence[float]
 ) -> Sequence[FirstTokens]:
     counts: dict[tuple[int, str], dict[int, int]] = {}
-    for start, group, bucket, requests in rows:
-        counts.setdefault((start, group), {})[bucket] = int(requests)
+    for row in rows:
+        counts.setdefault((row["start"], row["group"]), {})[row["bucket"]] = int(row["requests"])
     return [
         FirstTokens(
             None if question.step is Step.ALL else moment_of(start),
@@ -500,7 +496,3 @@ def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
         charged=int(row["charged"]),
         **{name: int(row[name]) for name in counted},
     )
-
-
-def _record(row: RowMapping) -> UsageRecord:
-    return UsageRecord(**{name: row[column] for column, name in _COLUMNS})
