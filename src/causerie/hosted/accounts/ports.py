@@ -2,8 +2,8 @@
 of the configuration.
 
 Leaving a writing block without an exception commits everything; an exception rolls everything back.
-A user, project or key that ``find`` returns in a writing block is locked until its end. Entering a
-block and every method raise :class:`~causerie.errors.StoreUnavailable` if the store is unavailable.
+In a writing block, what ``find``, ``operators``, ``owners`` and ``identities`` read is locked until
+its end. Entering a block and every method raise :class:`~causerie.errors.StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -107,16 +107,12 @@ class PeopleRepository(Protocol):
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         """Return the current status without a lock; ``None`` for an unknown user."""
 
-    async def operators(self) -> int:
-        """Count the enabled operators; a writing block locks them until its end."""
-
+    async def operators(self) -> int: ...  # number of enabled ones
     async def link(self, identity: LinkedIdentity) -> None:
         """Add an identity; raise :class:`Taken` if it belongs to an account."""
 
     async def by_identity(self, issuer: str, subject: str) -> User | None: ...
-    async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
-        """Return them oldest first; a writing block locks them until its end."""
-
+    async def identities(self, user_id: str) -> Sequence[LinkedIdentity]: ...
     async def unlink(self, identity: LinkedIdentity) -> None: ...
 
 
@@ -124,9 +120,7 @@ class ProjectRepository(Protocol):
     """Projects and memberships."""
 
     async def add(self, project: Project) -> None: ...
-    async def change(self, project: Project) -> None:
-        """Change everything but the id and the recording days."""
-
+    async def change(self, project: Project) -> None: ...  # but for the recording days
     async def set_recording(self, id: str, days: int | None) -> None:
         """Set for how many days contents of requests are kept; ``None`` keeps none."""
 
@@ -135,21 +129,14 @@ class ProjectRepository(Protocol):
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]: ...
     async def membership(self, project_id: str, user_id: str) -> Membership | None: ...
     async def members(self, project_id: str) -> Sequence[ProjectMember]: ...  # by name
-    async def join(self, membership: Membership) -> None:
-        """Add a membership, or change its role."""
-
-    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
-        """Remove the membership and store the time of its end."""
-
-    async def left(self, project_id: str, user_id: str) -> datetime | None:
-        """Return when the user's last membership ended."""
-
-    async def owners(self, project_id: str) -> int:
-        """Count the owners; a writing block locks them until its end."""
+    async def join(self, membership: Membership) -> None: ...  # or change the role
+    async def leave(self, project_id: str, user_id: str, at: datetime) -> None: ...
+    async def left(self, project_id: str, user_id: str) -> datetime | None: ...  # last time
+    async def owners(self, project_id: str) -> int: ...  # number
 
 
 class LinkRepository(Protocol):
-    """One-time links."""
+    """One-time links; several are those that are neither used nor expired, oldest first."""
 
     async def add(self, link: OneTimeLink) -> None: ...
     async def by_digest(self, digest: bytes) -> OneTimeLink | None: ...
@@ -158,17 +145,12 @@ class LinkRepository(Protocol):
         """Mark it as used; return false if it was used before, also at the same time."""
 
     async def withdraw(self, *ids: str) -> None: ...
-    async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
-        """Return unused, unexpired links to a project, or with ``None`` to the service."""
-
-    async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        """Return unused, unexpired links that derive from this user."""
-
+    async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]: ...
+    async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]: ...
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
         """Remove unused links by this creator that are for this address or expired before."""
 
-    async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        """Return unused, unexpired links that reset this user's password."""
+    async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]: ...
 
 
 class SessionRepository(Protocol):
@@ -178,12 +160,10 @@ class SessionRepository(Protocol):
     async def by_digest(self, digest: bytes) -> Session | None: ...
     async def seen(self, id: str, at: datetime) -> None: ...
     async def of(self, user_id: str, now: datetime) -> Sequence[Session]: ...
-    async def last_seen(self) -> Mapping[str, datetime]:
-        """Return when each user's last session was used."""
-
+    async def last_seen(self) -> Mapping[str, datetime]: ...  # by user id
     async def end(self, user_id: str, id: str) -> bool: ...
     async def end_all(self, user_id: str, *, but: str | None = None) -> None: ...
-    async def forget(self, before: datetime) -> None: ...  # remove sessions that expired before
+    async def forget(self, before: datetime) -> None: ...  # those that expired
 
 
 class FactorRepository(Protocol):
@@ -196,10 +176,8 @@ class FactorRepository(Protocol):
     async def step(self, user_id: str, step: int) -> bool:
         """Mark a step as used; return false if it or a later one was used before."""
 
-    async def remove(self, user_id: str) -> None: ...  # remove it with its recovery codes
-    async def users(self) -> frozenset[str]:
-        """Return the ids of users whose factor is confirmed."""
-
+    async def remove(self, user_id: str) -> None: ...  # with the recovery codes
+    async def users(self) -> frozenset[str]: ...  # ids of those with a confirmed factor
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None: ...
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
         """Use up a code; return false if there is none with this digest."""
@@ -220,27 +198,22 @@ class AttemptRepository(Protocol):
 
 
 class KeyRepository(Protocol):
-    """API keys, their secrets and bounds, and announcements of changes."""
+    """API keys, their secrets and bounds, and announcements of changes.
+
+    Several keys are those that are not deleted, newest first.
+    """
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None: ...  # without its bounds
-    async def change(self, key: ApiKey) -> None: ...  # change everything but its bounds
+    async def change(self, key: ApiKey) -> None: ...  # but for its bounds
     async def find(self, id: str) -> ApiKey | None: ...  # also if it is deleted
-    async def of(self, project_id: str) -> Sequence[ApiKey]:
-        """Return the keys of a project that are not deleted, newest first."""
-
-    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
-        """Return the keys that derive from this user, of one project or of all."""
-
-    async def budgeted(self) -> Sequence[ApiKey]: ...  # return the keys with budgets
-    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
-        """Return the keys that expire in this time."""
-
+    async def of(self, project_id: str) -> Sequence[ApiKey]: ...
+    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]: ...
+    async def budgeted(self) -> Sequence[ApiKey]: ...
+    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]: ...
     async def counts(self) -> Sequence[tuple[str, str, int]]:
         """Count keys by project and person (empty: of nobody)."""
 
-    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
-        """Mark keys as withdrawn."""
-
+    async def withdraw(self, ids: Sequence[str], at: datetime) -> None: ...
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         """Add a secret; older ones expire at ``old_until`` at the latest."""
 
@@ -252,9 +225,7 @@ class KeyRepository(Protocol):
     async def announce(self, subject: str, at: datetime) -> None:
         """Tell all processes that ``key:ID``, ``project:ID`` or ``user:ID`` has changed."""
 
-    async def grant(self, digest: bytes) -> Grant | None:
-        """Return the grant of the secret with this digest, if there is one."""
-
+    async def grant(self, digest: bytes) -> Grant | None: ...
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
         """Return the number of the latest change, and the subjects of the changes after ``after``.
 
@@ -267,19 +238,15 @@ class AuditRepository(Protocol):
 
     async def add(self, entry: AuditEntry) -> None: ...
     async def add_all(self, entries: Sequence[AuditEntry]) -> None: ...
-    async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Return the entries, newest first."""
+    async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]: ...  # newest first
 
 
 class CreditRepository(Protocol):
     """Amounts paid in for projects."""
 
     async def add(self, credit: Credit) -> None: ...
-    async def of(self, project_id: str) -> Sequence[Credit]:
-        """Return a project's credits, newest first."""
-
-    async def total(self, project_id: str) -> Decimal | None:
-        """Return the sum of a project's credits; ``None`` without any."""
+    async def of(self, project_id: str) -> Sequence[Credit]: ...  # newest first
+    async def total(self, project_id: str) -> Decimal | None: ...  # None without credits
 
 
 class RecordingRepository(Protocol):
@@ -310,14 +277,14 @@ class RecordingRepository(Protocol):
 class EntryRepository(Protocol):
     """Entries of the configuration, with their credentials."""
 
-    async def every(self) -> Sequence[StoredEntry]: ...  # return all entries, oldest first
+    async def every(self) -> Sequence[StoredEntry]: ...  # oldest first
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Add entries; raise :class:`Taken` if one of their kind and name exists."""
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
         """Change entries; return false without a change if one has not the version before."""
 
-    async def remove(self, id: str) -> bool: ...  # remove an entry; return false if there is none
+    async def remove(self, id: str) -> bool: ...  # false if there is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,10 @@ def _table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, METADATA, *parts)
 
 
+def _required(kind: Any, *names: str) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name in names]
+
+
 users = _table(
     "users",
     Column("id", Text, primary_key=True),
@@ -179,8 +183,7 @@ one_time_links = _table(
     Column("operator", Boolean, nullable=False),
     Column("user_id", Text, ForeignKey("users.id")),
     Column("created_by", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("expires_at", Moment, nullable=False),
+    *_required(Moment, "created_at", "expires_at"),
     Column("used_at", Moment),
     Column("person", Text, index=True),
 )
@@ -199,11 +202,8 @@ sessions = _table(
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
     Column("stage", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("seen_at", Moment, nullable=False),
-    Column("expires_at", Moment, nullable=False),
-    Column("address", Text, nullable=False),
-    Column("agent", Text, nullable=False),
+    *_required(Moment, "created_at", "seen_at", "expires_at"),
+    *_required(Text, "address", "agent"),
 )
 
 totp = _table(
@@ -231,9 +231,7 @@ audit = _table(
     "audit",
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("at", Moment, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("actor_name", Text, nullable=False),
-    Column("action", Text, nullable=False),
+    *_required(Text, "actor", "actor_name", "action"),
     Column("project_id", Text),
     Column("subject", Text, nullable=False),
     Column("details", JSON_OBJECT, nullable=False),
@@ -247,9 +245,7 @@ api_keys = _table(
     "api_keys",
     Column("id", Text, primary_key=True),
     Column("project_id", Text, ForeignKey("projects.id"), nullable=False),
-    Column("created_by", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("purpose", Text, nullable=False),
+    *_required(Text, "created_by", "name", "purpose"),
     Column("doors", NAME_SET),
     Column("models", NAME_SET),
     Column("created_at", Moment, nullable=False),
@@ -299,8 +295,7 @@ credits = _table(
     Column("project_id", Text, nullable=False),
     Column("amount", Money, nullable=False),
     Column("at", Moment, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("note", Text, nullable=False),
+    *_required(Text, "by", "note"),
     Index(None, "project_id", "at"),
 )
 
@@ -323,8 +318,7 @@ changes = _table(
 configuration_entries = _table(
     "configuration_entries",
     Column("id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    *_required(Text, "kind", "name"),
     Column("body", JSON_OBJECT, nullable=False),
     Column("credential", Text),
     Column("enabled", Boolean, nullable=False),
@@ -357,21 +351,13 @@ usage_records = _table(
     Column("id", Uuid(as_uuid=False), primary_key=True),
     Column("request_id", Text, nullable=False, index=True),
     Column("at", BigInteger, nullable=False, index=True),
-    Column("project_id", Text, nullable=False),
-    Column("key_id", Text, nullable=False),
-    Column("user_id", Text, nullable=False),
-    Column("door", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("served_by", Text, nullable=False),
+    *_required(Text, "project_id", "key_id", "user_id", "door", "model", "served_by"),
     Column("stream", Boolean, nullable=False),
     Column("status", Integer, nullable=False),
     Column("code", Text),
     Column("finish", Text),
     Column("attempts", Integer, nullable=False),
-    Column("prompt", BigInteger, nullable=False),
-    Column("cached", BigInteger, nullable=False),
-    Column("completion", BigInteger, nullable=False),
-    Column("reasoning", BigInteger, nullable=False),
+    *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
     Column("cost", Money, nullable=False),
     Column("queue_us", BigInteger, nullable=False),
     Column("first_token_us", BigInteger),
@@ -398,19 +384,16 @@ usage_records = _table(
 )
 
 
-_SUMS = (
-    *("requests", "refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning"),
-    *("cost", "first_token_us", "first_tokens", "duration_us"),
-)
-
-
 def _rolled_up(name: str, *places: str) -> Table:
     return _table(
         name,
         Column("project_id", Text, primary_key=True),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
         *(Column(place, Text, primary_key=True) for place in places),
-        *(Column(each, Money if each == "cost" else BigInteger, nullable=False) for each in _SUMS),
+        *_required(BigInteger, "requests", "refused", "failed", "aborted"),
+        *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
+        *_required(Money, "cost"),
+        *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
         Column("charged", BigInteger, nullable=False, server_default="0"),
         *([Index(None, "key_id", "start")] if "key_id" in places else []),
         *([Index(None, "user_id", "start")] if "user_id" in places else []),
@@ -444,22 +427,18 @@ usage_first_token = _table(
 alerts = _table(
     "alerts",
     Column("key", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("summary", Text, nullable=False),
+    *_required(Text, "kind", "summary"),
     Column("details", JSON_OBJECT, nullable=False),
     Column("level", Integer, nullable=False),
     Column("recovers", Boolean, nullable=False),
-    Column("since", Moment, nullable=False),
-    Column("seen_at", Moment, nullable=False),
+    *_required(Moment, "since", "seen_at"),
     Column("resolved_at", Moment),
 )
 
 alert_deliveries = _table(
     "alert_deliveries",
     Column("id", Text, primary_key=True),
-    Column("channel", Text, nullable=False),
-    Column("to", Text, nullable=False),
-    Column("kind", Text, nullable=False),
+    *_required(Text, "channel", "to", "kind"),
     Column("firing", Boolean, nullable=False),
     Column("summary", Text, nullable=False),
     Column("details", JSON_OBJECT, nullable=False),
