@@ -140,7 +140,7 @@ async def test_the_csv_is_made_in_stretches(
             raise StoreUnavailable("The database is away.")
         return await read(actor, project, question)
 
-    monkeypatch.setattr(usage, "of_project", of_project)
+    monkeypatch.setattr(usage, "sums", sums)
     path = f"{team.path}/usage.csv?from=2024-11-22&to=2026-11-22&by=key"
     await visitor.get(path)
     assert [(each.until - each.since).days for each in asked[:5]] == [1, 4, 16, 64, 64]
