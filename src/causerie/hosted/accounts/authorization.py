@@ -118,6 +118,11 @@ def forbidden(action: Action, reach: Extent) -> Forbidden:
     return Forbidden(f"You may not {WORDS[action]}{only}.", code="scope_not_allowed")
 
 
+def conflict(code: str, message: str) -> InvalidRequest:
+    """Return the error for an action that the present state does not allow."""
+    return InvalidRequest(message, code=code, status=409)
+
+
 def no_such(what: str) -> NotFound:
     """Return the error for objects that do not exist or that the actor may not see."""
     return NotFound(f"There is no such {what}.", code="not_found")
@@ -186,10 +191,9 @@ async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None
     """Raise :class:`InvalidRequest` if the user has left the project since the link's creation."""
     left = await tx.projects.left(link.project_id or "", user_id)
     if left is not None and link.created_at <= left:
-        raise InvalidRequest(
+        raise conflict(
+            "link_spent",
             "This invitation is older than the end of your membership; ask for a new one.",
-            code="link_spent",
-            status=409,
         )
 
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from causerie.errors import Forbidden, InvalidRequest, NotFound
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import (
+    conflict,
     handed_over,
     no_such,
     require,
@@ -91,9 +92,7 @@ class KeyIssuing(AccountService):
             project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
             await self._management_only(tx, actor, key)
             if project.archived_at is not None:
-                raise InvalidRequest(
-                    "The project is archived; bring it back first.", code="archived", status=409
-                )
+                raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
             await tx.keys.set_bounds(f"key:{key.id}", key.bounds)
             await self._record(

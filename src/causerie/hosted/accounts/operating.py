@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
-from causerie.hosted.accounts.authorization import no_such, require
+from causerie.hosted.accounts.authorization import conflict, no_such, require
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Taken
 from causerie.hosted.accounts.service import AccountService
@@ -106,7 +106,7 @@ class Entries(Operating):
                 words = "There is an entry of one of these names already; read them again."
                 if len(made) == 1:
                     words = f"There is an entry of {made[0].kind} {made[0].name} already."
-                raise InvalidRequest(words, code="taken", status=409) from failure
+                raise conflict("taken", words) from failure
             await tx.audit.add_all(noted)
             await tx.keys.announce(CHANGED, now)
 
@@ -127,8 +127,7 @@ def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
 
 def meanwhile() -> InvalidRequest:
     """Return the error for a change of an entry that has changed since it was read."""
-    words = "It has been changed meanwhile; read it again."
-    return InvalidRequest(words, code="changed_meanwhile", status=409)
+    return conflict("changed_meanwhile", "It has been changed meanwhile; read it again.")
 
 
 def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:

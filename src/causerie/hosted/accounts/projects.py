@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from causerie.errors import Forbidden, InvalidRequest
+from causerie.errors import Forbidden
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
     Narrowed,
+    conflict,
     found_user,
     handed_over,
     no_such,
@@ -274,10 +275,8 @@ class Projects(AccountService):
     ) -> None:
         leaves = before.role is Role.OWNER and role is not Role.OWNER
         if leaves and await tx.projects.owners(before.project_id) == 1:
-            raise InvalidRequest(
-                "This is the last owner of the project; make somebody else one first.",
-                code="last_owner",
-                status=409,
+            raise conflict(
+                "last_owner", "This is the last owner of the project; make somebody else one first."
             )
 
     async def _withdraw_or_transfer(

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from causerie.errors import InvalidRequest, NotFound, Overloaded, Unauthenticated
 from causerie.hosted.accounts import passwords
-from causerie.hosted.accounts.authorization import Clock, no_such, usable_link
+from causerie.hosted.accounts.authorization import Clock, conflict, no_such, usable_link
 from causerie.hosted.accounts.keys import LinkKind, OneTimeLink, no_such_link
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import User, actor_of
@@ -297,11 +297,7 @@ class OwnAccount(AccountService):
         async with self._store.writing() as tx:
             factor = await tx.factors.find(user.id)
             if factor is not None and factor.confirmed_at is not None:
-                raise InvalidRequest(
-                    "Two-factor authentication is on already; remove it first.",
-                    code="taken",
-                    status=409,
-                )
+                raise conflict("taken", "Two-factor authentication is on already; remove it first.")
             secret = passwords.new_totp_secret()
             await tx.factors.put(passwords.Authenticator(user.id, secret))
         return Enrolment(secret, passwords.totp_address(secret, user.email, issuer))

@@ -9,6 +9,7 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
     Clock,
     check_return,
+    conflict,
     found_user,
     no_such,
     require,
@@ -242,10 +243,8 @@ class Users(AccountService):
                 raise no_such("identity")
             current = await tx.people.find(user.id)
             if len(found) == 1 and (current is None or current.password is None):
-                raise InvalidRequest(
-                    "This is the only way into your account; add another first.",
-                    code="last_identity",
-                    status=409,
+                raise conflict(
+                    "last_identity", "This is the only way into your account; add another first."
                 )
             await tx.people.unlink(gone[0])
             await self._record(tx, actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
@@ -324,10 +323,9 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             user = await self._changeable(tx, actor, user_id)
             if actor.kind == "user" and actor.id == user.id:
-                raise InvalidRequest(
+                raise conflict(
+                    "own_factor",
                     "Remove your own two-factor authentication in your profile, with a code of it.",
-                    code="own_factor",
-                    status=409,
                 )
             if user.id not in await tx.factors.users():
                 raise NotFound("This user has no two-factor authentication.", code="not_found")
@@ -374,9 +372,7 @@ class Users(AccountService):
         try:
             await tx.people.link(LinkedIdentity(issuer, subject, user.id, self._clock()))
         except Taken as failure:
-            raise InvalidRequest(
-                "This identity belongs to an account already.", code="taken", status=409
-            ) from failure
+            raise conflict("taken", "This identity belongs to an account already.") from failure
         await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
     async def _require_no_operator(self, tx: Transaction) -> None:
@@ -400,7 +396,7 @@ class Users(AccountService):
             return
         now = self._clock()
         if await tx.projects.membership(link.project_id, user.id) is not None:
-            raise InvalidRequest("You are in this project already.", code="taken", status=409)
+            raise conflict("taken", "You are in this project already.")
         await check_return(tx, link, user.id)
         await tx.projects.join(Membership(link.project_id, user.id, link.role, now))
         await self._record(
@@ -416,8 +412,6 @@ class Users(AccountService):
         was = before.operator and before.disabled_at is None
         still = after.operator and after.disabled_at is None
         if was and not still and await tx.people.operators() == 1:
-            raise InvalidRequest(
-                "This is the last operator; make somebody else one first.",
-                code="last_operator",
-                status=409,
+            raise conflict(
+                "last_operator", "This is the last operator; make somebody else one first."
             )
