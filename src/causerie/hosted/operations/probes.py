@@ -16,7 +16,6 @@ import structlog
 from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import Clock
 from causerie.http.client import Reach
 from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.interview import Interview, Patience, ProbeBudget, ProbedModel, cost
@@ -161,6 +160,7 @@ def _read(text: str) -> Kept:
 
 
 State = Literal["asking", "done", "cancelled", "failed"]
+Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
