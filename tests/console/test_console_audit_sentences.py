@@ -27,7 +27,8 @@ def _said(words: AuditWords, entry: AuditEntry) -> str:
 def test_every_action_has_a_sentence() -> None:
     """Whoever adds an action to the log adds its sentence."""
     source = Path(causerie.__file__).parent
-    files = [*(source / "accounts").glob("*.py"), source / "composition" / "operations.py"]
+    accounts = source / "hosted" / "accounts"
+    files = [*accounts.glob("*.py"), source / "composition" / "operations.py"]
     found = {
         name
         for file in files

@@ -142,7 +142,7 @@ class Projects(AccountService):
         bounds.check()
         async with self._store.writing() as tx:
             await visible_project(tx, actor, project_id, Action.BOUNDS_SET)
-            await self._set_bounds(tx, actor, "project", project_id, bounds)
+            await self._set_bounds(tx, actor, "project.bounds", project_id, bounds)
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""

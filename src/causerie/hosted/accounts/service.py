@@ -33,12 +33,13 @@ class AccountService:
         await tx.audit.add(entry(self._clock(), actor, action, subject, project_id, **details))
 
     async def _set_bounds(
-        self, tx: Transaction, actor: Actor, kind: str, id: str, bounds: LimitsAndBudgets
+        self, tx: Transaction, actor: Actor, action: str, id: str, bounds: LimitsAndBudgets
     ) -> None:
+        kind = action.partition(".")[0]
         owner = f"{kind}:{id}"
         before = await tx.keys.bounds(owner)
         await tx.keys.set_bounds(owner, bounds)
         await tx.keys.announce(owner, self._clock())
         project_id = id if kind == "project" else None
         words = difference(before.words(), bounds.words())
-        await self._record(tx, actor, f"{kind}.bounds", id, project_id, bounds=words)
+        await self._record(tx, actor, action, id, project_id, bounds=words)

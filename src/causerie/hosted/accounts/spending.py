@@ -133,7 +133,7 @@ class PersonBounds(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.BOUNDS_SET)
             await found_user(tx, user_id)
-            await self._set_bounds(tx, actor, "user", user_id, bounds)
+            await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         """Return the state of a person's budgets."""

@@ -79,7 +79,7 @@ class Credits(AccountService):
         budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
         if budgets != before.budgets:
             await self._set_bounds(
-                tx, actor, "project", project_id, replace(before, budgets=budgets)
+                tx, actor, "project.bounds", project_id, replace(before, budgets=budgets)
             )
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
