@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accountkit import World, accounts_of
+from accountkit import World
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
@@ -169,7 +169,7 @@ async def market(
         fixed = FixedParts(fleet, parts, LogBuffer(), counters)
         service = RunningService(fixed, loaded.settings, credentials)
         held.push_async_callback(service.close)
-        accounts = accounts_of(world)
+        accounts = world.accounts
         check = partial(checked_with, read)
         models = partial(_have_models, fleet)
         configuration = Reloading(loaded, check, service, models, accounts.entries)
