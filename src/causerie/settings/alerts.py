@@ -14,7 +14,16 @@ from msgspec import Meta, Struct
 from causerie.settings.problems import Broken
 from causerie.settings.provider import address_rules, secret_rules, wrong_certificates
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import PLACES, Count, DoorName, KeyPlace, Patience, Text, WebAddress
+from causerie.settings.values import (
+    PLACES,
+    Count,
+    DoorName,
+    KeyPlace,
+    Patience,
+    Text,
+    WebAddress,
+    doc,
+)
 
 # Settings of the server that takes letters to people.
 
@@ -22,25 +31,20 @@ from causerie.settings.values import PLACES, Count, DoorName, KeyPlace, Patience
 class Mail(Struct, frozen=True, kw_only=True):
     """The SMTP server for letters: to people who sign up, and about alerts."""
 
-    host: Annotated[Text | None, Meta(description="Its name. Unset: no mail is sent.")] = None
+    host: Annotated[Text | None, doc("Its name. Unset: no mail is sent.")] = None
     port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")] = 587
     tls: Annotated[
         Literal["starttls", "implicit", "off"],
-        Meta(
-            description="`starttls` on a plain connection (port 587), `implicit` from the "
+        doc(
+            "`starttls` on a plain connection (port 587), `implicit` from the "
             "beginning (port 465), or `off`, for a server on the same machine."
         ),
     ] = "starttls"
-    sender: Annotated[
-        Text | None, Meta(description="The address that mail comes from. `host` needs it.")
-    ] = None
-    user: Annotated[Text | None, Meta(description="The name to authenticate with, if any.")] = None
-    password: Annotated[
-        KeyPlace | None, Meta(description="Where the password of `user` is found.")
-    ] = None
+    sender: Annotated[Text | None, doc("The address that mail comes from. `host` needs it.")] = None
+    user: Annotated[Text | None, doc("The name to authenticate with, if any.")] = None
+    password: Annotated[KeyPlace | None, doc("Where the password of `user` is found.")] = None
     ca_file: Annotated[
-        Text | None,
-        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
+        Text | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
     ] = None
 
 
@@ -84,86 +88,69 @@ Percent = Annotated[int, Meta(ge=1, le=1000)]
 class AlertWebhook(Struct, frozen=True, kw_only=True):
     """An address that gets alerts as signed JSON, by the Standard Webhooks specification."""
 
-    name: Annotated[DoorName, Meta(description="Name of the channel.")]
-    url: Annotated[
-        WebAddress, Meta(description="Where alerts are posted; `https://`, but on this machine.")
-    ]
+    name: Annotated[DoorName, doc("Name of the channel.")]
+    url: Annotated[WebAddress, doc("Where alerts are posted; `https://`, but on this machine.")]
     secret: Annotated[
         KeyPlace | None,
-        Meta(
-            description="Where the secret for signatures is found: `whsec_` and 24 to 64 bytes "
-            "in base64."
-        ),
+        doc("Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64."),
     ] = None
     allow_http: Annotated[
-        bool, Meta(description="Whether `url` may begin with `http://` and name another machine.")
+        bool, doc("Whether `url` may begin with `http://` and name another machine.")
     ] = False
     ca_file: Annotated[
-        Text | None,
-        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
+        Text | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
     ] = None
-    kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
-        ALERT_NAMES
-    )
+    kinds: Annotated[tuple[AlertName, ...], doc("Alerts that this channel gets.")] = ALERT_NAMES
 
 
 class AlertEmail(Struct, frozen=True, kw_only=True):
     """Addresses that get alerts as letters, by the server of `mail`."""
 
-    name: Annotated[DoorName, Meta(description="Name of the channel.")]
+    name: Annotated[DoorName, doc("Name of the channel.")]
     to: Annotated[
-        Annotated[tuple[EmailAddress, ...], Meta(min_length=1, max_length=20)],
-        Meta(description="Addresses; each gets a letter of its own."),
+        tuple[EmailAddress, ...],
+        Meta(min_length=1, max_length=20),
+        doc("Addresses; each gets a letter of its own."),
     ]
-    kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
-        ALERT_NAMES
-    )
+    kinds: Annotated[tuple[AlertName, ...], doc("Alerts that this channel gets.")] = ALERT_NAMES
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
     """When channels are notified, and when an alert is over."""
 
-    webhooks: Annotated[tuple[AlertWebhook, ...], Meta(description="Channels by HTTP.")] = ()
-    emails: Annotated[tuple[AlertEmail, ...], Meta(description="Channels by e-mail.")] = ()
+    webhooks: Annotated[tuple[AlertWebhook, ...], doc("Channels by HTTP.")] = ()
+    emails: Annotated[tuple[AlertEmail, ...], doc("Channels by e-mail.")] = ()
     budget_percent: Annotated[
-        tuple[Percent, ...],
-        Meta(description="Shares of a budget whose use is notified, once in each period."),
+        tuple[Percent, ...], doc("Shares of a budget whose use is notified, once in each period.")
     ] = (50, 80, 100)
     error_percent: Annotated[
-        Annotated[int, Meta(ge=1, le=100)],
-        Meta(description="Share of a model's requests that fail (status 500 and above)."),
+        int,
+        Meta(ge=1, le=100),
+        doc("Share of a model's requests that fail (status 500 and above)."),
     ] = 20
-    error_window_seconds: Annotated[
-        Patience, Meta(description="How long a time that share is taken of.")
-    ] = 300.0
-    error_requests: Annotated[
-        Count, Meta(description="Fewer requests in that time say nothing.")
-    ] = 20
+    error_window_seconds: Annotated[Patience, doc("How long a time that share is taken of.")] = (
+        300.0
+    )
+    error_requests: Annotated[Count, doc("Fewer requests in that time say nothing.")] = 20
     key_expiry_days: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=365)], ...],
-        Meta(description="Days before a key expires on which that is notified."),
+        doc("Days before a key expires on which that is notified."),
     ] = (14, 3, 1)
     remind_owners: Annotated[
-        bool,
-        Meta(
-            description="Whether the person that a key belongs to gets a letter too, if `mail` is "
-            "set."
-        ),
+        bool, doc("Whether the person that a key belongs to gets a letter too, if `mail` is set.")
     ] = True
     check_seconds: Annotated[
-        Patience, Meta(description="How often providers, error rates and jobs are looked at.")
+        Patience, doc("How often providers, error rates and jobs are looked at.")
     ] = 15.0
-    accounts_seconds: Annotated[
-        Patience, Meta(description="How often budgets and keys are looked at.")
-    ] = 60.0
+    accounts_seconds: Annotated[Patience, doc("How often budgets and keys are looked at.")] = 60.0
     resolve_seconds: Annotated[
-        Patience, Meta(description="An alert is over after so long a time without its cause.")
+        Patience, doc("An alert is over after so long a time without its cause.")
     ] = 60.0
     quiet_seconds: Annotated[
-        Patience, Meta(description="An alert that is over does not come again within this time.")
+        Patience, doc("An alert that is over does not come again within this time.")
     ] = 300.0
     messages_per_hour: Annotated[
-        Count, Meta(description="Most messages to one receiver in an hour; others are dropped.")
+        Count, doc("Most messages to one receiver in an hour; others are dropped.")
     ] = 60
 
 

@@ -21,6 +21,7 @@ from causerie.settings.values import (
     Natural,
     PriceSettings,
     Text,
+    doc,
 )
 
 # Public model names, and who answers for them.
@@ -29,17 +30,15 @@ from causerie.settings.values import (
 class AliasTarget(Struct, frozen=True, kw_only=True):
     """One that can answer: a model of a provider, or one that this service runs itself."""
 
-    model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
+    model: Annotated[Text, doc("Id of the model, there or of an entry of `models`.")]
     provider: Annotated[
-        DoorName | None,
-        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
+        DoorName | None, doc("Name of the provider. Unset: a model that this service runs itself.")
     ] = None
     priority: Annotated[
-        Natural, Meta(description="0 is asked first; higher ones when no lower one answers.")
+        Natural, doc("0 is asked first; higher ones when no lower one answers.")
     ] = 0
     weight: Annotated[
-        Annotated[float, Meta(gt=0, le=1_000_000)],
-        Meta(description="Share of the requests among targets of one priority."),
+        float, Meta(gt=0, le=1_000_000), doc("Share of the requests among targets of one priority.")
     ] = 1.0
 
     @property
@@ -53,18 +52,18 @@ class AliasSettings(Struct, frozen=True, kw_only=True):
 
     id: Annotated[
         ModelPattern,
-        Meta(
-            description="What a request names as `model`; with `*` at its end every name that "
+        doc(
+            "What a request names as `model`; with `*` at its end every name that "
             "begins so, see [wildcards](../guides/doors.md#every-model-of-a-provider)."
         ),
     ]
-    targets: Annotated[tuple[AliasTarget, ...], Meta(description="Who answers, at least one.")]
-    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
-    description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
-    limits: Annotated[
-        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
-    ] = LimitSettings()
-    price: Annotated[PriceSettings, Meta(description="What its use costs.")] = PriceSettings()
+    targets: Annotated[tuple[AliasTarget, ...], doc("Who answers, at least one.")]
+    name: Annotated[Text | None, doc("Name for people. Unset: the id.")] = None
+    description: Annotated[str, doc("One sentence for the catalog.")] = ""
+    limits: Annotated[LimitSettings, doc("How much it is used at most, over all who use it.")] = (
+        LimitSettings()
+    )
+    price: Annotated[PriceSettings, doc("What its use costs.")] = PriceSettings()
 
 
 # The router's catalog: models by `author/slug`, and the endpoints of each, with their prices.
@@ -82,42 +81,40 @@ Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp3
 class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
     """An endpoint of the model: at a provider, or in this service itself."""
 
-    model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
+    model: Annotated[Text, doc("Id of the model, there or of an entry of `models`.")]
     provider: Annotated[
-        DoorName | None,
-        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
+        DoorName | None, doc("Name of the provider. Unset: a model that this service runs itself.")
     ] = None
-    price: Annotated[PriceSettings, Meta(description="What its use costs here.")] = PriceSettings()
+    price: Annotated[PriceSettings, doc("What its use costs here.")] = PriceSettings()
     cost: Annotated[
         PriceSettings | None,
-        Meta(
-            description="What the provider charged when the model was imported: what later lists "
+        doc(
+            "What the provider charged when the model was imported: what later lists "
             "of the provider are compared with. Nobody is shown or charged it. Unset: not known."
         ),
     ] = None
     context_length: Annotated[
         Count | None,
-        Meta(
-            description="Tokens that prompt and output may have. A model that this service runs "
+        doc(
+            "Tokens that prompt and output may have. A model that this service runs "
             "is held to it; a provider keeps to its own. Unset: as a probe found."
         ),
     ] = None
     max_output_tokens: Annotated[
         Count | None,
-        Meta(
-            description="Most tokens of a reply; a higher limit of a request is lowered to it. "
+        doc(
+            "Most tokens of a reply; a higher limit of a request is lowered to it. "
             "Unset: not known."
         ),
     ] = None
     supported_parameters: Annotated[
-        tuple[Text, ...] | None,
-        Meta(description="Parameters that it honours here. Unset: as a probe found."),
+        tuple[Text, ...] | None, doc("Parameters that it honours here. Unset: as a probe found.")
     ] = None
     quantization: Annotated[
-        Quantization | None, Meta(description="Number type of its weights. Unset: not known.")
+        Quantization | None, doc("Number type of its weights. Unset: not known.")
     ] = None
     keeps_data: Annotated[
-        bool, Meta(description="Whether it may keep what it is sent; such requests can avoid it.")
+        bool, doc("Whether it may keep what it is sent; such requests can avoid it.")
     ] = True
 
     @property
@@ -129,41 +126,39 @@ class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
 class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     """A model behind the doors of `kind = "router"`."""
 
-    id: Annotated[Slug, Meta(description="What a request names as `model`.")]
-    endpoints: Annotated[
-        tuple[CatalogEndpointSettings, ...], Meta(description="Who offers it, at least one.")
-    ]
-    aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
-    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
-    description: Annotated[str, Meta(description="A few sentences for the catalog.")] = ""
+    id: Annotated[Slug, doc("What a request names as `model`.")]
+    endpoints: Annotated[tuple[CatalogEndpointSettings, ...], doc("Who offers it, at least one.")]
+    aliases: Annotated[tuple[Name, ...], doc("Other names for it.")] = ()
+    name: Annotated[Text | None, doc("Name for people. Unset: the id.")] = None
+    description: Annotated[str, doc("A few sentences for the catalog.")] = ""
     created: Annotated[
         datetime.date | None,
-        Meta(description="When the model came out.", extra={"words": "a day like `2026-11-21`"}),
+        doc("When the model came out.", extra={"words": "a day like `2026-11-21`"}),
     ] = None
     ends: Annotated[
         datetime.date | None,
-        Meta(
-            description="Its last day in the catalog. Unset: it stays.",
+        doc(
+            "Its last day in the catalog. Unset: it stays.",
             extra={"words": "a day like `2026-11-21`"},
         ),
     ] = None
-    limits: Annotated[
-        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
-    ] = LimitSettings()
+    limits: Annotated[LimitSettings, doc("How much it is used at most, over all who use it.")] = (
+        LimitSettings()
+    )
 
 
 class FreeSettings(Struct, frozen=True, kw_only=True):
     """Limits of each account on the `:free` models, all of them together."""
 
-    requests_per_minute: Annotated[Count, Meta(description="Requests per minute.")] = 20
-    concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4
+    requests_per_minute: Annotated[Count, doc("Requests per minute.")] = 20
+    concurrent: Annotated[Count, doc("Requests at the same time.")] = 4
     requests_per_day: Annotated[
-        Count, Meta(description="Requests a day (UTC) of an account with keys in the database.")
+        Count, doc("Requests a day (UTC) of an account with keys in the database.")
     ] = 50
-    paid_requests_per_day: Annotated[
-        Count, Meta(description="The same for one into which money was put.")
-    ] = 1000
-    paid_from: Annotated[Money, Meta(description="How much has to be put in for that.")] = "10"
+    paid_requests_per_day: Annotated[Count, doc("The same for one into which money was put.")] = (
+        1000
+    )
+    paid_from: Annotated[Money, doc("How much has to be put in for that.")] = "10"
 
 
 # Chat for visitors without an account: which models, and how much of them.
@@ -174,25 +169,22 @@ class PublicChatSettings(Struct, frozen=True, kw_only=True):
 
     models: Annotated[
         tuple[Slug, ...],
-        Meta(
-            description="Ids of the catalog. Each has to be free at all of its endpoints; nothing "
+        doc(
+            "Ids of the catalog. Each has to be free at all of its endpoints; nothing "
             "else can be asked."
         ),
     ] = ()
     messages_per_day: Annotated[
-        Count,
-        Meta(description="Messages of an address (IPv6: of a network of 64 bits) per day, in UTC."),
+        Count, doc("Messages of an address (IPv6: of a network of 64 bits) per day, in UTC.")
     ] = 20
-    total_messages_per_day: Annotated[
-        Count, Meta(description="Messages of all visitors together per day.")
-    ] = 1000
-    concurrent: Annotated[
-        Count, Meta(description="Replies at the same time. An address has one at a time.")
-    ] = 4
+    total_messages_per_day: Annotated[Count, doc("Messages of all visitors together per day.")] = (
+        1000
+    )
+    concurrent: Annotated[Count, doc("Replies at the same time. An address has one at a time.")] = 4
     max_characters: Annotated[
-        Count, Meta(description="Longest conversation, in characters of all of its messages.")
+        Count, doc("Longest conversation, in characters of all of its messages.")
     ] = 8000
-    max_tokens: Annotated[Count, Meta(description="Most tokens of a reply.")] = 512
+    max_tokens: Annotated[Count, doc("Most tokens of a reply.")] = 512
 
 
 def public_chat_rules(

@@ -29,6 +29,7 @@ from causerie.settings.values import (
     Network,
     Text,
     WebAddress,
+    doc,
 )
 
 # Name, colour and links of the pages for people.
@@ -49,24 +50,25 @@ class BrandingSettings(Struct, frozen=True, kw_only=True):
     """Name, colour and links of the pages for people."""
 
     name: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=40)],
-        Meta(description="Name of the service on its pages and in authenticators."),
+        str,
+        Meta(min_length=1, max_length=40),
+        doc("Name of the service on its pages and in authenticators."),
     ] = "Causerie"
     accent: Annotated[
         Colour | None,
-        Meta(
-            description="Colour of buttons, links and marks, like `#1a4fb4`. Pages use the "
+        doc(
+            "Colour of buttons, links and marks, like `#1a4fb4`. Pages use the "
             "nearest shade of it that can be read, by day and by night. Unset: green."
         ),
     ] = None
-    terms: Annotated[WebAddress | None, Meta(description="Address of the terms of use.")] = None
+    terms: Annotated[WebAddress | None, doc("Address of the terms of use.")] = None
     contact: Annotated[
-        Contact | None, Meta(description="Whom people write to: an e-mail address, or a page.")
+        Contact | None, doc("Whom people write to: an e-mail address, or a page.")
     ] = None
     logos: Annotated[
         dict[str, Text],
-        Meta(
-            description="Logos in the catalog, by the author of models (what an id begins with) or "
+        doc(
+            "Logos in the catalog, by the author of models (what an id begins with) or "
             "the name of a provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or "
             "`data:image/png;base64,…`. Without one, initials."
         ),
@@ -80,22 +82,22 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """The pages for people at `/console`, and the management API at `/api`."""
 
     enabled: Annotated[
-        bool, Meta(description="Whether they are served where a door takes keys of accounts.")
+        bool, doc("Whether they are served where a door takes keys of accounts.")
     ] = True
     operator_keys: Annotated[
         tuple[Digest, ...],
-        Meta(
-            description="Digests of keys by which programs of operators use the management API; "
+        doc(
+            "Digests of keys by which programs of operators use the management API; "
             "`causerie key` makes them."
         ),
     ] = ()
     api_requests_per_minute: Annotated[
-        Count, Meta(description="How often a key may use the management API within a minute.")
+        Count, doc("How often a key may use the management API within a minute.")
     ] = 600
     sign_up: Annotated[
         bool,
-        Meta(
-            description="Whether anybody may ask for an account, without an invitation. With "
+        doc(
+            "Whether anybody may ask for an account, without an invitation. With "
             "`mail.host` they get a link by mail; without, an operator gives it to them."
         ),
     ] = False
@@ -111,22 +113,22 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     ] = "0"
     public_rankings: Annotated[
         bool,
-        Meta(
-            description="Whether everybody may see which models and providers of the catalog are "
+        doc(
+            "Whether everybody may see which models and providers of the catalog are "
             "used most, by tokens of all projects together. Otherwise only operators see it."
         ),
     ] = False
     proxies: Annotated[
         tuple[Network, ...],
-        Meta(
-            description="Addresses or networks of proxies in front of it, like `10.0.0.0/8`; "
+        doc(
+            "Addresses or networks of proxies in front of it, like `10.0.0.0/8`; "
             "what they say of where a visitor comes from is believed."
         ),
     ] = ()
     address: Annotated[
         WebAddress | None,
-        Meta(
-            description="Address of the service as browsers see it, for links and the check of "
+        doc(
+            "Address of the service as browsers see it, for links and the check of "
             "forms, like `https://causerie.example.org`; at other host names there is no console. "
             "Unset: as the browser sends it."
         ),
@@ -207,16 +209,14 @@ Domain = Annotated[
 class IdentityGroup(Struct, frozen=True, kw_only=True):
     """Grant to the members of a group of the identity provider, at each sign-in."""
 
-    group: Annotated[Text, Meta(description="Its name, or id, as the claim has it.")]
+    group: Annotated[Text, doc("Its name, or id, as the claim has it.")]
     project: Annotated[
-        Text | None, Meta(description="Id of the project (`prj_...`) that they are members of.")
+        Text | None, doc("Id of the project (`prj_...`) that they are members of.")
     ] = None
-    role: Annotated[
-        Literal["owner", "admin", "member", "viewer"], Meta(description="Their role in it.")
-    ] = "member"
-    operator: Annotated[bool, Meta(description="Whether they are operators of the service.")] = (
-        False
+    role: Annotated[Literal["owner", "admin", "member", "viewer"], doc("Their role in it.")] = (
+        "member"
     )
+    operator: Annotated[bool, doc("Whether they are operators of the service.")] = False
 
 
 class IdentityProvider(Struct, frozen=True, kw_only=True):
@@ -224,50 +224,47 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
 
     name: Annotated[
         DoorName,
-        Meta(
-            description="Part of addresses: the provider sends people back to "
-            "`/console/sign-in/NAME/back`."
-        ),
+        doc("Part of addresses: the provider sends people back to `/console/sign-in/NAME/back`."),
     ]
-    title: Annotated[Text | None, Meta(description="Name for people. Unset: the name.")] = None
+    title: Annotated[Text | None, doc("Name for people. Unset: the name.")] = None
     issuer: Annotated[
         WebAddress,
-        Meta(
-            description="Address of the issuer, exactly as its own document "
+        doc(
+            "Address of the issuer, exactly as its own document "
             "(`/.well-known/openid-configuration`) gives it; `https://`, but on this machine."
         ),
     ]
-    client_id: Annotated[Text, Meta(description="What the provider knows this service as.")]
+    client_id: Annotated[Text, doc("What the provider knows this service as.")]
     client_secret: Annotated[
-        KeyPlace | None, Meta(description="Where its secret is found. Unset: a public client.")
+        KeyPlace | None, doc("Where its secret is found. Unset: a public client.")
     ] = None
     ca_file: Annotated[
         Text | None,
-        Meta(
-            description="Certificates to trust (PEM) when the provider is asked. Unset: those that "
+        doc(
+            "Certificates to trust (PEM) when the provider is asked. Unset: those that "
             "the system trusts."
         ),
     ] = None
-    scopes: Annotated[
-        tuple[Text, ...], Meta(description="What is asked for; `openid` is among it.")
-    ] = ("openid", "email", "profile")
+    scopes: Annotated[tuple[Text, ...], doc("What is asked for; `openid` is among it.")] = (
+        "openid",
+        "email",
+        "profile",
+    )
     sign_up: Annotated[
         bool,
-        Meta(
-            description="Whether people of `allowed_domains` get an account without an invitation, "
+        doc(
+            "Whether people of `allowed_domains` get an account without an invitation, "
             "if the provider says that their address is verified."
         ),
     ] = False
     allowed_domains: Annotated[
-        tuple[Domain, ...],
-        Meta(description="Domains of addresses for `sign_up`, each exactly; `*` allows all."),
+        tuple[Domain, ...], doc("Domains of addresses for `sign_up`, each exactly; `*` allows all.")
     ] = ()
-    groups_claim: Annotated[
-        Text, Meta(description="Claim that lists the groups which somebody is in.")
-    ] = "groups"
+    groups_claim: Annotated[Text, doc("Claim that lists the groups which somebody is in.")] = (
+        "groups"
+    )
     groups: Annotated[
-        tuple[IdentityGroup, ...],
-        Meta(description="Groups that give a role in a project, or make operators."),
+        tuple[IdentityGroup, ...], doc("Groups that give a role in a project, or make operators.")
     ] = ()
 
 

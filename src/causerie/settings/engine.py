@@ -20,6 +20,7 @@ from causerie.settings.values import (
     VariableName,
     WebAddress,
     byte_count,
+    doc,
 )
 
 # Options of the engines that run models here.
@@ -29,17 +30,18 @@ KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
 Replicas = Annotated[
-    Annotated[int, Meta(ge=1, le=64)],
-    Meta(
-        description="How many processes run the model, as one pool. Options are those of each, "
+    int,
+    Meta(ge=1, le=64),
+    doc(
+        "How many processes run the model, as one pool. Options are those of each, "
         "which has its share of the cores and of the memory."
     ),
 ]
 
 Variables = Annotated[
     tuple[VariableName, ...],
-    Meta(
-        description="Names of further variables of the service's environment that the engine's "
+    doc(
+        "Names of further variables of the service's environment that the engine's "
         'process gets, like `"HF_TOKEN"`. Without them it gets those of its libraries and devices '
         "only."
     ),
@@ -51,67 +53,58 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
     command: Annotated[
         Text | None,
-        Meta(
-            description="The program `llama-server` of a native build of llama.cpp: a path, or a "
+        doc(
+            "The program `llama-server` of a native build of llama.cpp: a path, or a "
             "name that the shell would find. Unset: the package `xllamacpp` runs the model."
         ),
     ] = None
     args: Annotated[
-        tuple[Text, ...],
-        Meta(description="Further arguments of `command`, as documented there."),
+        tuple[Text, ...], doc("Further arguments of `command`, as documented there.")
     ] = ()
     environment: Variables = ()
     replicas: Replicas = 1
     devices: Annotated[
         tuple[Text, ...],
-        Meta(
-            description="Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and "
+        doc(
+            "Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and "
             '`HIP_VISIBLE_DEVICES`, `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all.'
         ),
     ] = ()
     context: Annotated[
         Count | Literal["auto"] | None,
-        Meta(
-            description="Tokens that prompt and output of one request may have. "
+        doc(
+            "Tokens that prompt and output of one request may have. "
             '`"auto"`: as many as the free memory holds.'
         ),
     ] = None
     parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")
+        Annotated[int, Meta(ge=1, le=256)] | None, doc("Requests at the same time.")
     ] = None
     cache_tokens: Annotated[
         Count | None,
-        Meta(
-            description="Tokens that all requests together may have, at least `context`. Unset: "
+        doc(
+            "Tokens that all requests together may have, at least `context`. Unset: "
             "`context` of each, or fewer if the memory holds no more."
         ),
     ] = None
-    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
-    gpu_layers: Annotated[
-        Natural | None, Meta(description="Layers on the GPU; 0 keeps all on the CPU.")
-    ] = None
-    kv_type: Annotated[KvType | None, Meta(description="Number type of the key-value cache.")] = (
-        None
-    )
-    flash_attention: Annotated[
-        bool | None, Meta(description="Whether flash attention is used.")
-    ] = None
-    batch: Annotated[Count | None, Meta(description="Most prompt tokens in one step.")] = None
-    lora: Annotated[tuple[Text, ...], Meta(description="LoRA adapters (GGUF files).")] = ()
-    draft: Annotated[
-        Text | None, Meta(description="Small model for speculative decoding (a GGUF file).")
-    ] = None
+    threads: Annotated[Count | None, doc("CPU threads.")] = None
+    gpu_layers: Annotated[Natural | None, doc("Layers on the GPU; 0 keeps all on the CPU.")] = None
+    kv_type: Annotated[KvType | None, doc("Number type of the key-value cache.")] = None
+    flash_attention: Annotated[bool | None, doc("Whether flash attention is used.")] = None
+    batch: Annotated[Count | None, doc("Most prompt tokens in one step.")] = None
+    lora: Annotated[tuple[Text, ...], doc("LoRA adapters (GGUF files).")] = ()
+    draft: Annotated[Text | None, doc("Small model for speculative decoding (a GGUF file).")] = None
     prompt_cache: Annotated[
         Size | None,
-        Meta(
-            description='Memory for prompts that left their slots, like `"2GiB"`. '
+        doc(
+            'Memory for prompts that left their slots, like `"2GiB"`. '
             'Unset: an eighth of the memory, at most 8 GiB. `"0B"` keeps none.'
         ),
     ] = None
     speculation: Annotated[
         Literal["off", "ngram"],
-        Meta(
-            description='`"ngram"`: the engine proposes tokens that followed the last ones '
+        doc(
+            '`"ngram"`: the engine proposes tokens that followed the last ones '
             "earlier in the text, and checks several at once."
         ),
     ] = "off"
@@ -131,28 +124,24 @@ class OpenVino(Struct, frozen=True, kw_only=True):
 
     replicas: Replicas = 1
     context: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+        Count | None, doc("Tokens that prompt and output of one request may have.")
     ] = None
     parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None,
-        Meta(description="Requests at the same time. Unset: 16."),
+        Annotated[int, Meta(ge=1, le=256)] | None, doc("Requests at the same time. Unset: 16.")
     ] = None
-    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
+    threads: Annotated[Count | None, doc("CPU threads.")] = None
     environment: Variables = ()
 
 
 class KvEvents(Struct, frozen=True, kw_only=True):
     """Ports at which servers of a pool publish what their caches hold (`--kv-events-config`)."""
 
-    port: Annotated[Port, Meta(description="Port of the endpoint, on the host of each server.")] = (
-        5557
-    )
+    port: Annotated[Port, doc("Port of the endpoint, on the host of each server.")] = 5557
     replay_port: Annotated[
-        Port | None,
-        Meta(description="Port of the replay endpoint. Unset: what was missed is not asked for."),
+        Port | None, doc("Port of the replay endpoint. Unset: what was missed is not asked for.")
     ] = None
     ranks: Annotated[
-        Count, Meta(description="Data-parallel ranks of each server: so many ports, from these on.")
+        Count, doc("Data-parallel ranks of each server: so many ports, from these on.")
     ] = 1
 
 
@@ -164,15 +153,15 @@ class Vllm(Struct, frozen=True, kw_only=True):
 
     address: Annotated[
         WebAddress | None,
-        Meta(
-            description="Base URL, without `/v1`, of a vLLM that others run: then none is "
+        doc(
+            "Base URL, without `/v1`, of a vLLM that others run: then none is "
             "started, and options of starting one mean nothing."
         ),
     ] = None
     addresses: Annotated[
         tuple[WebAddress, ...],
-        Meta(
-            description="Several such base URLs in place of `address`: servers of the same model, "
+        doc(
+            "Several such base URLs in place of `address`: servers of the same model, "
             "which are used as one. A reload may add and remove some while others answer. A host "
             "name stands for as many servers as it has IP addresses, one like `_http._tcp.name` "
             "for those of its SRV records; both are looked up every five seconds."
@@ -180,64 +169,57 @@ class Vllm(Struct, frozen=True, kw_only=True):
     ] = ()
     key: Annotated[
         KeyPlace | None,
-        Meta(description="Where the key is found that is sent to `address`. Unset: none is sent."),
+        doc("Where the key is found that is sent to `address`. Unset: none is sent."),
     ] = None
     kv_events: Annotated[
         KvEvents | None,
-        Meta(
-            description="Where the servers of `addresses` publish what their caches hold. Unset: "
+        doc(
+            "Where the servers of `addresses` publish what their caches hold. Unset: "
             "only what was sent to them is known."
         ),
     ] = None
     served_name: Annotated[
-        Text | None,
-        Meta(description="Name of the model at `address`. Unset: the only one that is there."),
+        Text | None, doc("Name of the model at `address`. Unset: the only one that is there.")
     ] = None
-    tls: Annotated[TlsSettings, Meta(description="Certificates of `address`.")] = TlsSettings()
-    command: Annotated[
-        Text, Meta(description="The program: a path, or a name that the shell would find.")
-    ] = "vllm"
+    tls: Annotated[TlsSettings, doc("Certificates of `address`.")] = TlsSettings()
+    command: Annotated[Text, doc("The program: a path, or a name that the shell would find.")] = (
+        "vllm"
+    )
     replicas: Annotated[
         Count,
-        Meta(
-            description="How many are started: one model as a pool, each on devices of its own. "
+        doc(
+            "How many are started: one model as a pool, each on devices of its own. "
             "Options are those of each."
         ),
     ] = 1
     devices: Annotated[
         tuple[Text, ...],
-        Meta(
-            description='Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. '
+        doc(
+            'Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. '
             "Unset: with several replicas as many as each needs, in order from 0 on."
         ),
     ] = ()
     context: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+        Count | None, doc("Tokens that prompt and output of one request may have.")
     ] = None
     parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=65_536)] | None,
-        Meta(description="Requests at the same time. Unset: 256."),
+        Annotated[int, Meta(ge=1, le=65_536)] | None, doc("Requests at the same time. Unset: 256.")
     ] = None
-    tensor_parallel: Annotated[Count | None, Meta(description="Devices that share each layer.")] = (
+    tensor_parallel: Annotated[Count | None, doc("Devices that share each layer.")] = None
+    pipeline_parallel: Annotated[
+        Count | None, doc("Stages of layers, each on devices of its own.")
+    ] = None
+    data_parallel: Annotated[Count | None, doc("Copies of the model that share the requests.")] = (
         None
     )
-    pipeline_parallel: Annotated[
-        Count | None, Meta(description="Stages of layers, each on devices of its own.")
-    ] = None
-    data_parallel: Annotated[
-        Count | None, Meta(description="Copies of the model that share the requests.")
-    ] = None
     gpu_memory: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="Fraction of each device's memory that it may take."),
+        doc("Fraction of each device's memory that it may take."),
     ] = None
-    dtype: Annotated[Text | None, Meta(description="Number type of weights and computation.")] = (
-        None
-    )
-    quantization: Annotated[Text | None, Meta(description="How the weights are quantised.")] = None
+    dtype: Annotated[Text | None, doc("Number type of weights and computation.")] = None
+    quantization: Annotated[Text | None, doc("How the weights are quantised.")] = None
     args: Annotated[
-        tuple[Text, ...],
-        Meta(description="Further arguments of `vllm serve`, as documented there."),
+        tuple[Text, ...], doc("Further arguments of `vllm serve`, as documented there.")
     ] = ()
     environment: Variables = ()
 

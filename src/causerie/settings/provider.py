@@ -26,6 +26,7 @@ from causerie.settings.values import (
     Secret,
     Text,
     WebAddress,
+    doc,
 )
 
 # Check of certificate files that settings name.
@@ -57,58 +58,45 @@ def certificate_fault(error: OSError) -> str:
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
     """Longest waits for a provider, in seconds; to a quarter of one but for `connect`."""
 
-    connect: Annotated[
-        Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
-    ] = 5.0
-    first_token: Annotated[
-        Patience, Meta(description="From a request to be streamed to its first content.")
-    ] = 120.0
-    between_chunks: Annotated[
-        Patience, Meta(description="From one piece of content to the next.")
-    ] = 60.0
-    total: Annotated[Patience, Meta(description="Until the end of a reply.")] = 1800.0
+    connect: Annotated[float, Meta(gt=0, le=600), doc("Until there is a connection.")] = 5.0
+    first_token: Annotated[Patience, doc("From a request to be streamed to its first content.")] = (
+        120.0
+    )
+    between_chunks: Annotated[Patience, doc("From one piece of content to the next.")] = 60.0
+    total: Annotated[Patience, doc("Until the end of a reply.")] = 1800.0
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """Certificates: how the other side's is checked, and the one that we show."""
 
     ca_file: Annotated[
-        Text | None,
-        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
+        Text | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
     ] = None
     client_cert: Annotated[
-        Text | None, Meta(description="Our own certificate (PEM), where the other side wants one.")
+        Text | None, doc("Our own certificate (PEM), where the other side wants one.")
     ] = None
     client_key: Annotated[
-        Text | None,
-        Meta(description="The key of `client_cert` (PEM). Unset: it stands in the same file."),
+        Text | None, doc("The key of `client_cert` (PEM). Unset: it stands in the same file.")
     ] = None
     server_name: Annotated[
-        HostName | None,
-        Meta(description="Name that the certificate must have. Unset: the host of the address."),
+        HostName | None, doc("Name that the certificate must have. Unset: the host of the address.")
     ] = None
-    verify: Annotated[
-        bool, Meta(description="`false` accepts any certificate, also one of an attacker.")
-    ] = True
+    verify: Annotated[bool, doc("`false` accepts any certificate, also one of an attacker.")] = True
 
 
 class HealthCheckSettings(Struct, frozen=True, kw_only=True):
     """Health check of the provider, in addition to the requests it gets."""
 
     path: Annotated[
-        Annotated[
-            str,
-            Meta(
-                pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}
-            ),
-        ],
-        Meta(description="Path below `base_url` that is asked for; empty: it is not asked."),
+        str,
+        Meta(pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}),
+        doc("Path below `base_url` that is asked for; empty: it is not asked."),
     ] = "/models"
     interval_seconds: Annotated[
-        Annotated[float, Meta(ge=0.1, le=86_400)], Meta(description="From one time to the next.")
+        float, Meta(ge=0.1, le=86_400), doc("From one time to the next.")
     ] = 15.0
     timeout_seconds: Annotated[
-        Patience, Meta(description="After so long without an answer it is taken to be down.")
+        Patience, doc("After so long without an answer it is taken to be down.")
     ] = 5.0
 
 
@@ -118,83 +106,76 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     Unset values are not known, and requests that use them are let through.
     """
 
-    id: Annotated[Text, Meta(description="Id of the model at the provider.")]
-    context_length: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output may have.")
-    ] = None
+    id: Annotated[Text, doc("Id of the model at the provider.")]
+    context_length: Annotated[Count | None, doc("Tokens that prompt and output may have.")] = None
     supported_parameters: Annotated[
         tuple[Text, ...] | None,
-        Meta(description="Parameters that it honours; a request with another goes elsewhere."),
+        doc("Parameters that it honours; a request with another goes elsewhere."),
     ] = None
     thinking: Annotated[
         Literal["switch", "always", "never"] | None,
-        Meta(description="Whether it thinks, and whether that can be switched."),
+        doc("Whether it thinks, and whether that can be switched."),
     ] = None
-    continues: Annotated[
-        bool | None, Meta(description="Whether it can go on with a reply that broke off.")
-    ] = None
+    continues: Annotated[bool | None, doc("Whether it can go on with a reply that broke off.")] = (
+        None
+    )
     probed: Annotated[
         datetime.date | None,
-        Meta(description="When that was found out.", extra={"words": "a day like `2026-11-21`"}),
+        doc("When that was found out.", extra={"words": "a day like `2026-11-21`"}),
     ] = None
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True):
     """A provider that others run."""
 
-    name: Annotated[
-        DoorName, Meta(description="Lower-case name, for targets, headers and log lines.")
-    ]
+    name: Annotated[DoorName, doc("Lower-case name, for targets, headers and log lines.")]
     base_url: Annotated[
-        WebAddress,
-        Meta(description="Base URL, to which `/chat/completions` is added; `known` has one."),
+        WebAddress, doc("Base URL, to which `/chat/completions` is added; `known` has one.")
     ]
     known: Annotated[
         Text | None,
-        Meta(
-            description="A [known provider](providers.md), like `openai`: fills in `name`, "
+        doc(
+            "A [known provider](providers.md), like `openai`: fills in `name`, "
             "`base_url` and `dialect` where they are not set."
         ),
     ] = None
-    dialect: Annotated[
-        Text, Meta(description="What kind of server it is; see [dialects](dialects.md).")
-    ] = "generic"
+    dialect: Annotated[Text, doc("What kind of server it is; see [dialects](dialects.md).")] = (
+        "generic"
+    )
     api_version: Annotated[
         Annotated[
             str,
             Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"}),
         ]
         | None,
-        Meta(description="The `api-version` of requests, for dialect `azure-deployments`."),
+        doc("The `api-version` of requests, for dialect `azure-deployments`."),
     ] = None
     key: Annotated[
-        KeyPlace | None,
-        Meta(description="Where the key is found that is sent there. Unset: none is sent."),
+        KeyPlace | None, doc("Where the key is found that is sent there. Unset: none is sent.")
     ] = None
     max_concurrent: Annotated[
-        Count | None,
-        Meta(description="Most requests there at the same time. Unset: as many as come."),
+        Count | None, doc("Most requests there at the same time. Unset: as many as come.")
     ] = None
     fetches_images: Annotated[
         bool | None,
-        Meta(
-            description="Whether images may be given to it by `https://` addresses, which it "
+        doc(
+            "Whether images may be given to it by `https://` addresses, which it "
             "fetches itself. Unset: as its dialect says; a server in your own network could be "
             "made to read what only this network may."
         ),
     ] = None
     private_image_hosts: Annotated[
         tuple[Text, ...],
-        Meta(
-            description="Hosts of your own network from which it may fetch images all the same: "
+        doc(
+            "Hosts of your own network from which it may fetch images all the same: "
             'names, `".suffix"`, addresses or networks. All other private, link-local, loopback '
             "and single-label hosts are refused before it sees them."
         ),
     ] = ()
     passes: Annotated[
         tuple[FieldPath, ...],
-        Meta(
-            description="Fields of requests that it gets in addition to those that its dialect "
+        doc(
+            "Fields of requests that it gets in addition to those that its dialect "
             "lists, "
             'like `"top_a"` or `"messages.content.cache_control"`; see '
             "[fields](dialects.md#fields)."
@@ -202,16 +183,16 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     ] = ()
     passes_privileged: Annotated[
         tuple[FieldPath, ...],
-        Meta(
-            description="Fields that it gets although they choose a model, provider, price, "
+        doc(
+            "Fields that it gets although they choose a model, provider, price, "
             "plugin, limit, transport or address. Nothing here prices or limits what they "
             "choose: it is on your bill; see [fields](dialects.md#privileged-fields)."
         ),
     ] = ()
     always_stream: Annotated[
         bool | None,
-        Meta(
-            description="Whether replies are streamed from it also to requests that are not, so "
+        doc(
+            "Whether replies are streamed from it also to requests that are not, so "
             "that work on them stops when their client leaves, and is "
             "[charged](../guides/billing.md#leaving-early) as far as it went. Unset: where a door "
             "takes keys of accounts, and where its dialect says so."
@@ -219,29 +200,22 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     ] = None
     proxy: Annotated[
         WebAddress | Secret | None,
-        Meta(
-            description="HTTP proxy to go through. One whose address holds a password is named "
-            f"by {PLACES}.",
+        doc(
+            f"HTTP proxy to go through. One whose address holds a password is named by {PLACES}.",
             extra={"words": "an address that begins with `http://` or `https://`, or where it is"},
         ),
     ] = None
     max_reply_bytes: Annotated[
         Count,
-        Meta(
-            description="Most bytes of one streamed reply, as they come and decompressed; a longer "
+        doc(
+            "Most bytes of one streamed reply, as they come and decompressed; a longer "
             "one breaks off. A reply that is not streamed has at most 16 MiB."
         ),
     ] = 64 * 1024 * 1024
-    timeouts: Annotated[TimeoutSettings, Meta(description="How long it is waited for.")] = (
-        TimeoutSettings()
-    )
-    tls: Annotated[TlsSettings, Meta(description="Certificates.")] = TlsSettings()
-    health: Annotated[HealthCheckSettings, Meta(description="Active checks.")] = (
-        HealthCheckSettings()
-    )
-    models: Annotated[
-        tuple[ProviderModelSettings, ...], Meta(description="What is known of models there.")
-    ] = ()
+    timeouts: Annotated[TimeoutSettings, doc("How long it is waited for.")] = TimeoutSettings()
+    tls: Annotated[TlsSettings, doc("Certificates.")] = TlsSettings()
+    health: Annotated[HealthCheckSettings, doc("Active checks.")] = HealthCheckSettings()
+    models: Annotated[tuple[ProviderModelSettings, ...], doc("What is known of models there.")] = ()
 
 
 # Rules for servers that others run: their addresses, secrets and certificates.

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from causerie.settings.problems import Broken
 from causerie.settings.provider import wrong_certificates
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import PLACES, KeyPlace, Seconds, Text
+from causerie.settings.values import PLACES, KeyPlace, Seconds, Text, doc
 
 # Storage of people, keys and usage, and people's view of it.
 
@@ -31,34 +31,34 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 
     url: Annotated[
         _StoreAddress | None,
-        Meta(
-            description="`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; with a "
+        doc(
+            "`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; with a "
             "password better in the variable than in the file. Unset: SQLite in `folder`.",
             extra={"secret": True},
         ),
     ] = None
     folder: Annotated[
         Text | None,
-        Meta(
-            description="Folder of this process for what must not be lost. Unset: `causerie` in "
+        doc(
+            "Folder of this process for what must not be lost. Unset: `causerie` in "
             "`$XDG_DATA_HOME` or `~/.local/share`."
         ),
     ] = None
     journal: Annotated[
         Literal["write", "sync", "off"],
-        Meta(
-            description="How usage is made safe before a reply ends: `write` in a file, `sync` "
+        doc(
+            "How usage is made safe before a reply ends: `write` in a file, `sync` "
             "in a file that outlives a power cut, `off` in the database."
         ),
     ] = "write"
     offline_seconds: Annotated[
-        Seconds, Meta(description="How long keys that are known go on while the database is away.")
+        Seconds, doc("How long keys that are known go on while the database is away.")
     ] = 600.0
 
     secret_keys: Annotated[
         tuple[KeyPlace, ...],
-        Meta(
-            description="Where the keys are that encrypt two-factor secrets and kept "
+        doc(
+            "Where the keys are that encrypt two-factor secrets and kept "
             "contents of requests. Each has at least 32 characters. "
             "The first encrypts, the others still open. Unset: "
             "`secret.key` in `folder`, made at the first start. PostgreSQL needs one, the same "
@@ -103,8 +103,8 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
 
     url: Annotated[
         _SharedAddress | None,
-        Meta(
-            description="`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with "
+        doc(
+            "`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with "
             "a password better in the variable than in the file. Unset: each process counts for "
             "itself.",
             extra={"secret": True},
@@ -112,8 +112,8 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
     ] = None
     ca_file: Annotated[
         Text | None,
-        Meta(
-            description="Certificates to trust (PEM) where the address begins with `valkeys://` or "
+        doc(
+            "Certificates to trust (PEM) where the address begins with `valkeys://` or "
             "`rediss://`, in addition to those that the system trusts. The certificate must have "
             "the host "
             "of the address."
@@ -121,8 +121,8 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
     ] = None
     away: Annotated[
         Literal["memory", "refuse"],
-        Meta(
-            description="While the server is away: `memory` counts in each process for itself, "
+        doc(
+            "While the server is away: `memory` counts in each process for itself, "
             "`refuse` lets nobody in who has limits or budgets (503)."
         ),
     ] = "memory"
@@ -136,8 +136,7 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 0.25
     prefix: Annotated[
-        Text,
-        Meta(description="What all keys begin with; services that differ in it share nothing."),
+        Text, doc("What all keys begin with; services that differ in it share nothing.")
     ] = "causerie"
 
     def __repr__(self) -> str:

@@ -6,15 +6,17 @@ Nothing here knows which setting takes which type.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from causerie.protocol.numbers import money
 
-# Types of single settings: names, sizes, addresses, times, and a description of each.
-#
-# Nothing here knows which setting takes which type.
+
+def doc(description: str, **limits: Any) -> Meta:
+    """Return the description of a setting, as the reference prints it, with further limits."""
+    return Meta(description=description, **limits)
+
 
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
@@ -148,19 +150,15 @@ def byte_count(size: str) -> int:
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """Limits on use, over all callers."""
 
-    requests_per_minute: Annotated[Count | None, Meta(description="Unset: no limit.")] = None
+    requests_per_minute: Annotated[Count | None, doc("Unset: no limit.")] = None
     tokens_per_minute: Annotated[
-        Count | None, Meta(description="Prompt and output together. Unset: no limit.")
+        Count | None, doc("Prompt and output together. Unset: no limit.")
     ] = None
-    input_tokens_per_minute: Annotated[
-        Count | None, Meta(description="Of prompts. Unset: no limit.")
-    ] = None
+    input_tokens_per_minute: Annotated[Count | None, doc("Of prompts. Unset: no limit.")] = None
     output_tokens_per_minute: Annotated[
-        Count | None, Meta(description="Of replies, reasoning too. Unset: no limit.")
+        Count | None, doc("Of replies, reasoning too. Unset: no limit.")
     ] = None
-    concurrent: Annotated[
-        Count | None, Meta(description="Requests at the same time. Unset: no limit.")
-    ] = None
+    concurrent: Annotated[Count | None, doc("Requests at the same time. Unset: no limit.")] = None
 
 
 # Price of a model's tokens.
@@ -185,20 +183,17 @@ Price = Annotated[
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 
-    prompt: Annotated[Price, Meta(description="For a million tokens of prompts.")] = "0"
+    prompt: Annotated[Price, doc("For a million tokens of prompts.")] = "0"
     completion: Annotated[
-        Price,
-        Meta(description="For a million tokens of replies, reasoning too where it has no price."),
+        Price, doc("For a million tokens of replies, reasoning too where it has no price.")
     ] = "0"
     cached: Annotated[
-        Price | None,
-        Meta(description="For a million prompt tokens from the cache. Unset: like `prompt`."),
+        Price | None, doc("For a million prompt tokens from the cache. Unset: like `prompt`.")
     ] = None
     reasoning: Annotated[
-        Price | None,
-        Meta(description="For a million tokens of reasoning. Unset: like `completion`."),
+        Price | None, doc("For a million tokens of reasoning. Unset: like `completion`.")
     ] = None
-    request: Annotated[Price, Meta(description="For one request, whatever its size.")] = "0"
+    request: Annotated[Price, doc("For one request, whatever its size.")] = "0"
 
     @property
     def by_token(self) -> TokenPriceSettings:
