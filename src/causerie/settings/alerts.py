@@ -4,23 +4,22 @@ letters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from ipaddress import ip_address
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken
-from causerie.settings.provider import address_rules, secret_rules, wrong_certificates
+from causerie.settings.problems import Broken, repeated
+from causerie.settings.provider import address_rules, is_here, wrong_certificates
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
-    PLACES,
     Count,
     DoorName,
     KeyPlace,
     Patience,
     Text,
+    TrustedCertificates,
     WebAddress,
     doc,
 )
@@ -43,9 +42,7 @@ class Mail(Struct, frozen=True, kw_only=True):
     sender: Annotated[Text | None, doc("The address that mail comes from. `host` needs it.")] = None
     user: Annotated[Text | None, doc("The name to authenticate with, if any.")] = None
     password: Annotated[KeyPlace | None, doc("Where the password of `user` is found.")] = None
-    ca_file: Annotated[
-        Text | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
-    ] = None
+    ca_file: TrustedCertificates = None
 
 
 def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
@@ -60,13 +57,6 @@ def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Br
         yield Broken(("mail", "user"), "and `password` go together; set both or none")
     if mail.user is not None and mail.tls == "off" and mail.host not in ("localhost", "127.0.0.1"):
         yield Broken(("mail", "tls"), "is off, so the password would be readable on the way")
-    secret = mail.password
-    if secret is not None:
-        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-        if len(places) != 1:
-            found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            at = ("mail", "password")
-            yield Broken(at, f"has {found}; it takes {PLACES}", relies_on=(at,))
 
 
 # Settings of alerts: when somebody is notified, and by which channels.
@@ -97,9 +87,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
     allow_http: Annotated[
         bool, doc("Whether `url` may begin with `http://` and name another machine.")
     ] = False
-    ca_file: Annotated[
-        Text | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
-    ] = None
+    ca_file: TrustedCertificates = None
     kinds: Annotated[tuple[AlertName, ...], doc("Alerts that this channel gets.")] = ALERT_NAMES
 
 
@@ -163,19 +151,16 @@ def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
 
 
 def _names(alerts: Alerts) -> Iterator[Broken]:
-    taken: dict[str, KeyPath] = {}
-    groups: Sequence[tuple[str, Sequence[AlertWebhook | AlertEmail]]] = (
-        ("webhooks", alerts.webhooks),
-        ("emails", alerts.emails),
-    )
-    for group, channels in groups:
-        for index, channel in enumerate(channels):
-            at: KeyPath = ("alerts", group, index, "name")
-            other = taken.setdefault(channel.name, at)
-            if other is not at:
-                yield Broken(at, f'"{channel.name}" is taken; names are unique', other)
-            if channel.name == OWNERS:
-                yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
+    names: list[tuple[KeyPath, str]] = []
+    for index, webhook in enumerate(alerts.webhooks):
+        names.append((("alerts", "webhooks", index, "name"), webhook.name))
+    for index, email in enumerate(alerts.emails):
+        names.append((("alerts", "emails", index, "name"), email.name))
+    for at, name, other in repeated(names):
+        yield Broken(at, f'"{name}" is taken; names are unique', other)
+    for at, name in names:
+        if name == OWNERS:
+            yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
 
 
 def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
@@ -183,18 +168,9 @@ def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
     yield from address_rules((*at, "url"), base, "sign with `secret` instead")
     if webhook.secret is None:
         yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
-    else:
-        yield from secret_rules((*at, "secret"), webhook.secret)
     if (wrong := wrong_certificates(webhook.ca_file)) is not None:
         yield Broken((*at, "ca_file"), wrong)
     host = urlsplit(base).hostname or ""
-    if base.startswith("http://") and not webhook.allow_http and not _is_here(host):
+    if base.startswith("http://") and not webhook.allow_http and not is_here(host):
         words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "
         yield Broken((*at, "url"), f"{words}`allow_http = true`")
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

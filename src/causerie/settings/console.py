@@ -9,7 +9,6 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -17,14 +16,14 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken
-from causerie.settings.provider import wrong_certificates
+from causerie.settings.problems import Broken, repeated
+from causerie.settings.provider import is_here, wrong_certificates
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
-    PLACES,
     Count,
     Digest,
     DoorName,
+    FilePath,
     KeyPlace,
     Network,
     Text,
@@ -239,7 +238,7 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
         KeyPlace | None, doc("Where its secret is found. Unset: a public client.")
     ] = None
     ca_file: Annotated[
-        Text | None,
+        FilePath | None,
         doc(
             "Certificates to trust (PEM) when the provider is asked. Unset: those that "
             "the system trusts."
@@ -269,14 +268,13 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
 
 
 def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
-    taken: dict[str, KeyPath] = {}
+    places: list[tuple[KeyPath, str]] = [
+        (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
+    ]
+    for at, name, other in repeated(places):
+        yield Broken(at, f'"{name}" is taken; names are unique', other)
     for index, provider in enumerate(providers):
-        at: KeyPath = ("identity_providers", index)
-        other = taken.setdefault(provider.name, at)
-        if other is not at:
-            words = f'"{provider.name}" is taken; names are unique'
-            yield Broken((*at, "name"), words, (*other, "name"))
-        yield from _provider(at, provider)
+        yield from _provider(("identity_providers", index), provider)
 
 
 def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
@@ -292,25 +290,10 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
         yield Broken((*at, "sign_up"), "needs `allowed_domains`; `*` in it allows all")
     if provider.allowed_domains and not provider.sign_up:
         yield Broken((*at, "allowed_domains"), "means nothing without `sign_up = true`")
-    yield from _groups(at, provider)
-    yield from _secret(at, provider)
-
-
-def _groups(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     for index, each in enumerate(provider.groups):
         if each.project is None and not each.operator:
             words = "gives nothing; it needs `project`, or `operator = true`"
             yield Broken((*at, "groups", index), words)
-
-
-def _secret(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
-    secret = provider.client_secret
-    if secret is not None:
-        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-        if len(places) != 1:
-            found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            place: KeyPath = (*at, "client_secret")
-            yield Broken(place, f"has {found}; it takes {PLACES}", relies_on=(place,))
 
 
 def _wrong_issuer(issuer: str) -> str | None:
@@ -322,15 +305,8 @@ def _wrong_issuer(issuer: str) -> str | None:
         return "is no address"
     if parts.query or parts.fragment or parts.username is not None:
         return "has more than scheme, host and path"
-    if parts.scheme == "http" and not _is_here(host):
+    if parts.scheme == "http" and not is_here(host):
         return (
             "begins with `http://`: anybody on the way could sign in as everybody; use `https://`"
         )
     return None
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -25,8 +25,8 @@ _USER = re.compile(r"//[^/\s]*@")
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
-    """Return the fields by name; reading them evaluates all annotations anew."""
+def fields(kind: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
+    """Return the fields by name; cached because each reading evaluates all annotations."""
     return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
@@ -48,12 +48,12 @@ class SettingsDecoder:
         if not isinstance(value, Mapping):
             self._wrong(path, f"is {shown(value)}; it takes a table")
             return cast(S, self._stand_in(kind))
-        fields = _fields(kind)
+        known = fields(kind)
         for key in value:
-            if key not in fields:
-                self._unknown(path, str(key), value, list(fields))
+            if key not in known:
+                self._unknown(path, str(key), value, list(known))
         decoded: dict[str, Any] = {}
-        for name, field in fields.items():
+        for name, field in known.items():
             if name in value:
                 found = self._value(field.type, value[name], (*path, name))
                 if found is not _WRONG:
@@ -68,7 +68,7 @@ class SettingsDecoder:
         """Return a value of the type; no two texts are the same."""
         bare = plain(alone(kind))
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
-            required = [field for field in _fields(bare).values() if field.required]
+            required = [field for field in fields(bare).values() if field.required]
             return bare(**{field.name: self._stand_in(field.type) for field in required})
         if get_origin(bare) is Literal:
             return get_args(bare)[0]

@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from causerie.settings.problems import Broken
-from causerie.settings.provider import TlsSettings, address_rules, secret_rules, tls_rules
+from causerie.settings.provider import TlsSettings, address_rules, tls_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     Count,
+    FilePath,
     KeyPlace,
     Natural,
+    Program,
     Size,
     Text,
     VariableName,
@@ -52,7 +54,7 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
     command: Annotated[
-        Text | None,
+        Program | None,
         doc(
             "The program `llama-server` of a native build of llama.cpp: a path, or a "
             "name that the shell would find. Unset: the package `xllamacpp` runs the model."
@@ -92,8 +94,10 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     kv_type: Annotated[KvType | None, doc("Number type of the key-value cache.")] = None
     flash_attention: Annotated[bool | None, doc("Whether flash attention is used.")] = None
     batch: Annotated[Count | None, doc("Most prompt tokens in one step.")] = None
-    lora: Annotated[tuple[Text, ...], doc("LoRA adapters (GGUF files).")] = ()
-    draft: Annotated[Text | None, doc("Small model for speculative decoding (a GGUF file).")] = None
+    lora: Annotated[tuple[FilePath, ...], doc("LoRA adapters (GGUF files).")] = ()
+    draft: Annotated[
+        FilePath | None, doc("Small model for speculative decoding (a GGUF file).")
+    ] = None
     prompt_cache: Annotated[
         Size | None,
         doc(
@@ -182,9 +186,9 @@ class Vllm(Struct, frozen=True, kw_only=True):
         Text | None, doc("Name of the model at `address`. Unset: the only one that is there.")
     ] = None
     tls: Annotated[TlsSettings, doc("Certificates of `address`.")] = TlsSettings()
-    command: Annotated[Text, doc("The program: a path, or a name that the shell would find.")] = (
-        "vllm"
-    )
+    command: Annotated[
+        Program, doc("The program: a path, or a name that the shell would find.")
+    ] = "vllm"
     replicas: Annotated[
         Count,
         doc(
@@ -258,8 +262,6 @@ _EITHER = ("address", "addresses", "context", "parallel")
 
 def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     yield from _option_rules(at, vllm)
-    if vllm.key is not None:
-        yield from secret_rules((*at, "key"), vllm.key)
     if vllm.address is not None:
         yield from _address_rules((*at, "address"), vllm.address)
         if _of_service(vllm.address):

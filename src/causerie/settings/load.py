@@ -25,7 +25,7 @@ from causerie.settings.rules import broken_rules
 from causerie.settings.settle import settled
 from causerie.settings.toml import KeyPath, line_numbers, line_of
 from causerie.settings.tree import DEFAULT_MODEL, Settings
-from causerie.settings.values import PLACES, Secret
+from causerie.settings.values import PLACES, Secret, secrets
 
 # From file, environment and flags to the settings in force.
 #
@@ -144,7 +144,13 @@ def load(
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
     problems += [_problem(rule, layers) for rule in broken if not _kept_apart(rule, layers)]
-    ignored = tuple(_ignored(environ, known, frozenset(_named(settings))))
+    ignored = tuple(
+        _ignored(
+            environ,
+            known,
+            frozenset(secret.env for _, _, secret in secrets(settings) if secret.env),
+        )
+    )
     loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -388,22 +394,6 @@ def _ignored(
             readable | named | environment.ELSEWHERE
         ):
             yield name
-
-
-def _named(value: object) -> Iterator[str]:
-    """The variables that settings name as the place of a secret."""
-    if isinstance(value, Secret):
-        if value.env is not None:
-            yield value.env
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _named(getattr(value, name))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _named(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _named(item)
 
 
 # A file of entries for the database, in the form of the configuration: its tables, each checked

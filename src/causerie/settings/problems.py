@@ -5,11 +5,12 @@ Knows no particular setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.toml import KeyPath
 
 if TYPE_CHECKING:
@@ -69,6 +70,20 @@ def dotted(path: KeyPath) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, str, KeyPath]]:
+    """Yield each place of a name that an earlier place has, with the name and the first place."""
+    first: dict[str, KeyPath] = {}
+    for path, name in places:
+        if (other := first.setdefault(name, path)) is not path:
+            yield path, name, other
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return the known name that a wrong one resembles, or all that are known."""
+    near = nearest(name, known, ALIKE)
+    return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
 
 
 class SettingsError(Exception):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import ssl
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,11 +21,13 @@ from causerie.settings.values import (
     Count,
     DoorName,
     FieldPath,
+    FilePath,
     HostName,
     KeyPlace,
     Patience,
     Secret,
     Text,
+    TrustedCertificates,
     WebAddress,
     doc,
 )
@@ -69,14 +72,12 @@ class TimeoutSettings(Struct, frozen=True, kw_only=True):
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """Certificates: how the other side's is checked, and the one that we show."""
 
-    ca_file: Annotated[
-        Text | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
-    ] = None
+    ca_file: TrustedCertificates = None
     client_cert: Annotated[
-        Text | None, doc("Our own certificate (PEM), where the other side wants one.")
+        FilePath | None, doc("Our own certificate (PEM), where the other side wants one.")
     ] = None
     client_key: Annotated[
-        Text | None, doc("The key of `client_cert` (PEM). Unset: it stands in the same file.")
+        FilePath | None, doc("The key of `client_cert` (PEM). Unset: it stands in the same file.")
     ] = None
     server_name: Annotated[
         HostName | None, doc("Name that the certificate must have. Unset: the host of the address.")
@@ -218,7 +219,12 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     models: Annotated[tuple[ProviderModelSettings, ...], doc("What is known of models there.")] = ()
 
 
-# Rules for servers that others run: their addresses, secrets and certificates.
+def is_here(host: str) -> bool:
+    """Return true for the name and the addresses of this machine itself."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:

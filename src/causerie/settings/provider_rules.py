@@ -17,30 +17,29 @@ from causerie.settings.catalog import (
     CatalogEndpointSettings,
     CatalogModelSettings,
 )
-from causerie.settings.problems import Broken
+from causerie.settings.problems import Broken, repeated, suggestion
 from causerie.settings.provider import (
     ProviderModelSettings,
     ProviderSettings,
     address_rules,
-    secret_rules,
     tls_rules,
 )
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import Settings
-from causerie.settings.values import PLACES, PriceSettings, Secret
+from causerie.settings.values import PLACES, PriceSettings
 
 # Rules for providers and aliases: addresses, secrets, and targets that exist.
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
     """Everything that is wrong with providers and with what aliases make of them."""
-    taken: dict[str, KeyPath] = {}
+    names: list[tuple[KeyPath, str]] = [
+        (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
+    ]
+    for path, name, other in repeated(names):
+        yield Broken(path, f'"{name}" is taken; names are unique', other)
     for index, provider in enumerate(settings.providers):
         at: KeyPath = ("providers", index)
-        other = taken.setdefault(provider.name, at)
-        if other is not at:
-            advice = f'"{provider.name}" is taken; names are unique'
-            yield Broken((*at, "name"), advice, (*other, "name"))
         yield from _provider(at, provider)
         for place, model in enumerate(settings.models):
             if model.id.startswith(f"{provider.name}/"):
@@ -59,9 +58,6 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     if isinstance(provider.proxy, str):
         advice = f"write where the address is found: {PLACES}"
         yield from address_rules((*at, "proxy"), provider.proxy, advice)
-    for name, secret in (("key", provider.key), ("proxy", provider.proxy)):
-        if isinstance(secret, Secret):
-            yield from secret_rules((*at, name), secret)
     yield from _kind(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
@@ -72,25 +68,20 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
                 f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
                 "network like `10.0.0.0/8`",
             )
-    seen: dict[str, int] = {}
+    ids = [((*at, "models", index, "id"), one.id) for index, one in enumerate(provider.models)]
+    for path, name, other in repeated(ids):
+        yield Broken(path, f'"{name}" is there already', other)
     for index, model in enumerate(provider.models):
-        place: KeyPath = (*at, "models", index)
-        first = seen.setdefault(model.id, index)
-        if first != index:
-            advice = f'"{model.id}" is there already'
-            yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
-        yield from _parameters(place, model)
+        yield from _parameters((*at, "models", index), model)
 
 
 def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     """Check that the known provider and the dialect exist, and fit the version."""
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
-        near = nearest(provider.known, KNOWN_PROVIDERS, ALIKE)
-        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(KNOWN_PROVIDERS)}"
+        hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
     if provider.dialect not in DIALECTS:
-        near = nearest(provider.dialect, DIALECTS, ALIKE)
-        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(DIALECTS)}"
+        hint = suggestion(provider.dialect, DIALECTS)
         yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
     elif provider.api_version is not None and not DIALECTS[provider.dialect].api.version:
         words = f'dialect "{provider.dialect}" has no `api-version`; leave it out'
@@ -129,7 +120,9 @@ def _no_choice(path: str, dialect: Dialect | None) -> str | None:
     return None
 
 
-def _parameters(at: KeyPath, model: ProviderModelSettings) -> Iterator[Broken]:
+def _parameters(
+    at: KeyPath, model: ProviderModelSettings | CatalogEndpointSettings
+) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
     for name in model.supported_parameters or ():
         if name not in known:
@@ -209,10 +202,4 @@ def _endpoint(
     at: KeyPath, endpoint: CatalogEndpointSettings, settings: Settings
 ) -> Iterator[Broken]:
     yield from target_rules(at, endpoint, settings)
-    parameters = HONOURED | HINT_NAMES
-    for name in endpoint.supported_parameters or ():
-        if name not in parameters:
-            near = nearest(name, parameters, ALIKE)
-            hint = f"; did you mean `{near}`?" if near else ""
-            advice = f'"{name}" is no parameter of a request{hint}'
-            yield Broken((*at, "supported_parameters"), advice)
+    yield from _parameters(at, endpoint)

@@ -17,19 +17,18 @@ from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.protocol.model_entries import is_free
-from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.alerts import alert_rules, mail_rules
 from causerie.settings.catalog import public_chat_rules
 from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
-from causerie.settings.problems import Broken, dotted
-from causerie.settings.provider import address_rules
+from causerie.settings.problems import Broken, dotted, repeated, suggestion
+from causerie.settings.provider import address_rules, secret_rules
 from causerie.settings.provider_rules import catalog_rules, provider_rules
 from causerie.settings.store import shared_rules, store_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, ServerSettings, Settings
-from causerie.settings.values import LimitSettings, PriceSettings
+from causerie.settings.values import LimitSettings, PriceSettings, secrets
 
 # Rules for a service of several worker processes, each of which is a whole service.
 
@@ -104,6 +103,8 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
+    for path, _, secret in secrets(settings):
+        yield from secret_rules(path, secret)
     yield from _networks(("console", "proxies"), settings.console.proxies)
     yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
     yield from provider_rules(settings)
@@ -138,7 +139,6 @@ def _names(settings: Settings) -> Iterator[Broken]:
     empty = not settings.models and not settings.aliases and not settings.catalog
     if empty and not has_accounts(settings):
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
-    taken: dict[str, KeyPath] = {}
     places: list[tuple[KeyPath, str]] = []
     for index, model in enumerate(settings.models):
         places.append((("models", index, "id"), model.id))
@@ -147,10 +147,8 @@ def _names(settings: Settings) -> Iterator[Broken]:
     for index, entry in enumerate(settings.catalog):
         places.append((("catalog", index, "id"), entry.id))
         places += [(("catalog", index, "aliases"), name) for name in entry.aliases]
-    for path, name in places:
-        other = taken.setdefault(name, path)
-        if other is not path:
-            yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
+    for path, name, other in repeated(places):
+        yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 
 
 def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
@@ -195,8 +193,7 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
 
 def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
     if name not in names:
-        near = nearest(name, names, ALIKE)
-        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names)}"
+        hint = suggestion(name, names)
         yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 

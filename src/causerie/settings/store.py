@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from causerie.settings.problems import Broken
 from causerie.settings.provider import wrong_certificates
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import PLACES, KeyPlace, Seconds, Text, doc
+from causerie.settings.values import FilePath, KeyPlace, Seconds, Text, doc
 
 # Storage of people, keys and usage, and people's view of it.
 
@@ -38,7 +38,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     folder: Annotated[
-        Text | None,
+        FilePath | None,
         doc(
             "Folder of this process for what must not be lost. Unset: `causerie` in "
             "`$XDG_DATA_HOME` or `~/.local/share`."
@@ -73,12 +73,6 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 def store_rules(store: StoreSettings) -> Iterator[Broken]:
     """Yield the errors in the keys of the database."""
     at: KeyPath = ("store", "secret_keys")
-    for index, secret in enumerate(store.secret_keys):
-        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-        if len(places) != 1:
-            found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            place: KeyPath = (*at, index)
-            yield Broken(place, f"has {found}; it takes {PLACES}", relies_on=(place,))
     if (store.url or "").startswith("postgres") and not store.secret_keys:
         yield Broken(
             at,
@@ -111,7 +105,7 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     ca_file: Annotated[
-        Text | None,
+        FilePath | None,
         doc(
             "Certificates to trust (PEM) where the address begins with `valkeys://` or "
             "`rediss://`, in addition to those that the system trusts. The certificate must have "

@@ -29,6 +29,7 @@ from causerie.settings.values import (
     Count,
     Digest,
     DoorName,
+    FilePath,
     HostName,
     Keys,
     LimitSettings,
@@ -390,7 +391,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
         Text | None, doc("How the model writes thinking and tool calls. Unset: detected.")
     ] = None
     template: Annotated[
-        Text | None, doc("A file with a chat template, in place of the model's own.")
+        FilePath | None, doc("A file with a chat template, in place of the model's own.")
     ] = None
     max_output_tokens: Annotated[
         Count | None, doc("Output limit where a request sets none. Unset: the rest of the context.")
@@ -447,7 +448,7 @@ class WeightsSettings(Struct, frozen=True, kw_only=True):
     """Source of weights, and the folder that keeps them."""
 
     cache: Annotated[
-        Text | None, doc("Folder. Unset: `causerie` in `$XDG_CACHE_HOME` or `~/.cache`.")
+        FilePath | None, doc("Folder. Unset: `causerie` in `$XDG_CACHE_HOME` or `~/.cache`.")
     ] = None
     hub_endpoint: Annotated[
         WebAddress | None,

@@ -5,12 +5,14 @@ Nothing here knows which setting takes which type.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from causerie.protocol.numbers import money
+from causerie.settings.toml import KeyPath
 
 
 def doc(description: str, **limits: Any) -> Meta:
@@ -19,6 +21,8 @@ def doc(description: str, **limits: Any) -> Meta:
 
 
 Text = Annotated[str, Meta(min_length=1)]
+FilePath = Annotated[Text, Meta(extra={"path": "file"})]
+Program = Annotated[Text, Meta(extra={"path": "program"})]
 Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
@@ -120,10 +124,24 @@ class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Place of a secret; one of the three is set."""
 
     env: VariableName | None = None
-    file: Text | None = None
+    file: FilePath | None = None
     command: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
 
 
+def secrets(value: object, path: KeyPath = (), owner: str = "") -> Iterator[NamedSecret]:
+    """Yield each secret in settings, with its path and the id or name of its owner."""
+    if isinstance(value, Secret):
+        yield path, owner, value
+    elif isinstance(value, Struct):
+        owner = getattr(value, "id", None) or getattr(value, "name", None) or owner
+        for name in value.__struct_fields__:
+            yield from secrets(getattr(value, name), (*path, name), owner)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from secrets(item, (*path, index), owner)
+
+
+NamedSecret = tuple[KeyPath, str, Secret]
 PLACES = '`{ env = "NAME" }`, `{ file = "PATH" }` or `{ command = ["PROGRAM", ...] }`'
 KeyPlace = Annotated[
     Secret,
@@ -133,6 +151,11 @@ KeyPlace = Annotated[
             "inline": f"stands in the file itself; write where it is found: {PLACES}",
         }
     ),
+]
+
+
+TrustedCertificates = Annotated[
+    FilePath | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
 ]
 
 
