@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 
 # Exit codes of commands, and one sentence on stderr for each failure.
-#
-# 0    done
-# 1    failed: a provider refused, the service broke
-# 2    the command line itself is wrong
-# 3    the configuration is wrong
-# 4    network or weights
-# 130  interrupted (Ctrl-C)
 
 
 class ExitCode(IntEnum):

@@ -87,8 +87,6 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Selection of the settings to show: all, or those that come from somewhere."""
-
     origins: Mapping[KeyPath, str]
     everything: bool
 
@@ -238,9 +236,6 @@ def _keys(door_address: DoorAddress) -> str:
 
 
 # ``causerie export`` and ``import``: entries of the configuration that the database holds.
-#
-# They work on the database that the settings name, also while the service runs, with the rights of
-# the machine's owner. A running service adopts a change within a second.
 
 
 def export_config(

@@ -18,11 +18,6 @@ from causerie.providers.dialect import (
     ThinkingControl,
 )
 
-# The dialects that are known, by the names that the configuration uses.
-#
-# Each fact was taken from the server's own documentation or source, or seen on
-# the server itself; ``docs/reference/dialects.md`` shows them as a table.
-
 _COMMON = of_origin("common")
 _OPENAI = of_origin("common", "openai")
 _ENGINES = of_origin("common", "openai", "engines")
@@ -300,9 +295,6 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 
 
 # Providers that many people use: where they are, how they are spoken to, how their keys look.
-#
-# Each fact is from the provider's own documentation, which ``docs`` names; the reference page
-# ``docs/reference/providers.md`` shows them as a table.
 
 
 @dataclass(frozen=True, slots=True)

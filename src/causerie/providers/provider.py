@@ -19,8 +19,6 @@ from causerie.protocol import bounded_json
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
-# Requests under way at a provider, and how many there may be.
-
 
 class RequestSlots:
     """The slots of one provider, counted in this process; ``most`` of ``None`` bounds nothing."""
@@ -52,9 +50,6 @@ class RequestSlots:
 
 
 # One provider that others run: where it is, how it is spoken to, who may use it at once.
-#
-# Knows HTTP and the list of models; what a chat request looks like there is the
-# dialect's, and what becomes of a reply is ``reply``'s.
 
 MAX_ERROR_BYTES = 64 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024

@@ -12,8 +12,6 @@ from causerie.protocol.parameters import ToolParameters
 from causerie.protocol.request import ChatRequest, Grammar, JsonObject, JsonSchema, Regex, ToolMode
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
-# Body of a request to a provider while it is written, with the changes made to it.
-
 
 class RequestDraft:
     """``fields`` become the body; ``changes`` say what differs from what the client sent.
@@ -51,9 +49,6 @@ class RequestDraft:
 
 
 # Functions and which of them must be called, where a server knows only some of the ways to say it.
-#
-# A way that it does not know is said by another one that has the same effect, by
-# sending fewer functions; what cannot be said is refused.
 
 TOOL_PARAMETERS = frozenset(ToolParameters.__struct_fields__)
 
@@ -76,7 +71,7 @@ def _write_choice(draft: RequestDraft) -> None:
     sent = draft.document.get("tool_choice")
     if sent is None:
         return
-    way, known = _way(sent), draft.dialect.choices
+    way, known = _choice_form(sent), draft.dialect.choices
     if way in known:
         draft.fields["tool_choice"] = sent
         return
@@ -90,20 +85,19 @@ def _write_choice(draft: RequestDraft) -> None:
         case "auto" | "required":
             draft.dropped("tool_choice")
         case "named" | "allowed":
-            _only(draft, choice.allowed or ())
+            _keep_tools(draft, choice.allowed or ())
             if choice.mode in known:
                 draft.fields["tool_choice"] = choice.mode
             draft.moved("tool_choice", choice.mode)
 
 
-def _way(sent: object) -> Choice:
+def _choice_form(sent: object) -> Choice:
     if isinstance(sent, dict):
         return "named" if sent.get("type") == "function" else "allowed"
     return "none" if sent == "none" else "required" if sent == "required" else "auto"
 
 
-def _only(draft: RequestDraft, names: Collection[str]) -> None:
-    """Leave out the functions that may not be called."""
+def _keep_tools(draft: RequestDraft, names: Collection[str]) -> None:
     tools: Any = draft.fields["tools"]
     kept = [tool for tool in tools if tool["function"]["name"] in names]
     if len(kept) < len(tools):
@@ -123,9 +117,6 @@ def _write_parallel(draft: RequestDraft) -> None:
 
 
 # The shape that an answer must have, in the fields of the server that is to enforce it.
-#
-# A shape that the server cannot enforce is refused: an answer without it would
-# be one that the client cannot use.
 
 FORMAT_PARAMETERS = frozenset({"response_format", "structured_outputs"})
 _ANY_OBJECT = {"type": "object"}
@@ -138,7 +129,7 @@ def write_shape(draft: RequestDraft) -> None:
         if draft.given("response_format"):
             draft.fields["response_format"] = draft.document["response_format"]  # plain text
         return
-    shape, param = _asked(draft)
+    shape, param = _shape_and_param(draft)
     way = draft.dialect.shapes.get(shape)
     if way is None:
         raise draft.unsupported(param, "It cannot hold an answer to that shape.")
@@ -147,8 +138,7 @@ def write_shape(draft: RequestDraft) -> None:
         draft.moved(param, next(name for name in reversed(draft.fields)))
 
 
-def _asked(draft: RequestDraft) -> tuple[Shape, str]:
-    """Return the response format's shape, and the parameter that asks for it."""
+def _shape_and_param(draft: RequestDraft) -> tuple[Shape, str]:
     structured = draft.given("structured_outputs")
     match draft.request.output:
         case JsonObject():
@@ -177,12 +167,12 @@ def _response_format(draft: RequestDraft) -> None:
             "json_schema": {"name": output.name, "schema": _as_object(output), "strict": True},
         }
     elif draft.dialect.strict_schemas:
-        sent = _strict(draft, sent)
+        sent = _as_strict(draft, sent)
     draft.fields["response_format"] = sent
 
 
-def _strict(draft: RequestDraft, sent: Any) -> Any:
-    """The same, but enforced, which some servers do only for a schema that asks for it."""
+def _as_strict(draft: RequestDraft, sent: Any) -> Any:
+    # Some servers enforce only a schema that is marked as strict.
     schema = sent["json_schema"]
     if schema.get("strict") is True:
         return sent
@@ -218,7 +208,7 @@ def _choice_regex(draft: RequestDraft) -> None:
 
 
 def _choice_grammar(draft: RequestDraft) -> None:
-    """One rule in GBNF, whose strings are written almost as in JSON."""
+    # GBNF writes strings almost as JSON does.
     draft.fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, _options(draft)))
 
 

@@ -24,8 +24,6 @@ from causerie.settings.values import (
     doc,
 )
 
-# Settings of the server that takes letters to people.
-
 
 class Mail(Struct, frozen=True, kw_only=True):
     """The SMTP server for letters: to people who sign up, and about alerts."""

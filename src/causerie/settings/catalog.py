@@ -24,8 +24,6 @@ from causerie.settings.values import (
     doc,
 )
 
-# Public model names, and who answers for them.
-
 
 class AliasTarget(Struct, frozen=True, kw_only=True):
     """One that can answer: a model of a provider, or one that this service runs itself."""

@@ -31,8 +31,6 @@ from causerie.settings.values import (
     doc,
 )
 
-# Name, colour and links of the pages for people.
-
 Colour = Annotated[
     str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", extra={"words": "a colour like `#0f6b5c`"})
 ]

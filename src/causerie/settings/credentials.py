@@ -97,10 +97,10 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
         if not value:
             raise ValueError(f"{where} is not set; set it for the service")
     elif secret.file is not None:
-        where, value = f"the file {secret.file}", _of_file(Path(secret.file))
+        where, value = f"the file {secret.file}", _file_text(Path(secret.file))
     else:
         program = (secret.command or ("",))[0]
-        where, value = f"the command {program}", _of_command(secret.command or ())
+        where, value = f"the command {program}", _command_output(secret.command or ())
     return one_word(value, f"{where} gives")
 
 
@@ -132,7 +132,7 @@ def _check_form(path: KeyPath, value: str) -> None:
         raise ValueError(f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more")
 
 
-def _of_file(file: Path) -> str:
+def _file_text(file: Path) -> str:
     try:
         with file.open("rb") as source:
             return source.read(_MOST_BYTES).decode()
@@ -142,8 +142,8 @@ def _of_file(file: Path) -> str:
         raise ValueError(f"the file {file} is not text") from None
 
 
-def _of_command(command: tuple[str, ...]) -> str:
-    """Return the output of the command; its stderr is not shown, for it may hold the secret."""
+def _command_output(command: tuple[str, ...]) -> str:
+    # stderr is not shown, for it may hold the secret.
     try:
         ended = subprocess.run(
             command,

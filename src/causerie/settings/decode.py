@@ -65,7 +65,7 @@ class SettingsDecoder:
         return kind(**decoded)
 
     def _stand_in(self, kind: Any) -> Any:
-        """Return a value of the type; no two texts are the same."""
+        # No two texts are the same, so that rules on names report nothing in addition.
         bare = plain(alone(kind))
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             required = [field for field in fields(bare).values() if field.required]
@@ -195,7 +195,6 @@ def is_secret(kind: Any) -> bool:
 
 
 def _may_be_secret(kind: Any) -> bool:
-    """Return true if a wrong value may be a secret, also where a right value is none."""
     if any(extras(kind).get(mark) for mark in ("secret", "inline", "digest")):
         return True
     bare = plain(kind)
@@ -239,7 +238,6 @@ def _listed(options: list[str]) -> str:
 
 
 def _struct_element(bare: Any) -> type[msgspec.Struct] | None:
-    """The struct that a list holds, or ``None`` when it is no list of structs."""
     if get_origin(bare) is not tuple:
         return None
     element = get_args(bare)[0]

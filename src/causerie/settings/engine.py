@@ -25,8 +25,6 @@ from causerie.settings.values import (
     doc,
 )
 
-# Options of the engines that run models here.
-
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
@@ -320,7 +318,6 @@ def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
 
 
 def _of_service(address: str) -> bool:
-    """Return whether the host is the name of a service, whose servers are in SRV records."""
     return _host(address).startswith("_")
 
 

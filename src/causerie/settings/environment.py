@@ -77,7 +77,6 @@ def runtime_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> Path:
-    """A folder of the user; raises :class:`SettingsError` for a user without a home."""
     base = Path(environ.get(name, ""))
     if base.is_absolute():
         return base

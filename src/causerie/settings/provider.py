@@ -32,8 +32,6 @@ from causerie.settings.values import (
     doc,
 )
 
-# Check of certificate files that settings name.
-
 
 def wrong_certificates(file: str | None) -> str | None:
     """Return the problem with a file of trusted certificates; ``None`` if it is fine or unset."""

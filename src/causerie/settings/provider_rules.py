@@ -28,8 +28,6 @@ from causerie.settings.toml import KeyPath
 from causerie.settings.tree import Settings
 from causerie.settings.values import PLACES, PriceSettings
 
-# Rules for providers and aliases: addresses, secrets, and targets that exist.
-
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
     """Everything that is wrong with providers and with what aliases make of them."""
@@ -76,7 +74,6 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
 
 
 def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
-    """Check that the known provider and the dialect exist, and fit the version."""
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
         hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
@@ -89,7 +86,6 @@ def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
 
 
 def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
-    """Check that listed fields can be passed on, and that the privileged are named as such."""
     dialect = DIALECTS.get(provider.dialect)
     for setting in ("passes", "passes_privileged"):
         place: KeyPath = (*at, setting)
@@ -108,7 +104,6 @@ def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
 
 
 def _no_choice(path: str, dialect: Dialect | None) -> str | None:
-    """Return why the operator cannot choose whether this field is passed on, if so."""
     name = path.partition(".")[0]
     if name in REFUSED:
         return f'"{path}" is refused at every door: {REFUSED[name]}'
@@ -167,7 +162,6 @@ def target_rules(
 
 
 def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterator[Broken]:
-    """Check that the name of an alias and the model of its target both have a ``*``, or neither."""
     if alias.id.endswith("*") and (target.provider is None or target.model.count("*") != 1):
         words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
         yield Broken((*at, "model"), words)

@@ -30,8 +30,6 @@ from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, ServerSettings, Settings
 from causerie.settings.values import LimitSettings, PriceSettings, secrets
 
-# Rules for a service of several worker processes, each of which is a whole service.
-
 _WORKERS = ("server", "workers")
 
 
@@ -91,8 +89,6 @@ def _limits_of_all(settings: Settings) -> Iterator[tuple[KeyPath, LimitSettings]
 
 
 # Rules between settings: names that clash, addresses that collide, open doors.
-#
-# Each rule names the error in a tree whose values are each fine alone.
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
@@ -132,10 +128,7 @@ def _networks(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
 
 
 def _names(settings: Settings) -> Iterator[Broken]:
-    """Models, aliases and entries of the catalog have names of their own.
-
-    A service with accounts may begin without any: operators add them to its database.
-    """
+    # A service with accounts may begin without models: operators add them to its database.
     empty = not settings.models and not settings.aliases and not settings.catalog
     if empty and not has_accounts(settings):
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
@@ -165,7 +158,6 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
-    """The engine, its weights, and that no options are another engine's."""
     own = model.engine if model.engine in _BUILT_IN else "options"
     if own == "options":
         yield from _known((*at, "engine"), model.engine, engine_names())
@@ -265,7 +257,6 @@ def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str
 
 
 def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
-    """Yield a warning for own models of `:free` variants that another door has, too."""
     free = {
         endpoint.model
         for entry in settings.catalog

@@ -12,8 +12,6 @@ from causerie.settings.provider import wrong_certificates
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import FilePath, KeyPlace, Seconds, Text, doc
 
-# Storage of people, keys and usage, and people's view of it.
-
 _StoreAddress = Annotated[
     str,
     Meta(

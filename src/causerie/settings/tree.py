@@ -49,8 +49,6 @@ from causerie.settings.values import (
     doc,
 )
 
-# Address and keys of the metrics.
-
 _Listen = Annotated[
     str,
     Meta(
@@ -114,9 +112,6 @@ class Tracing(Struct, frozen=True, kw_only=True):
 
 
 # The settings themselves: their names, defaults, limits and one sentence on each.
-#
-# The sentences are what ``docs/reference/configuration.md`` prints, so they are written for
-# the person who edits the file. Nothing here reads anything.
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
@@ -420,7 +415,6 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def _typed(self) -> LlamaCpp | OpenVino | Vllm:
-        """The options of its engine, llama.cpp's for one of another package."""
         if self.engine == "openvino":
             return self.openvino
         return self.vllm if self.engine == "vllm" else self.llamacpp
