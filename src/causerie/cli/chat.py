@@ -23,7 +23,6 @@ from causerie.cli.command import (
     Plain,
     Set,
     library,
-    reporting,
     settings_in_force,
 )
 
@@ -66,13 +65,12 @@ def chat(
     """
     from causerie.cli.chat_session import ChatOptions, talk
 
-    with reporting():
-        talk(
-            question_of(question),
-            base_url,
-            model,
-            ChatOptions(thinking, valid_text(system), tools, plain),
-        )
+    talk(
+        question_of(question),
+        base_url,
+        model,
+        ChatOptions(thinking, valid_text(system), tools, plain),
+    )
 
 
 def run(
@@ -106,10 +104,9 @@ def run(
     """
     from causerie.cli.chat_session import ChatOptions, talk
 
-    with reporting():
-        question = question_of(prompt)  # what is wrong with it is told before a model is loaded
-        with running_model(name, context, config, pairs) as (base_url, model):
-            talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
+    question = question_of(prompt)  # what is wrong with it is told before a model is loaded
+    with running_model(name, context, config, pairs) as (base_url, model):
+        talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
 
 
 @contextmanager

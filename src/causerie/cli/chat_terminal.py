@@ -21,7 +21,7 @@ from rich.control import Control
 from rich.markdown import Markdown
 from rich.segment import Segment, Segments
 
-from causerie.cli.terminal import printable
+from causerie.cli.command import printable
 from causerie.errors import counted
 from causerie.protocol.events import (
     Event,

@@ -6,6 +6,7 @@ is wrong; 3 the configuration is wrong; 4 network or weights; 130 interrupted (C
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from causerie.settings import Loaded
     from causerie.settings.entries import Entry
     from causerie.settings.load import Override
-
-
-# Exit codes of commands, and one sentence on stderr for each failure.
 
 
 class ExitCode(IntEnum):
@@ -215,3 +213,23 @@ def same_weights(ref: str | None, wanted: Reference) -> bool:
     if ref is None:
         return False
     return ref_of(Reference.parse(ref).settled) == ref_of(wanted.settled)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value))
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that would move the cursor or write to the clipboard."""
+    return _CONTROL.sub("", text)
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes as text for people."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

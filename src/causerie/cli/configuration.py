@@ -25,7 +25,6 @@ from causerie.cli.command import (
     Set,
     confirm,
     local_url,
-    reporting,
     settings_in_force,
 )
 
@@ -72,17 +71,16 @@ def check(
     from causerie.composition.entries import checked
     from causerie.settings.rules import notes
 
-    with reporting():
-        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
-        if database:
-            loaded, stored = with_database(config, pairs)
-            print_left_out(stored, loaded)
-        for name in loaded.ignored:
-            typer.echo(f"causerie: the variable {name} sets nothing", err=True)
-        for note in notes(loaded.settings):
-            typer.echo(f"causerie: {note}", err=True)
-        if not quiet:
-            typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
+    loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
+    if database:
+        loaded, stored = with_database(config, pairs)
+        print_left_out(stored, loaded)
+    for name in loaded.ignored:
+        typer.echo(f"causerie: the variable {name} sets nothing", err=True)
+    for note in notes(loaded.settings):
+        typer.echo(f"causerie: {note}", err=True)
+    if not quiet:
+        typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +252,8 @@ def export_config(
 
     `causerie export entries.toml`
     """
-    with reporting():
-        loaded, stored = with_database(config, pairs)
-        write_or_print(output, export_text(stored, loaded))
+    loaded, stored = with_database(config, pairs)
+    write_or_print(output, export_text(stored, loaded))
 
 
 _HEAD = """\
@@ -354,20 +351,19 @@ def import_config(
     """
     from causerie.cli.litellm import translate
 
-    with reporting():
-        if file is not None and litellm is None and output is None:
-            import_entries(file, config, pairs, yes=yes)
-        elif litellm is not None and file is None:
-            text, notes = translate(litellm)
-            if text is not None:
-                write_or_print(output, text)
-            for note in notes:
-                typer.echo(note, err=True)
-            if text is None:
-                words = f"{litellm}: nothing in `model_list` can be carried over"
-                raise CommandFailed(words, ExitCode.CONFIGURATION)
-        else:
-            raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
+    if file is not None and litellm is None and output is None:
+        import_entries(file, config, pairs, yes=yes)
+    elif litellm is not None and file is None:
+        text, notes = translate(litellm)
+        if text is not None:
+            write_or_print(output, text)
+        for note in notes:
+            typer.echo(note, err=True)
+        if text is None:
+            words = f"{litellm}: nothing in `model_list` can be carried over"
+            raise CommandFailed(words, ExitCode.CONFIGURATION)
+    else:
+        raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
 
 
 def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool) -> None:

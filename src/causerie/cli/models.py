@@ -21,10 +21,11 @@ from causerie.cli.command import (
     Set,
     confirm,
     library,
+    print_json,
     ref_of,
-    reporting,
     same_weights,
     settings_in_force,
+    size_text,
 )
 
 if TYPE_CHECKING:
@@ -55,17 +56,14 @@ def models(
     """
     import asyncio
 
-    import msgspec
-
     from causerie.cli.configuration import with_database
 
-    with reporting():
-        found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
-        rows = asyncio.run(list_models(found.settings))
-        if as_json:
-            typer.echo(msgspec.json.encode(rows))
-        else:
-            show_models(rows)
+    found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
+    rows = asyncio.run(list_models(found.settings))
+    if as_json:
+        print_json(rows)
+    else:
+        show_models(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,6 @@ def show_models(rows: Sequence[ModelLine]) -> None:
 
 
 def _size(row: ModelLine) -> str:
-    from causerie.cli.terminal import size_text
-
     if row.bytes is None:
         return "not fetched" if row.ref else "-"
     return size_text(row.bytes)
@@ -129,16 +125,13 @@ def show(
 
     `causerie show ./model.gguf --json`
     """
-    import msgspec
-
     from causerie.cli.terminal import print_facts
 
-    with reporting():
-        facts = model_facts(name, config, pairs)
-        if as_json:
-            typer.echo(msgspec.json.encode(facts))
-            return
-        print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])
+    facts = model_facts(name, config, pairs)
+    if as_json:
+        print_json(facts)
+        return
+    print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])
 
 
 Facts = dict[str, object]
@@ -259,8 +252,6 @@ def _thinking(form: ModelFormat) -> str:
 
 def facts_text(key: str, value: object) -> str:
     """Return a fact as text for people."""
-    from causerie.cli.terminal import size_text
-
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -311,7 +302,7 @@ def pull(
     from causerie.composition.engine_makers import fetch_weights
     from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
-    with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
+    with DownloadBar(Console(stderr=True), quiet=quiet) as bar:
         wanted = str(library().reference(ref or DEFAULT_REFERENCE))
         settings = settings_in_force(config, pairs).settings
         weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
@@ -336,8 +327,7 @@ def show_list(
 
     `causerie list --library` shows what `causerie pull NAME` can fetch
     """
-    with reporting():
-        print_list(config, pairs, names=names, as_json=as_json)
+    print_list(config, pairs, names=names, as_json=as_json)
 
 
 _EMPTY = (
@@ -380,12 +370,10 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    import msgspec
-
     from causerie.cli.terminal import print_table
 
     if as_json:
-        typer.echo(msgspec.json.encode(found))
+        print_json(found)
     else:
         print_table(titles, rows, right={"SIZE", "CONTEXT"})
 
@@ -426,15 +414,11 @@ def _quantization_of(weights: CachedWeights) -> str | None:
 
 
 def _row(model: CachedModel) -> Sequence[str]:
-    from causerie.cli.terminal import size_text
-
     size = size_text(model.bytes)
     return model.name, size, model.quantization or "-", _age(model.used_at)
 
 
 def _library_row(model: LibraryModel) -> Sequence[str]:
-    from causerie.cli.terminal import size_text
-
     size, context = size_text(model.size), f"{model.context:,}"
     return model.name, size, context, model.license, model.ref
 
@@ -468,20 +452,18 @@ def remove(
     """
     import asyncio
 
-    from causerie.cli.terminal import size_text
     from causerie.composition.engine_makers import cached_weights, remove_weights
 
-    with reporting():
-        settings = settings_in_force(config, pairs).settings
-        known = library()
-        found = found_weights(cached_weights(settings), name, known)
-        refuse_running(name, known)
-        size = size_text(sum(one.size for one in found))
-        if not yes:
-            confirm(f"Delete {name} ({size})?")
-        for one in found:
-            asyncio.run(remove_weights(settings, one))
-        typer.echo(f"Deleted {name}: {size}.")
+    settings = settings_in_force(config, pairs).settings
+    known = library()
+    found = found_weights(cached_weights(settings), name, known)
+    refuse_running(name, known)
+    size = size_text(sum(one.size for one in found))
+    if not yes:
+        confirm(f"Delete {name} ({size})?")
+    for one in found:
+        asyncio.run(remove_weights(settings, one))
+    typer.echo(f"Deleted {name}: {size}.")
 
 
 def found_weights(

@@ -33,6 +33,13 @@ class HelpCommand(TyperCommand):
         """Return the help of the command, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; print a failure that a person can mend, and exit with its code."""
+        from causerie.cli.command import reporting
+
+        with reporting():
+            return super().invoke(ctx)
+
 
 class HelpGroup(TyperGroup):
     """A group whose help is plain text, and is shown without importing pydantic."""

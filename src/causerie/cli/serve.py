@@ -22,7 +22,6 @@ from causerie.cli.command import (
     Set,
     library,
     ref_of,
-    reporting,
     settings_in_force,
 )
 
@@ -56,8 +55,7 @@ Keys = Annotated[
 Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
 Workers = Annotated[
-    str | None,
-    typer.Option("--workers", help="Worker processes; `auto`: one for each core."),
+    str | None, typer.Option("--workers", help="Worker processes; `auto`: one for each core.")
 ]
 GpuLayers = Annotated[
     int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
@@ -97,21 +95,20 @@ def serve(
     """
     from causerie.settings.load import Override
 
-    with reporting():
-        server = {"host": host, "port": port, "keys": keys, "workers": workers}
-        flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
-        options = {
-            "context": context,
-            "parallel": parallel,
-            "threads": threads,
-            "gpu_layers": gpu_layers,
-        }
+    server = {"host": host, "port": port, "keys": keys, "workers": workers}
+    flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
+    options = {
+        "context": context,
+        "parallel": parallel,
+        "threads": threads,
+        "gpu_layers": gpu_layers,
+    }
 
-        def choose(settings: Settings) -> tuple[ModelSettings, ...]:
-            return with_options(chosen_models(settings, ref, id, model, engine), options)
+    def choose(settings: Settings) -> tuple[ModelSettings, ...]:
+        return with_options(chosen_models(settings, ref, id, model, engine), options)
 
-        read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
-        serve_until_stopped(read)
+    read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
+    serve_until_stopped(read)
 
 
 def serve_until_stopped(read: ReadWith) -> None:

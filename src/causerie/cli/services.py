@@ -17,8 +17,9 @@ from causerie.cli.command import (
     ExitCode,
     library,
     local_url,
-    reporting,
+    print_json,
     same_weights,
+    size_text,
 )
 
 if TYPE_CHECKING:
@@ -39,14 +40,11 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] 
 
     `causerie ps --json`
     """
-    import msgspec
-
-    with reporting():
-        found = services()
-        if as_json:
-            typer.echo(msgspec.json.encode([one.facts for one in found]))
-            return
-        show_services(found, library())
+    found = services()
+    if as_json:
+        print_json([one.facts for one in found])
+        return
+    show_services(found, library())
 
 
 def stop(
@@ -68,15 +66,14 @@ def stop(
     """
     from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
 
-    with reporting():
-        chosen = chosen_service(services(), name, pid)
-        try:
-            _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
-        except ControlFailed as error:
-            raise CommandFailed(str(error)) from error
-        while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-            time.sleep(LOOK_SECONDS)
-        typer.echo(f"Stopped {chosen.facts.address}.")
+    chosen = chosen_service(services(), name, pid)
+    try:
+        _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
+    except ControlFailed as error:
+        raise CommandFailed(str(error)) from error
+    while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
+        time.sleep(LOOK_SECONDS)
+    typer.echo(f"Stopped {chosen.facts.address}.")
 
 
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
@@ -213,8 +210,6 @@ def _pages_with_children(process: Path) -> int:
 
 
 def _size(count: int | None) -> str:
-    from causerie.cli.terminal import size_text
-
     return size_text(count) if count else "-"
 
 
@@ -241,25 +236,24 @@ def reload(config: ServiceFile = None, pid: ServicePid = None) -> None:
     from causerie.composition.reloading import ReloadOutcome
     from causerie.settings.environment import runtime_folder, variables
 
-    with reporting():
-        try:
-            chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
-            outcome = asked(chosen.path, "reload", ReloadOutcome, RELOAD_SECONDS)
-        except ControlFailed as error:
-            raise CommandFailed(str(error)) from error
-        if outcome.problems:
-            problems = "\n".join(outcome.problems)
-            raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
-        counts = (
-            (outcome.doors, "door", "doors"),
-            (outcome.models, "model", "models"),
-            (outcome.aliases, "alias", "aliases"),
-            (outcome.entries, "entry of the catalog", "entries of the catalog"),
-        )
-        words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
-        typer.echo(f"Reloaded: {', '.join(words)}.")
-        for note in outcome.notes:
-            typer.echo(f"causerie: {note}", err=True)
+    try:
+        chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
+        outcome = asked(chosen.path, "reload", ReloadOutcome, RELOAD_SECONDS)
+    except ControlFailed as error:
+        raise CommandFailed(str(error)) from error
+    if outcome.problems:
+        problems = "\n".join(outcome.problems)
+        raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
+    counts = (
+        (outcome.doors, "door", "doors"),
+        (outcome.models, "model", "models"),
+        (outcome.aliases, "alias", "aliases"),
+        (outcome.entries, "entry of the catalog", "entries of the catalog"),
+    )
+    words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
+    typer.echo(f"Reloaded: {', '.join(words)}.")
+    for note in outcome.notes:
+        typer.echo(f"causerie: {note}", err=True)
 
 
 RELOAD_SECONDS = 120.0  # secrets may come from slow commands
