@@ -38,16 +38,10 @@ WRITTEN = (
     | thinking.PARAMETERS
     | request_body.TOOL_PARAMETERS
     | {
-        "model",
-        "messages",
-        "stream",
-        "stream_options",
-        "max_tokens",
-        "max_completion_tokens",
-        "continue_final_message",
-        "add_generation_prompt",
+        "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens",
+        "continue_final_message", "add_generation_prompt",
     }
-)
+)  # fmt: skip
 """Parameters that are written by steps of their own, each from what was parsed."""
 # Hints are taken whatever they hold, but not by every server.
 _HINT_TYPES: Mapping[str, Any] = {name: each.type for name, each in parameters.HINTS.items()}
@@ -104,11 +98,7 @@ def outgoing(
 def _with_cache_salt(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
     if not (request.cache_scope and dialect.cache_salt):
         return body
-    return b'%b,"%b":"%b"}' % (
-        body[:-1],
-        dialect.cache_salt.encode(),
-        request.cache_scope.encode(),
-    )
+    return b'%b,"%b":"%b"}' % (body[:-1], dialect.cache_salt.encode(), request.cache_scope.encode())
 
 
 def drafted(

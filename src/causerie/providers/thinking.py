@@ -35,8 +35,7 @@ def write_thinking(draft: RequestDraft) -> None:
     """Say how to think; raises :class:`InvalidRequest` where that cannot be said."""
     control = draft.dialect.thinking
     _WRITERS[control.switch](draft)
-    sent = draft.document.get("reasoning")
-    if control.switch != "object" and isinstance(sent, Mapping) and sent.get("summary"):
+    if control.switch != "object" and _mapping(draft.document.get("reasoning")).get("summary"):
         draft.dropped("reasoning.summary")
 
 
@@ -66,7 +65,8 @@ def _by_template(draft: RequestDraft) -> None:
     if said or _only_by_name(draft):
         _write_switch(draft, said or _NAME)
     if thinking.effort is not None:
-        _write_effort(draft, in_template=control.effort_in_template)
+        write = _write_effort_argument if control.effort_in_template else _write_word
+        write(draft, thinking.effort)
     _write_budget(draft)
 
 
@@ -98,8 +98,7 @@ def _by_type(draft: RequestDraft) -> None:
 def _by_object(draft: RequestDraft) -> None:
     _refuse_template_arguments(draft)
     thinking, control = draft.request.thinking, draft.dialect.thinking
-    sent = draft.document.get("reasoning")
-    reasoning = dict(sent) if isinstance(sent, Mapping) else {}
+    reasoning = dict(_mapping(draft.document.get("reasoning")))
     reasoning.pop("exclude", None)
     if thinking.effort is not None and thinking.budget is not None:
         raise draft.unsupported(
@@ -176,24 +175,17 @@ def _write_template_arguments(draft: RequestDraft) -> None:
 def _write_switch(draft: RequestDraft, said: str) -> None:
     # Templates know one of the two names and ignore the other.
     enabled = draft.request.thinking.enabled
-    sent = draft.fields.get(_KWARGS)
-    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    kwargs = _mapping(draft.fields.get(_KWARGS))
     if enabled is None or any(isinstance(kwargs.get(name), bool) for name in _SWITCHES):
         return
     draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
     draft.moved(said, f"{_KWARGS}.enable_thinking")
 
 
-def _write_effort(draft: RequestDraft, *, in_template: bool) -> None:
-    if not in_template:
-        effort = draft.request.thinking.effort
-        if effort is not None:
-            _write_word(draft, effort)
-        return
-    sent = draft.fields.get(_KWARGS)
-    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+def _write_effort_argument(draft: RequestDraft, effort: str) -> None:
+    kwargs = _mapping(draft.fields.get(_KWARGS))
     if "reasoning_effort" not in kwargs:
-        word = draft.dialect.thinking.efforts[draft.request.thinking.effort or "medium"]
+        word = draft.dialect.thinking.efforts[effort]
         draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
         draft.moved(
             _first_given(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort"
@@ -243,15 +235,16 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
 
 
 def _refuse_template_arguments(draft: RequestDraft) -> None:
-    kwargs = draft.document.get(_KWARGS)
-    if not isinstance(kwargs, Mapping):
-        return
-    for name, value in kwargs.items():
+    for name, value in _mapping(draft.document.get(_KWARGS)).items():
         means = (name in _SWITCHES and isinstance(value, bool)) or (
             name == "reasoning_effort" and value == draft.request.thinking.effort
         )
         if not means and value is not None and not (name == "reasoning_effort" and value == "none"):
             raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _first_given(draft: RequestDraft, *names: str) -> str:
@@ -264,8 +257,7 @@ def _switched_by(draft: RequestDraft) -> str:
 
 
 def _only_by_name(draft: RequestDraft) -> bool:
-    sent = draft.document.get(_KWARGS)
-    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    kwargs = _mapping(draft.document.get(_KWARGS))
     said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
     given = _first_given(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
     return draft.request.thinking.enabled is True and not said and not given
