@@ -534,33 +534,26 @@ _CARRIED = {
 }  # fmt: skip
 _FALLS = "another target is asked at once; a breaker leaves out one that keeps failing"
 _REDIS = "replicas count together by `[shared]`, whose `url` names a Valkey or Redis server"
-_WORDS = {
-    "num_retries": _FALLS,
-    "max_retries": _FALLS,
-    "retry_after": _FALLS,
-    "retry_policy": _FALLS,
-    "allowed_fails": _FALLS,
-    "allowed_fails_policy": _FALLS,
-    "cooldown_time": _FALLS,
-    "disable_cooldowns": _FALLS,
-    "routing_strategy": "targets of one priority are drawn by weight and load",
-    "routing_strategy_args": "targets of one priority are drawn by weight and load",
-    "enable_pre_call_checks": "a request goes only to targets that support its parameters",
-    "context_window_fallbacks": "a fallback by the kind of error does not exist; use priorities",
-    "content_policy_fallbacks": "a fallback by the kind of error does not exist; use priorities",
-    "redis_url": _REDIS,
-    "redis_host": _REDIS,
-    "redis_port": _REDIS,
-    "redis_password": _REDIS,
-    "database_url": 'people and keys are made anew: `keys = "accounts"`, `[store]` has the `url`',
-    "success_callback": "requests are counted at /metrics, and traced by `[tracing]`",
-    "failure_callback": "requests are counted at /metrics, and traced by `[tracing]`",
-    "callbacks": "requests are counted at /metrics, and traced by `[tracing]`",
-    "cache": "replies are not cached",
-    "cache_params": "replies are not cached",
-    "set_verbose": "`logging.level` says how much is logged",
-    "json_logs": "`logging.format` says how",
-}
+_BY_WEIGHT = "targets of one priority are drawn by weight and load"
+_BY_KIND = "a fallback by the kind of error does not exist; use priorities"
+_COUNTED = "requests are counted at /metrics, and traced by `[tracing]`"
+_ADVICE = (
+    dict.fromkeys(
+        ("num_retries", "max_retries", "retry_after", "retry_policy", "allowed_fails",
+         "allowed_fails_policy", "cooldown_time", "disable_cooldowns"), _FALLS,
+    )
+    | dict.fromkeys(("routing_strategy", "routing_strategy_args"), _BY_WEIGHT)
+    | dict.fromkeys(("context_window_fallbacks", "content_policy_fallbacks"), _BY_KIND)
+    | dict.fromkeys(("redis_url", "redis_host", "redis_port", "redis_password"), _REDIS)
+    | dict.fromkeys(("success_callback", "failure_callback", "callbacks"), _COUNTED)
+    | dict.fromkeys(("cache", "cache_params"), "replies are not cached")
+    | {
+        "enable_pre_call_checks": "a request goes only to targets that support its parameters",
+        "database_url": 'people and keys are made anew: `keys = "accounts"`, `[store]` has the `url`',
+        "set_verbose": "`logging.level` says how much is logged",
+        "json_logs": "`logging.format` says how",
+    }
+)  # fmt: skip
 _NONE = "has no counterpart; docs/reference/configuration.md lists what there is"
 
 
@@ -576,4 +569,4 @@ def note_settings(document: Mapping[str, Any], note: Callable[[str, str], None])
         else:
             for name in settings:
                 if name not in _CARRIED[section]:
-                    note(f"{section}.{name}", _WORDS.get(name, _NONE))
+                    note(f"{section}.{name}", _ADVICE.get(name, _NONE))
