@@ -21,25 +21,25 @@ from causerie.settings.values import (
     Text,
     TrustedCertificates,
     WebAddress,
-    doc,
 )
 
 
 class Mail(Struct, frozen=True, kw_only=True):
     """The SMTP server for letters: to people who sign up, and about alerts."""
 
-    host: Annotated[Text | None, doc("Its name. Unset: no mail is sent.")] = None
-    port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")] = 587
-    tls: Annotated[
-        Literal["starttls", "implicit", "off"],
-        doc(
-            "`starttls` on a plain connection (port 587), `implicit` from the "
-            "beginning (port 465), or `off`, for a server on the same machine."
-        ),
-    ] = "starttls"
-    sender: Annotated[Text | None, doc("The address that mail comes from. `host` needs it.")] = None
-    user: Annotated[Text | None, doc("The name to authenticate with, if any.")] = None
-    password: Annotated[KeyPlace | None, doc("Where the password of `user` is found.")] = None
+    host: Text | None = None
+    """Its name. Unset: no mail is sent."""
+    port: Annotated[int, Meta(ge=1, le=65535)] = 587
+    """Its port."""
+    tls: Literal["starttls", "implicit", "off"] = "starttls"
+    """`starttls` on a plain connection (port 587), `implicit` from the beginning (port 465), or
+    `off`, for a server on the same machine."""
+    sender: Text | None = None
+    """The address that mail comes from. `host` needs it."""
+    user: Text | None = None
+    """The name to authenticate with, if any."""
+    password: KeyPlace | None = None
+    """Where the password of `user` is found."""
     ca_file: TrustedCertificates = None
 
 
@@ -76,68 +76,57 @@ Percent = Annotated[int, Meta(ge=1, le=1000)]
 class AlertWebhook(Struct, frozen=True, kw_only=True):
     """An address that gets alerts as signed JSON, by the Standard Webhooks specification."""
 
-    name: Annotated[DoorName, doc("Name of the channel.")]
-    url: Annotated[WebAddress, doc("Where alerts are posted; `https://`, but on this machine.")]
-    secret: Annotated[
-        KeyPlace | None,
-        doc("Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64."),
-    ] = None
-    allow_http: Annotated[
-        bool, doc("Whether `url` may begin with `http://` and name another machine.")
-    ] = False
+    name: DoorName
+    """Name of the channel."""
+    url: WebAddress
+    """Where alerts are posted; `https://`, but on this machine."""
+    secret: KeyPlace | None = None
+    """Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64."""
+    allow_http: bool = False
+    """Whether `url` may begin with `http://` and name another machine."""
     ca_file: TrustedCertificates = None
-    kinds: Annotated[tuple[AlertName, ...], doc("Alerts that this channel gets.")] = ALERT_NAMES
+    kinds: tuple[AlertName, ...] = ALERT_NAMES
+    """Alerts that this channel gets."""
 
 
 class AlertEmail(Struct, frozen=True, kw_only=True):
     """Addresses that get alerts as letters, by the server of `mail`."""
 
-    name: Annotated[DoorName, doc("Name of the channel.")]
-    to: Annotated[
-        tuple[EmailAddress, ...],
-        Meta(min_length=1, max_length=20),
-        doc("Addresses; each gets a letter of its own."),
-    ]
-    kinds: Annotated[tuple[AlertName, ...], doc("Alerts that this channel gets.")] = ALERT_NAMES
+    name: DoorName
+    """Name of the channel."""
+    to: Annotated[tuple[EmailAddress, ...], Meta(min_length=1, max_length=20)]
+    """Addresses; each gets a letter of its own."""
+    kinds: tuple[AlertName, ...] = ALERT_NAMES
+    """Alerts that this channel gets."""
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
     """When channels are notified, and when an alert is over."""
 
-    webhooks: Annotated[tuple[AlertWebhook, ...], doc("Channels by HTTP.")] = ()
-    emails: Annotated[tuple[AlertEmail, ...], doc("Channels by e-mail.")] = ()
-    budget_percent: Annotated[
-        tuple[Percent, ...], doc("Shares of a budget whose use is notified, once in each period.")
-    ] = (50, 80, 100)
-    error_percent: Annotated[
-        int,
-        Meta(ge=1, le=100),
-        doc("Share of a model's requests that fail (status 500 and above)."),
-    ] = 20
-    error_window_seconds: Annotated[Patience, doc("How long a time that share is taken of.")] = (
-        300.0
-    )
-    error_requests: Annotated[Count, doc("Fewer requests in that time say nothing.")] = 20
-    key_expiry_days: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=365)], ...],
-        doc("Days before a key expires on which that is notified."),
-    ] = (14, 3, 1)
-    remind_owners: Annotated[
-        bool, doc("Whether the person that a key belongs to gets a letter too, if `mail` is set.")
-    ] = True
-    check_seconds: Annotated[
-        Patience, doc("How often providers, error rates and jobs are looked at.")
-    ] = 15.0
-    accounts_seconds: Annotated[Patience, doc("How often budgets and keys are looked at.")] = 60.0
-    resolve_seconds: Annotated[
-        Patience, doc("An alert is over after so long a time without its cause.")
-    ] = 60.0
-    quiet_seconds: Annotated[
-        Patience, doc("An alert that is over does not come again within this time.")
-    ] = 300.0
-    messages_per_hour: Annotated[
-        Count, doc("Most messages to one receiver in an hour; others are dropped.")
-    ] = 60
+    webhooks: tuple[AlertWebhook, ...] = ()
+    emails: tuple[AlertEmail, ...] = ()
+    budget_percent: tuple[Percent, ...] = (50, 80, 100)
+    """Shares of a budget whose use is notified, once in each period."""
+    error_percent: Annotated[int, Meta(ge=1, le=100)] = 20
+    """Share of a model's requests that fail (status 500 and above)."""
+    error_window_seconds: Patience = 300.0
+    """How long a time that share is taken of."""
+    error_requests: Count = 20
+    """Fewer requests in that time say nothing."""
+    key_expiry_days: tuple[Annotated[int, Meta(ge=1, le=365)], ...] = (14, 3, 1)
+    """Days before a key expires on which that is notified."""
+    remind_owners: bool = True
+    """Whether the person that a key belongs to gets a letter too, if `mail` is set."""
+    check_seconds: Patience = 15.0
+    """How often providers, error rates and jobs are looked at."""
+    accounts_seconds: Patience = 60.0
+    """How often budgets and keys are looked at."""
+    resolve_seconds: Patience = 60.0
+    """An alert is over after so long a time without its cause."""
+    quiet_seconds: Patience = 300.0
+    """An alert that is over does not come again within this time."""
+    messages_per_hour: Count = 60
+    """Most messages to one receiver in an hour; others are dropped."""
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:

@@ -28,7 +28,6 @@ from causerie.settings.values import (
     Network,
     Text,
     WebAddress,
-    doc,
 )
 
 Colour = Annotated[
@@ -46,30 +45,19 @@ Contact = Annotated[
 class BrandingSettings(Struct, frozen=True, kw_only=True):
     """Name, colour and links of the pages for people."""
 
-    name: Annotated[
-        str,
-        Meta(min_length=1, max_length=40),
-        doc("Name of the service on its pages and in authenticators."),
-    ] = "Causerie"
-    accent: Annotated[
-        Colour | None,
-        doc(
-            "Colour of buttons, links and marks, like `#1a4fb4`. Pages use the "
-            "nearest shade of it that can be read, by day and by night. Unset: green."
-        ),
-    ] = None
-    terms: Annotated[WebAddress | None, doc("Address of the terms of use.")] = None
-    contact: Annotated[
-        Contact | None, doc("Whom people write to: an e-mail address, or a page.")
-    ] = None
-    logos: Annotated[
-        dict[str, Text],
-        doc(
-            "Logos in the catalog, by the author of models (what an id begins with) or "
-            "the name of a provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or "
-            "`data:image/png;base64,…`. Without one, initials."
-        ),
-    ] = {}
+    name: Annotated[str, Meta(min_length=1, max_length=40)] = "Causerie"
+    """Name of the service on its pages and in authenticators."""
+    accent: Colour | None = None
+    """Colour of buttons, links and marks, like `#1a4fb4`. Pages use the nearest shade of it that
+    can be read, by day and by night. Unset: green."""
+    terms: WebAddress | None = None
+    """Address of the terms of use."""
+    contact: Contact | None = None
+    """Whom people write to: an e-mail address, or a page."""
+    logos: dict[str, Text] = {}
+    """Logos in the catalog, by the author of models (what an id begins with) or the name of a
+    provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or `data:image/png;base64,…`.
+    Without one, initials."""
 
 
 UNLIMITED = "unlimited"
@@ -78,58 +66,35 @@ UNLIMITED = "unlimited"
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """The pages for people at `/console`, and the management API at `/api`."""
 
-    enabled: Annotated[
-        bool, doc("Whether they are served where a door takes keys of accounts.")
-    ] = True
-    operator_keys: Annotated[
-        tuple[Digest, ...],
-        doc(
-            "Digests of keys by which programs of operators use the management API; "
-            "`causerie key` makes them."
-        ),
-    ] = ()
-    api_requests_per_minute: Annotated[
-        Count, doc("How often a key may use the management API within a minute.")
-    ] = 600
-    sign_up: Annotated[
-        bool,
-        doc(
-            "Whether anybody may ask for an account, without an invitation. With "
-            "`mail.host` they get a link by mail; without, an operator gives it to them."
-        ),
-    ] = False
+    enabled: bool = True
+    """Whether they are served where a door takes keys of accounts."""
+    operator_keys: tuple[Digest, ...] = ()
+    """Digests of keys by which programs of operators use the management API; `causerie key` makes
+    them."""
+    api_requests_per_minute: Count = 600
+    """How often a key may use the management API within a minute."""
+    sign_up: bool = False
+    """Whether anybody may ask for an account, without an invitation. With `mail.host` they get a
+    link by mail; without, an operator gives it to them."""
     new_project_budget: Annotated[
         str,
         Meta(
             pattern=r"^(unlimited|[0-9]{1,9}(\.[0-9]{1,9})?)\Z",
-            description="Money that the project of a person who signed up may spend in a month, "
-            'until an operator changes its budgets, like `"5"`. `"0"`: only what costs nothing; '
-            '`"unlimited"`: no budget.',
             extra={"words": 'an amount as text, like `"5"`, or `"unlimited"`'},
         ),
     ] = "0"
-    public_rankings: Annotated[
-        bool,
-        doc(
-            "Whether everybody may see which models and providers of the catalog are "
-            "used most, by tokens of all projects together. Otherwise only operators see it."
-        ),
-    ] = False
-    proxies: Annotated[
-        tuple[Network, ...],
-        doc(
-            "Addresses or networks of proxies in front of it, like `10.0.0.0/8`; "
-            "what they say of where a visitor comes from is believed."
-        ),
-    ] = ()
-    address: Annotated[
-        WebAddress | None,
-        doc(
-            "Address of the service as browsers see it, for links and the check of "
-            "forms, like `https://causerie.example.org`; at other host names there is no console. "
-            "Unset: as the browser sends it."
-        ),
-    ] = None
+    """Money that the project of a person who signed up may spend in a month, until an operator
+    changes its budgets, like `"5"`. `"0"`: only what costs nothing; `"unlimited"`: no budget."""
+    public_rankings: bool = False
+    """Whether everybody may see which models and providers of the catalog are used most, by tokens
+    of all projects together. Otherwise only operators see it."""
+    proxies: tuple[Network, ...] = ()
+    """Addresses or networks of proxies in front of it, like `10.0.0.0/8`; what they say of where a
+    visitor comes from is believed."""
+    address: WebAddress | None = None
+    """Address of the service as browsers see it, for links and the check of forms, like
+    `https://causerie.example.org`; at other host names there is no console. Unset: as the browser
+    sends it."""
 
 
 # Logos that settings name: files or data, never addresses.
@@ -206,63 +171,43 @@ Domain = Annotated[
 class IdentityGroup(Struct, frozen=True, kw_only=True):
     """Grant to the members of a group of the identity provider, at each sign-in."""
 
-    group: Annotated[Text, doc("Its name, or id, as the claim has it.")]
-    project: Annotated[
-        Text | None, doc("Id of the project (`prj_...`) that they are members of.")
-    ] = None
-    role: Annotated[Literal["owner", "admin", "member", "viewer"], doc("Their role in it.")] = (
-        "member"
-    )
-    operator: Annotated[bool, doc("Whether they are operators of the service.")] = False
+    group: Text
+    """Its name, or id, as the claim has it."""
+    project: Text | None = None
+    """Id of the project (`prj_...`) that they are members of."""
+    role: Literal["owner", "admin", "member", "viewer"] = "member"
+    """Their role in it."""
+    operator: bool = False
+    """Whether they are operators of the service."""
 
 
 class IdentityProvider(Struct, frozen=True, kw_only=True):
     """A provider of OpenID Connect that people may sign in to the console with."""
 
-    name: Annotated[
-        DoorName,
-        doc("Part of addresses: the provider sends people back to `/console/sign-in/NAME/back`."),
-    ]
-    title: Annotated[Text | None, doc("Name for people. Unset: the name.")] = None
-    issuer: Annotated[
-        WebAddress,
-        doc(
-            "Address of the issuer, exactly as its own document "
-            "(`/.well-known/openid-configuration`) gives it; `https://`, but on this machine."
-        ),
-    ]
-    client_id: Annotated[Text, doc("What the provider knows this service as.")]
-    client_secret: Annotated[
-        KeyPlace | None, doc("Where its secret is found. Unset: a public client.")
-    ] = None
-    ca_file: Annotated[
-        FilePath | None,
-        doc(
-            "Certificates to trust (PEM) when the provider is asked. Unset: those that "
-            "the system trusts."
-        ),
-    ] = None
-    scopes: Annotated[tuple[Text, ...], doc("What is asked for; `openid` is among it.")] = (
-        "openid",
-        "email",
-        "profile",
-    )
-    sign_up: Annotated[
-        bool,
-        doc(
-            "Whether people of `allowed_domains` get an account without an invitation, "
-            "if the provider says that their address is verified."
-        ),
-    ] = False
-    allowed_domains: Annotated[
-        tuple[Domain, ...], doc("Domains of addresses for `sign_up`, each exactly; `*` allows all.")
-    ] = ()
-    groups_claim: Annotated[Text, doc("Claim that lists the groups which somebody is in.")] = (
-        "groups"
-    )
-    groups: Annotated[
-        tuple[IdentityGroup, ...], doc("Groups that give a role in a project, or make operators.")
-    ] = ()
+    name: DoorName
+    """Part of addresses: the provider sends people back to `/console/sign-in/NAME/back`."""
+    title: Text | None = None
+    """Name for people. Unset: the name."""
+    issuer: WebAddress
+    """Address of the issuer, exactly as its own document (`/.well-known/openid-configuration`)
+    gives it; `https://`, but on this machine."""
+    client_id: Text
+    """What the provider knows this service as."""
+    client_secret: KeyPlace | None = None
+    """Where its secret is found. Unset: a public client."""
+    ca_file: FilePath | None = None
+    """Certificates to trust (PEM) when the provider is asked. Unset: those that the system
+    trusts."""
+    scopes: tuple[Text, ...] = ("openid", "email", "profile")
+    """What is asked for; `openid` is among it."""
+    sign_up: bool = False
+    """Whether people of `allowed_domains` get an account without an invitation, if the provider
+    says that their address is verified."""
+    allowed_domains: tuple[Domain, ...] = ()
+    """Domains of addresses for `sign_up`, each exactly; `*` allows all."""
+    groups_claim: Text = "groups"
+    """Claim that lists the groups which somebody is in."""
+    groups: tuple[IdentityGroup, ...] = ()
 
 
 def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:

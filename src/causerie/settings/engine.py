@@ -22,7 +22,6 @@ from causerie.settings.values import (
     VariableName,
     WebAddress,
     byte_count,
-    doc,
 )
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
@@ -32,16 +31,16 @@ KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 Replicas = Annotated[
     int,
     Meta(ge=1, le=64),
-    doc(
-        "How many processes run the model, as one pool. Options are those of each, "
+    Meta(
+        description="How many processes run the model, as one pool. Options are those of each, "
         "which has its share of the cores and of the memory."
     ),
 ]
 
 Variables = Annotated[
     tuple[VariableName, ...],
-    doc(
-        "Names of further variables of the service's environment that the engine's "
+    Meta(
+        description="Names of further variables of the service's environment that the engine's "
         'process gets, like `"HF_TOKEN"`. Without them it gets those of its libraries and devices '
         "only."
     ),
@@ -51,65 +50,44 @@ Variables = Annotated[
 class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
-    command: Annotated[
-        Program | None,
-        doc(
-            "The program `llama-server` of a native build of llama.cpp: a path, or a "
-            "name that the shell would find. Unset: the package `xllamacpp` runs the model."
-        ),
-    ] = None
-    args: Annotated[
-        tuple[Text, ...], doc("Further arguments of `command`, as documented there.")
-    ] = ()
+    command: Program | None = None
+    """The program `llama-server` of a native build of llama.cpp: a path, or a name that the shell
+    would find. Unset: the package `xllamacpp` runs the model."""
+    args: tuple[Text, ...] = ()
+    """Further arguments of `command`, as documented there."""
     environment: Variables = ()
     replicas: Replicas = 1
-    devices: Annotated[
-        tuple[Text, ...],
-        doc(
-            "Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and "
-            '`HIP_VISIBLE_DEVICES`, `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all.'
-        ),
-    ] = ()
-    context: Annotated[
-        Count | Literal["auto"] | None,
-        doc(
-            "Tokens that prompt and output of one request may have. "
-            '`"auto"`: as many as the free memory holds.'
-        ),
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None, doc("Requests at the same time.")
-    ] = None
-    cache_tokens: Annotated[
-        Count | None,
-        doc(
-            "Tokens that all requests together may have, at least `context`. Unset: "
-            "`context` of each, or fewer if the memory holds no more."
-        ),
-    ] = None
-    threads: Annotated[Count | None, doc("CPU threads.")] = None
-    gpu_layers: Annotated[Natural | None, doc("Layers on the GPU; 0 keeps all on the CPU.")] = None
-    kv_type: Annotated[KvType | None, doc("Number type of the key-value cache.")] = None
-    flash_attention: Annotated[bool | None, doc("Whether flash attention is used.")] = None
-    batch: Annotated[Count | None, doc("Most prompt tokens in one step.")] = None
-    lora: Annotated[tuple[FilePath, ...], doc("LoRA adapters (GGUF files).")] = ()
-    draft: Annotated[
-        FilePath | None, doc("Small model for speculative decoding (a GGUF file).")
-    ] = None
-    prompt_cache: Annotated[
-        Size | None,
-        doc(
-            'Memory for prompts that left their slots, like `"2GiB"`. '
-            'Unset: an eighth of the memory, at most 8 GiB. `"0B"` keeps none.'
-        ),
-    ] = None
-    speculation: Annotated[
-        Literal["off", "ngram"],
-        doc(
-            '`"ngram"`: the engine proposes tokens that followed the last ones '
-            "earlier in the text, and checks several at once."
-        ),
-    ] = "off"
+    devices: tuple[Text, ...] = ()
+    """Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and `HIP_VISIBLE_DEVICES`,
+    `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all."""
+    context: Count | Literal["auto"] | None = None
+    """Tokens that prompt and output of one request may have. `"auto"`: as many as the free memory
+    holds."""
+    parallel: Annotated[int, Meta(ge=1, le=256)] | None = None
+    """Requests at the same time."""
+    cache_tokens: Count | None = None
+    """Tokens that all requests together may have, at least `context`. Unset: `context` of each, or
+    fewer if the memory holds no more."""
+    threads: Count | None = None
+    """CPU threads."""
+    gpu_layers: Natural | None = None
+    """Layers on the GPU; 0 keeps all on the CPU."""
+    kv_type: KvType | None = None
+    """Number type of the key-value cache."""
+    flash_attention: bool | None = None
+    """Whether flash attention is used."""
+    batch: Count | None = None
+    """Most prompt tokens in one step."""
+    lora: tuple[FilePath, ...] = ()
+    """LoRA adapters (GGUF files)."""
+    draft: FilePath | None = None
+    """Small model for speculative decoding (a GGUF file)."""
+    prompt_cache: Size | None = None
+    """Memory for prompts that left their slots, like `"2GiB"`. Unset: an eighth of the memory, at
+    most 8 GiB. `"0B"` keeps none."""
+    speculation: Literal["off", "ngram"] = "off"
+    """`"ngram"`: the engine proposes tokens that followed the last ones earlier in the text, and
+    checks several at once."""
 
     @property
     def speculates(self) -> bool:
@@ -125,26 +103,24 @@ class OpenVino(Struct, frozen=True, kw_only=True):
     """Options of OpenVINO GenAI. Unset values are chosen for the machine."""
 
     replicas: Replicas = 1
-    context: Annotated[
-        Count | None, doc("Tokens that prompt and output of one request may have.")
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None, doc("Requests at the same time. Unset: 16.")
-    ] = None
-    threads: Annotated[Count | None, doc("CPU threads.")] = None
+    context: Count | None = None
+    """Tokens that prompt and output of one request may have."""
+    parallel: Annotated[int, Meta(ge=1, le=256)] | None = None
+    """Requests at the same time. Unset: 16."""
+    threads: Count | None = None
+    """CPU threads."""
     environment: Variables = ()
 
 
 class KvEvents(Struct, frozen=True, kw_only=True):
     """Ports at which servers of a pool publish what their caches hold (`--kv-events-config`)."""
 
-    port: Annotated[Port, doc("Port of the endpoint, on the host of each server.")] = 5557
-    replay_port: Annotated[
-        Port | None, doc("Port of the replay endpoint. Unset: what was missed is not asked for.")
-    ] = None
-    ranks: Annotated[
-        Count, doc("Data-parallel ranks of each server: so many ports, from these on.")
-    ] = 1
+    port: Port = 5557
+    """Port of the endpoint, on the host of each server."""
+    replay_port: Port | None = None
+    """Port of the replay endpoint. Unset: what was missed is not asked for."""
+    ranks: Count = 1
+    """Data-parallel ranks of each server: so many ports, from these on."""
 
 
 class Vllm(Struct, frozen=True, kw_only=True):
@@ -153,76 +129,48 @@ class Vllm(Struct, frozen=True, kw_only=True):
     Unset values are vLLM's own choice.
     """
 
-    address: Annotated[
-        WebAddress | None,
-        doc(
-            "Base URL, without `/v1`, of a vLLM that others run: then none is "
-            "started, and options of starting one mean nothing."
-        ),
-    ] = None
-    addresses: Annotated[
-        tuple[WebAddress, ...],
-        doc(
-            "Several such base URLs in place of `address`: servers of the same model, "
-            "which are used as one. A reload may add and remove some while others answer. A host "
-            "name stands for as many servers as it has IP addresses, one like `_http._tcp.name` "
-            "for those of its SRV records; both are looked up every five seconds."
-        ),
-    ] = ()
-    key: Annotated[
-        KeyPlace | None,
-        doc("Where the key is found that is sent to `address`. Unset: none is sent."),
-    ] = None
-    kv_events: Annotated[
-        KvEvents | None,
-        doc(
-            "Where the servers of `addresses` publish what their caches hold. Unset: "
-            "only what was sent to them is known."
-        ),
-    ] = None
-    served_name: Annotated[
-        Text | None, doc("Name of the model at `address`. Unset: the only one that is there.")
-    ] = None
-    tls: Annotated[TlsSettings, doc("Certificates of `address`.")] = TlsSettings()
-    command: Annotated[
-        Program, doc("The program: a path, or a name that the shell would find.")
-    ] = "vllm"
-    replicas: Annotated[
-        Count,
-        doc(
-            "How many are started: one model as a pool, each on devices of its own. "
-            "Options are those of each."
-        ),
-    ] = 1
-    devices: Annotated[
-        tuple[Text, ...],
-        doc(
-            'Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. '
-            "Unset: with several replicas as many as each needs, in order from 0 on."
-        ),
-    ] = ()
-    context: Annotated[
-        Count | None, doc("Tokens that prompt and output of one request may have.")
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=65_536)] | None, doc("Requests at the same time. Unset: 256.")
-    ] = None
-    tensor_parallel: Annotated[Count | None, doc("Devices that share each layer.")] = None
-    pipeline_parallel: Annotated[
-        Count | None, doc("Stages of layers, each on devices of its own.")
-    ] = None
-    data_parallel: Annotated[Count | None, doc("Copies of the model that share the requests.")] = (
-        None
-    )
-    gpu_memory: Annotated[
-        Annotated[float, Meta(gt=0, le=1)] | None,
-        doc("Fraction of each device's memory that it may take."),
-    ] = None
-    dtype: Annotated[Text | None, doc("Number type of weights and computation.")] = None
-    quantization: Annotated[Text | None, doc("How the weights are quantised.")] = None
-    args: Annotated[
-        tuple[Text, ...], doc("Further arguments of `vllm serve`, as documented there.")
-    ] = ()
+    address: WebAddress | None = None
+    """Base URL, without `/v1`, of a vLLM that others run: then none is started, and options of
+    starting one mean nothing."""
+    addresses: tuple[WebAddress, ...] = ()
+    """Several such base URLs in place of `address`: servers of the same model, which are used as
+    one. A reload may add and remove some while others answer. A host name stands for as many
+    servers as it has IP addresses, one like `_http._tcp.name` for those of its SRV records; both
+    are looked up every five seconds."""
+    key: KeyPlace | None = None
+    """Where the key is found that is sent to `address`. Unset: none is sent."""
+    kv_events: KvEvents | None = None
+    """Where the servers of `addresses` publish what their caches hold. Unset: only what was sent to
+    them is known."""
+    served_name: Text | None = None
+    """Name of the model at `address`. Unset: the only one that is there."""
+    tls: TlsSettings = TlsSettings()
+    command: Program = "vllm"
+    """The program: a path, or a name that the shell would find."""
+    replicas: Count = 1
+    """How many are started: one model as a pool, each on devices of its own. Options are those of
+    each."""
+    devices: tuple[Text, ...] = ()
+    """Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. Unset: with several
+    replicas as many as each needs, in order from 0 on."""
+    context: Count | None = None
+    """Tokens that prompt and output of one request may have."""
+    parallel: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    """Requests at the same time. Unset: 256."""
+    tensor_parallel: Count | None = None
+    """Devices that share each layer."""
+    pipeline_parallel: Count | None = None
+    """Stages of layers, each on devices of its own."""
+    data_parallel: Count | None = None
+    """Copies of the model that share the requests."""
+    gpu_memory: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Fraction of each device's memory that it may take."""
+    dtype: Text | None = None
+    """Number type of weights and computation."""
+    quantization: Text | None = None
+    """How the weights are quantised."""
+    args: tuple[Text, ...] = ()
+    """Further arguments of `vllm serve`, as documented there."""
     environment: Variables = ()
 
     @property

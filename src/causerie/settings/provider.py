@@ -29,7 +29,6 @@ from causerie.settings.values import (
     Text,
     TrustedCertificates,
     WebAddress,
-    doc,
 )
 
 
@@ -59,28 +58,28 @@ def certificate_fault(error: OSError) -> str:
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
     """Longest waits for a provider, in seconds; to a quarter of one but for `connect`."""
 
-    connect: Annotated[float, Meta(gt=0, le=600), doc("Until there is a connection.")] = 5.0
-    first_token: Annotated[Patience, doc("From a request to be streamed to its first content.")] = (
-        120.0
-    )
-    between_chunks: Annotated[Patience, doc("From one piece of content to the next.")] = 60.0
-    total: Annotated[Patience, doc("Until the end of a reply.")] = 1800.0
+    connect: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    """Until there is a connection."""
+    first_token: Patience = 120.0
+    """From a request to be streamed to its first content."""
+    between_chunks: Patience = 60.0
+    """From one piece of content to the next."""
+    total: Patience = 1800.0
+    """Until the end of a reply."""
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """Certificates: how the other side's is checked, and the one that we show."""
 
     ca_file: TrustedCertificates = None
-    client_cert: Annotated[
-        FilePath | None, doc("Our own certificate (PEM), where the other side wants one.")
-    ] = None
-    client_key: Annotated[
-        FilePath | None, doc("The key of `client_cert` (PEM). Unset: it stands in the same file.")
-    ] = None
-    server_name: Annotated[
-        HostName | None, doc("Name that the certificate must have. Unset: the host of the address.")
-    ] = None
-    verify: Annotated[bool, doc("`false` accepts any certificate, also one of an attacker.")] = True
+    client_cert: FilePath | None = None
+    """Our own certificate (PEM), where the other side wants one."""
+    client_key: FilePath | None = None
+    """The key of `client_cert` (PEM). Unset: it stands in the same file."""
+    server_name: HostName | None = None
+    """Name that the certificate must have. Unset: the host of the address."""
+    verify: bool = True
+    """`false` accepts any certificate, also one of an attacker."""
 
 
 class HealthCheckSettings(Struct, frozen=True, kw_only=True):
@@ -89,14 +88,12 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
     path: Annotated[
         str,
         Meta(pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}),
-        doc("Path below `base_url` that is asked for; empty: it is not asked."),
     ] = "/models"
-    interval_seconds: Annotated[
-        float, Meta(ge=0.1, le=86_400), doc("From one time to the next.")
-    ] = 15.0
-    timeout_seconds: Annotated[
-        Patience, doc("After so long without an answer it is taken to be down.")
-    ] = 5.0
+    """Path below `base_url` that is asked for; empty: it is not asked."""
+    interval_seconds: Annotated[float, Meta(ge=0.1, le=86_400)] = 15.0
+    """From one time to the next."""
+    timeout_seconds: Patience = 5.0
+    """After so long without an answer it is taken to be down."""
 
 
 class ProviderModelSettings(Struct, frozen=True, kw_only=True):
@@ -105,116 +102,77 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     Unset values are not known, and requests that use them are let through.
     """
 
-    id: Annotated[Text, doc("Id of the model at the provider.")]
-    context_length: Annotated[Count | None, doc("Tokens that prompt and output may have.")] = None
-    supported_parameters: Annotated[
-        tuple[Text, ...] | None,
-        doc("Parameters that it honours; a request with another goes elsewhere."),
-    ] = None
-    thinking: Annotated[
-        Literal["switch", "always", "never"] | None,
-        doc("Whether it thinks, and whether that can be switched."),
-    ] = None
-    continues: Annotated[bool | None, doc("Whether it can go on with a reply that broke off.")] = (
-        None
-    )
-    probed: Annotated[
-        datetime.date | None,
-        doc("When that was found out.", extra={"words": "a day like `2026-11-21`"}),
-    ] = None
+    id: Text
+    """Id of the model at the provider."""
+    context_length: Count | None = None
+    """Tokens that prompt and output may have."""
+    supported_parameters: tuple[Text, ...] | None = None
+    """Parameters that it honours; a request with another goes elsewhere."""
+    thinking: Literal["switch", "always", "never"] | None = None
+    """Whether it thinks, and whether that can be switched."""
+    continues: bool | None = None
+    """Whether it can go on with a reply that broke off."""
+    probed: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
+    """When that was found out."""
+
+
+ApiVersion = Annotated[
+    str, Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"})
+]
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True):
     """A provider that others run."""
 
-    name: Annotated[DoorName, doc("Lower-case name, for targets, headers and log lines.")]
-    base_url: Annotated[
-        WebAddress, doc("Base URL, to which `/chat/completions` is added; `known` has one.")
-    ]
-    known: Annotated[
-        Text | None,
-        doc(
-            "A [known provider](providers.md), like `openai`: fills in `name`, "
-            "`base_url` and `dialect` where they are not set."
-        ),
-    ] = None
-    dialect: Annotated[Text, doc("What kind of server it is; see [dialects](dialects.md).")] = (
-        "generic"
-    )
-    api_version: Annotated[
-        Annotated[
-            str,
-            Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"}),
-        ]
-        | None,
-        doc("The `api-version` of requests, for dialect `azure-deployments`."),
-    ] = None
-    key: Annotated[
-        KeyPlace | None, doc("Where the key is found that is sent there. Unset: none is sent.")
-    ] = None
-    max_concurrent: Annotated[
-        Count | None, doc("Most requests there at the same time. Unset: as many as come.")
-    ] = None
-    fetches_images: Annotated[
-        bool | None,
-        doc(
-            "Whether images may be given to it by `https://` addresses, which it "
-            "fetches itself. Unset: as its dialect says; a server in your own network could be "
-            "made to read what only this network may."
-        ),
-    ] = None
-    private_image_hosts: Annotated[
-        tuple[Text, ...],
-        doc(
-            "Hosts of your own network from which it may fetch images all the same: "
-            'names, `".suffix"`, addresses or networks. All other private, link-local, loopback '
-            "and single-label hosts are refused before it sees them."
-        ),
-    ] = ()
-    passes: Annotated[
-        tuple[FieldPath, ...],
-        doc(
-            "Fields of requests that it gets in addition to those that its dialect "
-            "lists, "
-            'like `"top_a"` or `"messages.content.cache_control"`; see '
-            "[fields](dialects.md#fields)."
-        ),
-    ] = ()
-    passes_privileged: Annotated[
-        tuple[FieldPath, ...],
-        doc(
-            "Fields that it gets although they choose a model, provider, price, "
-            "plugin, limit, transport or address. Nothing here prices or limits what they "
-            "choose: it is on your bill; see [fields](dialects.md#privileged-fields)."
-        ),
-    ] = ()
-    always_stream: Annotated[
-        bool | None,
-        doc(
-            "Whether replies are streamed from it also to requests that are not, so "
-            "that work on them stops when their client leaves, and is "
-            "[charged](../guides/billing.md#leaving-early) as far as it went. Unset: where a door "
-            "takes keys of accounts, and where its dialect says so."
-        ),
-    ] = None
+    name: DoorName
+    """Lower-case name, for targets, headers and log lines."""
+    base_url: WebAddress
+    """Base URL, to which `/chat/completions` is added; `known` has one."""
+    known: Text | None = None
+    """A [known provider](providers.md), like `openai`: fills in `name`, `base_url` and `dialect`
+    where they are not set."""
+    dialect: Text = "generic"
+    """What kind of server it is; see [dialects](dialects.md)."""
+    api_version: ApiVersion | None = None
+    """The `api-version` of requests, for dialect `azure-deployments`."""
+    key: KeyPlace | None = None
+    """Where the key is found that is sent there. Unset: none is sent."""
+    max_concurrent: Count | None = None
+    """Most requests there at the same time. Unset: as many as come."""
+    fetches_images: bool | None = None
+    """Whether images may be given to it by `https://` addresses, which it fetches itself. Unset:
+    as its dialect says; a server in your own network could be made to read what only this network
+    may."""
+    private_image_hosts: tuple[Text, ...] = ()
+    """Hosts of your own network from which it may fetch images all the same: names, `".suffix"`,
+    addresses or networks. All other private, link-local, loopback and single-label hosts are
+    refused before it sees them."""
+    passes: tuple[FieldPath, ...] = ()
+    """Fields of requests that it gets in addition to those that its dialect lists, like `"top_a"`
+    or `"messages.content.cache_control"`; see [fields](dialects.md#fields)."""
+    passes_privileged: tuple[FieldPath, ...] = ()
+    """Fields that it gets although they choose a model, provider, price, plugin, limit, transport
+    or address. Nothing here prices or limits what they choose: it is on your bill; see
+    [fields](dialects.md#privileged-fields)."""
+    always_stream: bool | None = None
+    """Whether replies are streamed from it also to requests that are not, so that work on them
+    stops when their client leaves, and is [charged](../guides/billing.md#leaving-early) as far as
+    it went. Unset: where a door takes keys of accounts, and where its dialect says so."""
     proxy: Annotated[
         WebAddress | Secret | None,
-        doc(
-            f"HTTP proxy to go through. One whose address holds a password is named by {PLACES}.",
-            extra={"words": "an address that begins with `http://` or `https://`, or where it is"},
+        Meta(
+            extra={"words": "an address that begins with `http://` or `https://`, or where it is"}
         ),
     ] = None
-    max_reply_bytes: Annotated[
-        Count,
-        doc(
-            "Most bytes of one streamed reply, as they come and decompressed; a longer "
-            "one breaks off. A reply that is not streamed has at most 16 MiB."
-        ),
-    ] = 64 * 1024 * 1024
-    timeouts: Annotated[TimeoutSettings, doc("How long it is waited for.")] = TimeoutSettings()
-    tls: Annotated[TlsSettings, doc("Certificates.")] = TlsSettings()
-    health: Annotated[HealthCheckSettings, doc("Active checks.")] = HealthCheckSettings()
-    models: Annotated[tuple[ProviderModelSettings, ...], doc("What is known of models there.")] = ()
+    """HTTP proxy to go through. One whose address holds a password is named by `{ env = "NAME" }`,
+    `{ file = "PATH" }` or `{ command = ["PROGRAM", ...] }`."""
+    max_reply_bytes: Count = 64 * 1024 * 1024
+    """Most bytes of one streamed reply, as they come and decompressed; a longer one breaks off. A
+    reply that is not streamed has at most 16 MiB."""
+    timeouts: TimeoutSettings = TimeoutSettings()
+    tls: TlsSettings = TlsSettings()
+    health: HealthCheckSettings = HealthCheckSettings()
+    models: tuple[ProviderModelSettings, ...] = ()
 
 
 def is_here(host: str) -> bool:

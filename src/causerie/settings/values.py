@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from causerie.protocol.numbers import money
 from causerie.settings.toml import KeyPath
-
-
-def doc(description: str, **limits: Any) -> Meta:
-    """Return the description of a setting, as the reference prints it, with further limits."""
-    return Meta(description=description, **limits)
-
 
 Text = Annotated[str, Meta(min_length=1)]
 FilePath = Annotated[Text, Meta(extra={"path": "file"})]
@@ -155,7 +149,8 @@ KeyPlace = Annotated[
 
 
 TrustedCertificates = Annotated[
-    FilePath | None, doc("Certificates to trust (PEM). Unset: those that the system trusts.")
+    FilePath | None,
+    Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
 ]
 
 
@@ -173,15 +168,16 @@ def byte_count(size: str) -> int:
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """Limits on use, over all callers."""
 
-    requests_per_minute: Annotated[Count | None, doc("Unset: no limit.")] = None
-    tokens_per_minute: Annotated[
-        Count | None, doc("Prompt and output together. Unset: no limit.")
-    ] = None
-    input_tokens_per_minute: Annotated[Count | None, doc("Of prompts. Unset: no limit.")] = None
-    output_tokens_per_minute: Annotated[
-        Count | None, doc("Of replies, reasoning too. Unset: no limit.")
-    ] = None
-    concurrent: Annotated[Count | None, doc("Requests at the same time. Unset: no limit.")] = None
+    requests_per_minute: Count | None = None
+    """Unset: no limit."""
+    tokens_per_minute: Count | None = None
+    """Prompt and output together. Unset: no limit."""
+    input_tokens_per_minute: Count | None = None
+    """Of prompts. Unset: no limit."""
+    output_tokens_per_minute: Count | None = None
+    """Of replies, reasoning too. Unset: no limit."""
+    concurrent: Count | None = None
+    """Requests at the same time. Unset: no limit."""
 
 
 # Price of a model's tokens.
@@ -206,17 +202,16 @@ Price = Annotated[
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 
-    prompt: Annotated[Price, doc("For a million tokens of prompts.")] = "0"
-    completion: Annotated[
-        Price, doc("For a million tokens of replies, reasoning too where it has no price.")
-    ] = "0"
-    cached: Annotated[
-        Price | None, doc("For a million prompt tokens from the cache. Unset: like `prompt`.")
-    ] = None
-    reasoning: Annotated[
-        Price | None, doc("For a million tokens of reasoning. Unset: like `completion`.")
-    ] = None
-    request: Annotated[Price, doc("For one request, whatever its size.")] = "0"
+    prompt: Price = "0"
+    """For a million tokens of prompts."""
+    completion: Price = "0"
+    """For a million tokens of replies, reasoning too where it has no price."""
+    cached: Price | None = None
+    """For a million prompt tokens from the cache. Unset: like `prompt`."""
+    reasoning: Price | None = None
+    """For a million tokens of reasoning. Unset: like `completion`."""
+    request: Price = "0"
+    """For one request, whatever its size."""
 
     @property
     def by_token(self) -> TokenPriceSettings:
