@@ -24,22 +24,27 @@ from causerie.settings.values import (
 )
 
 
-class AliasTarget(Struct, frozen=True, kw_only=True):
-    """One that can answer: a model of a provider, or one that this service runs itself."""
+class TargetSettings(Struct, frozen=True, kw_only=True):
+    """A model of a provider, or one that this service runs itself."""
 
     model: Text
     """Id of the model, there or of an entry of `models`."""
     provider: DoorName | None = None
     """Name of the provider. Unset: a model that this service runs itself."""
-    priority: Natural = 0
-    """0 is asked first; higher ones when no lower one answers."""
-    weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
-    """Share of the requests among targets of one priority."""
 
     @property
     def name(self) -> str:
         """Return the name of the target in routing, headers and logs."""
         return self.model if self.provider is None else f"{self.provider}/{self.model}"
+
+
+class AliasTarget(TargetSettings, frozen=True, kw_only=True):
+    """One that can answer: a model of a provider, or one that this service runs itself."""
+
+    priority: Natural = 0
+    """0 is asked first; higher ones when no lower one answers."""
+    weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    """Share of the requests among targets of one priority."""
 
 
 class AliasSettings(Struct, frozen=True, kw_only=True):
@@ -69,13 +74,9 @@ Slug = Annotated[
 Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32"]
 
 
-class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
+class CatalogEndpointSettings(TargetSettings, frozen=True, kw_only=True):
     """An endpoint of the model: at a provider, or in this service itself."""
 
-    model: Text
-    """Id of the model, there or of an entry of `models`."""
-    provider: DoorName | None = None
-    """Name of the provider. Unset: a model that this service runs itself."""
     price: PriceSettings = PriceSettings()
     cost: PriceSettings | None = None
     """What the provider charged when the model was imported: what later lists of the provider are
@@ -91,11 +92,6 @@ class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
     """Number type of its weights. Unset: not known."""
     keeps_data: bool = True
     """Whether it may keep what it is sent; such requests can avoid it."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the endpoint in routing, headers and logs."""
-        return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 
 class CatalogModelSettings(Struct, frozen=True, kw_only=True):

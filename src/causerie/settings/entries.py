@@ -116,7 +116,7 @@ def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[st
 
 def _file_only(entry: Entry) -> Iterator[str]:
     for path, words in _FILE_ONLY.get(entry.section, {}).items():
-        if _given(entry.body, path.split(".")):
+        if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"
     if isinstance(entry.body.get("proxy"), Mapping):
         yield f"proxy: {_PLACE}"
@@ -141,12 +141,12 @@ def _door_refusals(entry: Entry) -> Iterator[str]:
         yield f'kind: is missing, and the file has no door "{entry.name}" to add this to'
 
 
-def _given(body: Mapping[str, Any], path: Sequence[str]) -> bool:
-    found: object = body
+def has_value(table: object, path: Sequence[str | int]) -> bool:
+    """Return true if something stands at a path below nested tables."""
     for part in path:
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(table, Mapping) or part not in table:
             return False
-        found = found[part]
+        table = table[part]
     return True
 
 

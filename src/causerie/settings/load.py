@@ -19,7 +19,16 @@ import msgspec
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
-from causerie.settings.entries import DEFAULT_DOORS, KEYS, NAMES, PATHS, Entry, EntryKey, Section
+from causerie.settings.entries import (
+    DEFAULT_DOORS,
+    KEYS,
+    NAMES,
+    PATHS,
+    Entry,
+    EntryKey,
+    Section,
+    has_value,
+)
 from causerie.settings.problems import Broken, Findings, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
 from causerie.settings.settle import settled
@@ -210,10 +219,10 @@ def _put_variables(
 ) -> None:
     for path, kind in known.items():
         foreign = extras(kind).get("variable")
-        if foreign and environ.get(foreign) and not _given(layers.values, path):
+        if foreign and environ.get(foreign) and not has_value(layers.values, path):
             layers.put(path, _from_text(kind, environ[foreign]), f"variable {foreign}")
         own = variable(path)
-        if environ.get(own) and _from_variable(path):
+        if environ.get(own) and len(path) > 1:  # lists of tables do not fit into a variable
             layers.put(path, _from_text(kind, environ[own]), f"variable {own}")
 
 
@@ -315,20 +324,6 @@ def _fill_known_providers(values: dict[str, Any]) -> None:
                 provider |= filled | provider
 
 
-def _given(values: Mapping[str, Any], path: KeyPath) -> bool:
-    table: Any = values
-    for part in path:
-        if not isinstance(table, Mapping) or part not in table:
-            return False
-        table = table[part]
-    return True
-
-
-def _from_variable(path: KeyPath) -> bool:
-    # Lists of tables do not fit into a variable.
-    return len(path) > 1
-
-
 def _from_text(kind: Any, text: str) -> object:
     # What does not fit stays as it is: the decoder refuses it then.
     bare = plain(kind)
@@ -371,7 +366,7 @@ def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 def _ignored(
     environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
 ) -> Iterator[str]:
-    readable = {variable(path) for path in known if _from_variable(path)}
+    readable = {variable(path) for path in known if len(path) > 1}
     for name in sorted(environ):
         if name.startswith(environment.PREFIX) and name not in (
             readable | named | environment.ELSEWHERE

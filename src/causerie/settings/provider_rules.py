@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from causerie.http.addresses import is_host_rule
 from causerie.protocol.known_fields import PRIVILEGES, lists, privilege_in
@@ -15,7 +15,7 @@ from causerie.settings.catalog import (
     AliasSettings,
     AliasTarget,
     CatalogEndpointSettings,
-    CatalogModelSettings,
+    TargetSettings,
 )
 from causerie.settings.problems import Broken, repeated, suggestion
 from causerie.settings.provider import (
@@ -123,42 +123,40 @@ def _parameters(
         if name not in known:
             near = nearest(name, known, ALIKE)
             hint = f"; did you mean `{near}`?" if near else ""
-            yield Broken(
-                (*at, "supported_parameters"), f'"{name}" is no parameter of a request{hint}'
-            )
+            advice = f'"{name}" is no parameter of a request{hint}'
+            yield Broken((*at, "supported_parameters"), advice)
 
 
 def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Broken]:
-    if not alias.targets:
-        yield Broken((*at, "targets"), "is empty; name at least one who answers")
-    seen: set[str] = set()
+    at = (*at, "targets")
+    yield from _target_rules(at, alias.targets, settings)
     for index, target in enumerate(alias.targets):
-        place: KeyPath = (*at, "targets", index)
-        if target.name in seen:
-            yield Broken(place, f'"{target.name}" is in the list already')
-        seen.add(target.name)
-        yield from _wildcard(place, alias, target)
-        yield from target_rules(place, target, settings)
+        yield from _wildcard((*at, index), alias, target)
 
 
-def target_rules(
-    at: KeyPath, target: AliasTarget | CatalogEndpointSettings, settings: Settings
+def _target_rules(
+    at: KeyPath, targets: Sequence[TargetSettings], settings: Settings
 ) -> Iterator[Broken]:
-    """Check that the provider of a target exists, or else its model among our own."""
+    if not targets:
+        yield Broken(at, "is empty; name at least one who answers")
+    names: list[tuple[KeyPath, str]] = [((*at, i), each.name) for i, each in enumerate(targets)]
+    for place, name, _ in repeated(names):
+        yield Broken(place, f'"{name}" is in the list already')
     providers = [provider.name for provider in settings.providers]
     models = [model.id for model in settings.models]
-    if target.provider is not None and target.provider not in providers:
-        known = ", ".join(providers) or "none"
-        advice = f'no provider is named "{target.provider}"; known: {known}'
-        yield Broken((*at, "provider"), advice, relies_on=(("providers",),))
-    if target.provider is None and target.model not in models:
-        known = ", ".join(models) or "none"
-        yield Broken(
-            (*at, "model"),
-            f'no model of our own has the id "{target.model}"; known: {known}; '
-            "a model of a provider needs `provider`",
-            relies_on=(("models",), (*at, "provider")),
-        )
+    for index, target in enumerate(targets):
+        if target.provider is not None and target.provider not in providers:
+            known = ", ".join(providers) or "none"
+            advice = f'no provider is named "{target.provider}"; known: {known}'
+            yield Broken((*at, index, "provider"), advice, relies_on=(("providers",),))
+        if target.provider is None and target.model not in models:
+            known = ", ".join(models) or "none"
+            yield Broken(
+                (*at, index, "model"),
+                f'no model of our own has the id "{target.model}"; known: {known}; '
+                "a model of a provider needs `provider`",
+                relies_on=(("models",), (*at, index, "provider")),
+            )
 
 
 def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterator[Broken]:
@@ -170,30 +168,13 @@ def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterato
         yield Broken((*at, "model"), words)
 
 
-# Rules for the router's catalog: its endpoints exist, and free ones are free.
-
-
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
-    for index, entry in enumerate(settings.catalog):
-        yield from _entry(("catalog", index), entry, settings)
-
-
-def _entry(at: KeyPath, entry: CatalogModelSettings, settings: Settings) -> Iterator[Broken]:
-    if not entry.endpoints:
-        yield Broken((*at, "endpoints"), "is empty; name at least one who answers")
-    seen: set[str] = set()
-    for index, endpoint in enumerate(entry.endpoints):
-        place: KeyPath = (*at, "endpoints", index)
-        if endpoint.name in seen:
-            yield Broken(place, f'"{endpoint.name}" is in the list already')
-        seen.add(endpoint.name)
-        if entry.id.endswith(":free") and endpoint.price != PriceSettings():
-            yield Broken((*place, "price"), f'is set, and "{entry.id}" is free; remove it')
-        yield from _endpoint(place, endpoint, settings)
-
-
-def _endpoint(
-    at: KeyPath, endpoint: CatalogEndpointSettings, settings: Settings
-) -> Iterator[Broken]:
-    yield from target_rules(at, endpoint, settings)
-    yield from _parameters(at, endpoint)
+    """Yield what is wrong with endpoints: they exist, and free ones are free."""
+    for number, entry in enumerate(settings.catalog):
+        at: KeyPath = ("catalog", number, "endpoints")
+        yield from _target_rules(at, entry.endpoints, settings)
+        for index, endpoint in enumerate(entry.endpoints):
+            if entry.id.endswith(":free") and endpoint.price != PriceSettings():
+                advice = f'is set, and "{entry.id}" is free; remove it'
+                yield Broken((*at, index, "price"), advice)
+            yield from _parameters((*at, index), endpoint)

@@ -15,11 +15,10 @@ from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings.alerts import Alerts, Mail
 from causerie.settings.catalog import (
     AliasSettings,
-    AliasTarget,
-    CatalogEndpointSettings,
     CatalogModelSettings,
     FreeSettings,
     PublicChatSettings,
+    TargetSettings,
 )
 from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
@@ -353,7 +352,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tracing: Tracing = Tracing()
 
     @property
-    def targets(self) -> Iterator[AliasTarget | CatalogEndpointSettings]:
+    def targets(self) -> Iterator[TargetSettings]:
         """Everybody whom an alias or an entry of the catalog names, some more than once."""
         for alias in self.aliases:
             yield from alias.targets
