@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from causerie.settings import Loaded, Settings
     from causerie.settings.doors import DoorAddress
     from causerie.settings.entries import Entry, EntryKey, ReadWith
-    from causerie.settings.load import EntryFile
     from causerie.settings.toml import KeyPath
 
 
@@ -375,7 +374,8 @@ def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, 
     read = settings_reader(config, pairs)
     alone = read((), None)
     found = read_entry_file(file)
-    _print_ignored(file, found)
+    for name in found.others:
+        typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
@@ -389,11 +389,6 @@ def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, 
 
     count = with_entries(alone, work)
     typer.echo(f"{_counted(count)} written." if count else "Nothing to write.", err=True)
-
-
-def _print_ignored(file: Path, found: EntryFile) -> None:
-    for name in found.others:
-        typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
 
 def _print_steps(steps: Sequence[ImportStep]) -> None:

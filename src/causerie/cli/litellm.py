@@ -198,7 +198,8 @@ def imported(document: Mapping[str, Any], environ: Mapping[str, str]) -> Importe
     """Return the translation of a document; ``environ`` is read for ``master_key`` only."""
     result = Imported()
     router, lite = _table(document, "router_settings"), _table(document, "litellm_settings")
-    timeouts = _default_timeouts(router, lite)
+    timeouts = {"timeout": lite.get("request_timeout")}
+    timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
     for index, entry in enumerate(_items(document.get("model_list"))):
         _add_entry(result, f"model_list[{index}]", entry, timeouts)
     for section, settings in (("router_settings", router), ("litellm_settings", lite)):
@@ -222,12 +223,6 @@ def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _default_timeouts(router: Mapping[str, Any], lite: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"timeout": lite.get("request_timeout")}
-    found |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-    return found
 
 
 def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
@@ -549,7 +544,8 @@ _ADVICE = (
     | dict.fromkeys(("cache", "cache_params"), "replies are not cached")
     | {
         "enable_pre_call_checks": "a request goes only to targets that support its parameters",
-        "database_url": 'people and keys are made anew: `keys = "accounts"`, `[store]` has the `url`',
+        "database_url": 'people and keys are made anew: `keys = "accounts"`, '
+        "`[store]` has the `url`",
         "set_verbose": "`logging.level` says how much is logged",
         "json_logs": "`logging.format` says how",
     }

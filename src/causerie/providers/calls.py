@@ -176,7 +176,10 @@ class ChoiceCalls:
                 current.text[:] = [] if cut else _objects_in("".join(current.text))
                 current.opened = current.whole = bool(current.text)
             if not cut:
-                self._check_end(current)
+                if current.name not in self._functions:
+                    raise UnusableOutput("The provider sent a call that names no function.")
+                if current.text and not current.whole:
+                    raise UnusableOutput("The provider broke its reply off amid a call.")
             elif current.repeats is not None and current.may_repeat(current.repeats):
                 continue
             current.repeats = None
@@ -185,12 +188,6 @@ class ChoiceCalls:
             self._emit(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
-
-    def _check_end(self, current: _PendingCall) -> None:
-        if current.name not in self._functions:
-            raise UnusableOutput("The provider sent a call that names no function.")
-        if current.text and not current.whole:
-            raise UnusableOutput("The provider broke its reply off amid a call.")
 
     def _find(self, call: ProviderCall) -> _PendingCall:
         found = self._call_by_id_or_index(call)

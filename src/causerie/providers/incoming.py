@@ -266,8 +266,9 @@ class Incoming(Struct, eq=False):
                 raise failure_in_reply(chunk.error, started=self._pieces > 0)
             if chunk.choices:
                 self._read(chunk.choices, events, mended=mended)
-            elif data.__class__ is NamedEvent and messages is None:
-                self._read_named(data)
+            elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
+                told = data.decode("utf-8", "replace")
+                raise failure_in_reply({"message": told}, started=self._pieces > 0)
             self._record_metadata(chunk)
             if messages is not None and messages.ended:
                 self._end(events)
@@ -288,7 +289,11 @@ class Incoming(Struct, eq=False):
     ) -> None:
         answers, before = self._answers, len(events)
         if self.request.n > 1:
-            _number_choices(choices)
+            # Some servers give all choices the same index.
+            whole = all(choice.message is not None for choice in choices)
+            if whole and len({choice.index for choice in choices}) < len(choices):
+                for index, choice in enumerate(choices):
+                    choice.index = index
         for choice in choices:
             answer = answers.get(choice.index)
             if answer is None:
@@ -298,11 +303,6 @@ class Incoming(Struct, eq=False):
             answer.read(choice, events, mended=mended)
         if len(events) > before:
             self._pieces += 1
-
-    def _read_named(self, data: bytes) -> None:
-        if isinstance(data, NamedEvent) and data.name == b"error":
-            told = data.decode("utf-8", "replace")
-            raise failure_in_reply({"message": told}, started=self._pieces > 0)
 
     def goes_on(self, data: bytes) -> ContentEvent | None:
         """The event of a chunk that has more of the same text, as most have, and that is read then.
@@ -417,11 +417,3 @@ class Incoming(Struct, eq=False):
         for index in sorted(self._answers):
             self._answers[index].end(events)
         events.append(self.usage)
-
-
-def _number_choices(choices: Sequence[ProviderChoice]) -> None:
-    # Some servers give all choices the same index.
-    whole = all(choice.message is not None for choice in choices)
-    if whole and len({choice.index for choice in choices}) < len(choices):
-        for index, choice in enumerate(choices):
-            choice.index = index

@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
 from causerie.protocol.reasoning import blocks_of
 from causerie.providers.request_body import RequestDraft
 from causerie.providers.wire import (
-    NoJson,
     ProviderCall,
     ProviderChoice,
     ProviderChunk,
@@ -22,6 +20,7 @@ from causerie.providers.wire import (
     ProviderPromptDetails,
     ProviderUsage,
     Tokens,
+    decode_bounded,
     is_nothing,
 )
 
@@ -429,15 +428,9 @@ class MessagesReader:
 
 def _read_event(data: bytes) -> MessagesEvent:
     try:
-        if len(data) > SMALL:
-            check(data, REPLY)
-        return _decode(data)
-    except TooMuchWork as error:
-        raise ValueError(f"it takes too long to decode: {error}") from error
+        return decode_bounded(data, _decode)
     except msgspec.ValidationError as error:
         raise ValueError("no event of the Messages API") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NoJson("no JSON") from error
 
 
 def _chunk(delta: ProviderDelta) -> ProviderChunk:

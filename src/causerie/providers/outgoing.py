@@ -118,7 +118,10 @@ def drafted(
     _write_limits(draft, partial)
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
-        _write_remaining_budget(draft, partial)
+        name = draft.dialect.thinking.budget
+        budget = draft.fields.get(name or "")
+        if partial is not None and name is not None and isinstance(budget, int):
+            draft.fields[name] = max(budget - partial.reasoning_tokens, 0)
     if request_body.TOOL_PARAMETERS & request.params:
         write_tools(draft)
     if request_body.FORMAT_PARAMETERS & request.params:
@@ -128,7 +131,11 @@ def drafted(
     if partial is None:
         _note_replaced_fields(draft)
     if streamed:
-        _write_stream(draft)
+        draft.fields["stream"] = True
+        if draft.dialect.tells_usage:
+            sent = draft.document.get("stream_options")
+            options = sent if isinstance(sent, Mapping) else {}
+            draft.fields["stream_options"] = {**options, "include_usage": True}
     if unlisted is not None:
         draft.changes += unlisted.changes
     return draft
@@ -202,21 +209,6 @@ def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:
             draft.fields["add_generation_prompt"] = request.add_generation_prompt
         elif not request.add_generation_prompt:
             raise draft.unsupported("add_generation_prompt")
-
-
-def _write_remaining_budget(draft: RequestDraft, partial: Partial | None) -> None:
-    name = draft.dialect.thinking.budget
-    budget = draft.fields.get(name or "")
-    if partial is not None and name is not None and isinstance(budget, int):
-        draft.fields[name] = max(budget - partial.reasoning_tokens, 0)
-
-
-def _write_stream(draft: RequestDraft) -> None:
-    draft.fields["stream"] = True
-    if draft.dialect.tells_usage:
-        sent = draft.document.get("stream_options")
-        options = sent if isinstance(sent, Mapping) else {}
-        draft.fields["stream_options"] = {**options, "include_usage": True}
 
 
 def _note_unheeded(draft: RequestDraft) -> None:

@@ -262,7 +262,10 @@ class ProviderReply(Struct, eq=False):
                 if len(whole) <= LARGE:
                     self._read_body(whole)
                 else:
-                    await self._read_large(whole)
+                    await offload(self._read_body, whole)
+                    if self._stream is None:
+                        self._batch, *others = in_portions(self._batch)
+                        self._portions = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
@@ -295,12 +298,6 @@ class ProviderReply(Struct, eq=False):
         except BaseException:
             response.close()
             raise
-
-    async def _read_large(self, body: bytes) -> None:
-        await offload(self._read_body, body)
-        if self._stream is None:
-            self._batch, *others = in_portions(self._batch)
-            self._portions = others[::-1]
 
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from itertools import chain, repeat
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
 from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
+
+T = TypeVar("T")
 
 MOST_TOKENS = 2**31 - 1
 """More than any reply has: who is told of more is told nonsense, which must not be charged."""
@@ -186,6 +189,24 @@ class NoJson(ValueError):
     """The text is no JSON."""
 
 
+def decode_bounded(data: bytes, decode: Callable[[bytes], T]) -> T:
+    """Return JSON as ``decode`` reads it.
+
+    Raises :class:`ValueError` for too much of it and :class:`NoJson`, or what ``decode`` raises for
+    another form: :class:`msgspec.ValidationError`.
+    """
+    try:
+        if len(data) > SMALL:
+            check(data, REPLY)
+        return decode(data)
+    except TooMuchWork as error:
+        raise ValueError(f"it takes too long to decode: {error}") from error
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson("no JSON") from error
+
+
 def read_chunk(data: bytes) -> ProviderChunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
@@ -196,15 +217,9 @@ def read_chunk(data: bytes) -> ProviderChunk:
     and null, are chunks that say nothing.
     """
     try:
-        if len(data) > SMALL:
-            check(data, REPLY)
-        chunk = _decode(data)
-    except TooMuchWork as error:
-        raise ValueError(f"it takes too long to decode: {error}") from error
+        chunk = decode_bounded(data, _decode)
     except msgspec.ValidationError:
-        chunk = _decode_leniently(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NoJson("no JSON") from error
+        chunk = _converted(decode_bounded(data, msgspec.json.decode))
     if is_nothing(chunk.error):
         chunk.error = None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
@@ -231,14 +246,6 @@ def is_nothing(error: object) -> bool:
 
 def _null_for_nan(found: re.Match[bytes]) -> bytes:
     return b"null" if found[1] else found[0]
-
-
-def _decode_leniently(data: bytes) -> ProviderChunk:
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NoJson("no JSON") from error
-    return _converted(found)
 
 
 def _converted(found: Any) -> ProviderChunk:

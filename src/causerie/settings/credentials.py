@@ -117,19 +117,17 @@ def one_word(value: str, gives: str) -> str:
 def _read(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping[str, str]) -> str:
     try:
         value = secret_value(secret, environ)
-        _check_form(path, value)
+        if path[-1] == "proxy":
+            Address.parse(value)
+        if path[0] == "alerts":
+            secret_bytes(value)
+        if path[0] == "store" and len(value) < _SHORTEST_KEY:
+            raise ValueError(
+                f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more"
+            )
     except ValueError as error:
         raise SettingsError([Problem(loaded.where(path), dotted(path), str(error))]) from error
     return value
-
-
-def _check_form(path: KeyPath, value: str) -> None:
-    if path[-1] == "proxy":
-        Address.parse(value)
-    if path[0] == "alerts":
-        secret_bytes(value)
-    if path[0] == "store" and len(value) < _SHORTEST_KEY:
-        raise ValueError(f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more")
 
 
 def _file_text(file: Path) -> str:

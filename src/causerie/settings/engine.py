@@ -306,10 +306,7 @@ def llamacpp_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
         words = "is for one process, whose tokens are counted; with `replicas` set `parallel`"
         yield Broken((*at, "cache_tokens"), words)
     yield from device_rules(at, llamacpp.devices, llamacpp.replicas)
-    yield from _argument_rules((*at, "args"), llamacpp)
-
-
-def _argument_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
+    at = (*at, "args")
     if llamacpp.args and llamacpp.command is None:
         yield Broken(at, "is for a native build of llama.cpp; name its program by `command`")
     for arg in llamacpp.args:

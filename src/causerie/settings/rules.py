@@ -48,16 +48,6 @@ def worker_rules(settings: Settings) -> Iterator[Broken]:
         return
     if sys.platform == "win32":
         yield Broken(_WORKERS, "is more than 1; several processes need Linux or macOS")
-    yield from _own_models(settings, count)
-    for index, provider in enumerate(settings.providers):
-        if provider.max_concurrent is not None and provider.max_concurrent < count:
-            at = ("providers", index, "max_concurrent")
-            yield Broken(at, f"is less than the {count} workers, among whom it is divided")
-    if settings.shared.url is None:
-        yield from _count_rules(settings, count)
-
-
-def _own_models(settings: Settings, count: int) -> Iterator[Broken]:
     for index, model in enumerate(settings.models):
         if model.engine != "vllm" or not model.vllm.elsewhere:
             yield Broken(
@@ -65,6 +55,12 @@ def _own_models(settings: Settings, count: int) -> Iterator[Broken]:
                 f"is run by this machine, and each of {count} workers would load it; serve it by "
                 "a service of its own with one worker, and name that one in `providers` here",
             )
+    for index, provider in enumerate(settings.providers):
+        if provider.max_concurrent is not None and provider.max_concurrent < count:
+            at = ("providers", index, "max_concurrent")
+            yield Broken(at, f"is less than the {count} workers, among whom it is divided")
+    if settings.shared.url is None:
+        yield from _count_rules(settings, count)
 
 
 def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
