@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from causerie.hosted.accounts.keys import NewLink
     from causerie.hosted.accounts.people import Actor, Project, User
     from causerie.hosted.accounts.users import Users
-    from causerie.settings import Settings
+    from causerie.settings.tree import Settings
 
 
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who has an account.")

@@ -27,7 +27,7 @@ from causerie.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from causerie.settings import ModelSettings, Settings
+    from causerie.settings.tree import ModelSettings, Settings
 
 
 def chat(
@@ -119,7 +119,8 @@ def running_model(
     from causerie.cli.services import services
     from causerie.composition.app import Address, serving_alongside
     from causerie.observe.logging import configure, heedless
-    from causerie.settings import Loaded, ServerSettings, Settings
+    from causerie.settings.load import Loaded
+    from causerie.settings.tree import ServerSettings, Settings
 
     if isinstance(context, int) and context < 1:
         raise CommandFailed(f"--context takes a number from 1, and got {context}", ExitCode.USAGE)

@@ -17,9 +17,8 @@ import typer
 
 if TYPE_CHECKING:
     from causerie.engines.weights.reference import Library, Reference
-    from causerie.settings import Loaded
     from causerie.settings.entries import Entry
-    from causerie.settings.load import Override
+    from causerie.settings.load import Loaded, Override
 
 
 class ExitCode(IntEnum):
@@ -68,7 +67,7 @@ def _exit_code(error: Exception) -> ExitCode | None:
     from causerie.composition.startup import CannotStart
     from causerie.engines.weights import errors as weights
     from causerie.errors import ServiceError
-    from causerie.settings import SettingsError
+    from causerie.settings.problems import SettingsError
 
     if isinstance(error, (SettingsError, weights.BadLibrary)):
         return ExitCode.CONFIGURATION
@@ -162,7 +161,7 @@ def settings_in_force(
 
     Raises :class:`SettingsError`.
     """
-    from causerie.settings import load
+    from causerie.settings.load import load
 
     overrides = [_override(pair) for pair in pairs or ()]
     return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
@@ -187,8 +186,8 @@ def library() -> Library:
 
 
 def _own_library() -> Path | None:
-    from causerie.settings import SettingsError
     from causerie.settings.environment import config_folder, variables
+    from causerie.settings.problems import SettingsError
 
     with suppress(SettingsError):  # a user without a home has no file there
         return config_folder(variables()) / "library.toml"

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from causerie.composition.importing import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.ports import StoredEntry
-    from causerie.settings import Loaded, Settings
     from causerie.settings.doors import DoorAddress
     from causerie.settings.entries import Entry, EntryKey, ReadWith
+    from causerie.settings.load import Loaded
     from causerie.settings.toml import KeyPath
+    from causerie.settings.tree import Settings
 
 
 # ``causerie check``: does the configuration hold, and what is in force.
@@ -122,7 +123,7 @@ def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
 def _table(header: str, value: msgspec.Struct, path: KeyPath, shown: _Shown) -> Iterator[str]:
     import msgspec
 
-    from causerie.settings import Secret
+    from causerie.settings.values import Secret
 
     if not shown.table(path):
         return
@@ -165,7 +166,7 @@ def _line(field: Any, value: object, origin: str) -> str:
 def _toml_value(value: object) -> str:
     import msgspec
 
-    from causerie.settings import Secret
+    from causerie.settings.values import Secret
 
     if isinstance(value, Secret):
         places = msgspec.structs.asdict(value)

@@ -187,7 +187,7 @@ def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> 
 
 
 def _write(file: Path, text: str) -> None:
-    from causerie.settings import load
+    from causerie.settings.load import load
 
     _ = load(file=file, text=text)  # what is written holds
     try:

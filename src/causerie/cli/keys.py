@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from causerie.hosted.accounts.issuing import KeyDraft, NewKey
     from causerie.hosted.accounts.keys import ApiKey
     from causerie.hosted.accounts.people import Actor
-    from causerie.settings import Settings
+    from causerie.settings.tree import Settings
 
 
 def key(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
     from causerie.engines.weights.reference import Library, LibraryModel
-    from causerie.settings import Settings
+    from causerie.settings.tree import Settings
 
 
 # ``causerie models`` and ``causerie show``: what is configured, and the facts of one model.
@@ -145,7 +145,7 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
     from causerie.engines.weights.reference import Kind
-    from causerie.settings import ModelSettings
+    from causerie.settings.tree import ModelSettings
 
     known = library()
     reference = known.reference(name)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from causerie.probe.provider_interview import CompletedInterview
     from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
     from causerie.providers.dialect import Dialect
-    from causerie.settings import Loaded
+    from causerie.settings.load import Loaded
     from causerie.settings.provider import ProviderSettings
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from causerie.engines.weights.reference import Reference
-    from causerie.settings import Loaded, ModelSettings, Settings
     from causerie.settings.entries import Entry, ReadWith
-    from causerie.settings.load import Override
+    from causerie.settings.load import Loaded, Override
+    from causerie.settings.tree import ModelSettings, Settings
 
 
 _MOST_FILES = 65_536
@@ -161,7 +161,7 @@ def read_settings(
 
 
 def _with_settings_errors(read: ReadWith) -> ReadWith:
-    from causerie.settings import Problem, SettingsError
+    from causerie.settings.problems import Problem, SettingsError
 
     def again(entries: Sequence[Entry], text: str | None) -> Loaded:
         try:
@@ -182,7 +182,7 @@ def chosen_models(
     import msgspec
 
     from causerie.composition.engine_makers import engine_of
-    from causerie.settings import ModelSettings
+    from causerie.settings.tree import ModelSettings
 
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):

@@ -21,7 +21,7 @@ import structlog
 from msgspec import Struct
 
 from causerie.engines.base import EngineStatus
-from causerie.settings import ModelSettings
+from causerie.settings.tree import ModelSettings
 
 # A running service and the commands that ask it something: a socket in a folder of the user.
 #
