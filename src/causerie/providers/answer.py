@@ -33,7 +33,7 @@ class Separator(Protocol):
     """Reads the content of one choice, however it is cut; never loses text."""
 
     def feed(self, text: str) -> Sequence[ContentEvent]:
-        """Reasoning and text, as far as it is known which is which."""
+        """Return reasoning and text as far as they can be told apart."""
 
     def finish(self) -> Sequence[ContentEvent]:
         """Return the events held back, at the end of the content."""
@@ -46,7 +46,7 @@ class Separators(Protocol):
         """Return true if content that begins like this may begin with reasoning."""
 
     def separator(self) -> Separator:
-        """One for a choice."""
+        """Return a new separator for a choice."""
 
 
 # Recognize the repetition of an earlier text, however both are cut into pieces.
@@ -148,7 +148,7 @@ class AnswerState(Struct, eq=False):
 
     @property
     def size(self) -> int:
-        """Characters of everything."""
+        """Return the characters of text, reasoning and calls."""
         size = self.reasoned + self.texts
         return size if self._calls is None else size + self._calls.size
 
@@ -164,7 +164,7 @@ class AnswerState(Struct, eq=False):
         return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
     def read(self, choice: ProviderChoice, events: list[Event], *, mended: bool = False) -> None:
-        """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown.
+        """Add the events of a piece; raises :class:`UpstreamFailed` where it reports a failure.
 
         Some servers have both a piece and a message: the piece is empty where the message is the
         whole reply, else the message repeats what was said. ``mended``: characters may be halves.
@@ -253,7 +253,7 @@ class AnswerState(Struct, eq=False):
         )
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
-        """The event of a piece that has more of the same text, else ``None``: nothing was read."""
+        """Return the event of a piece that continues the text; ``None`` if nothing was read."""
         delta = choice.delta
         if delta is None or choice.finish_reason or self.finish is not None:
             return None
@@ -272,7 +272,7 @@ class AnswerState(Struct, eq=False):
         return self.more(reasoning, reasoning=True)
 
     def more(self, text: str, *, reasoning: bool) -> ContentEvent:
-        """The event of more of the text, or of the reasoning, that came last."""
+        """Add to the text or the reasoning that came last; return the event."""
         if reasoning:
             self.reasoned += self._thoughts.write(text)
             return ReasoningDelta(text, self.index)

@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]
 
 
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
-    """The messages, and with ``partial`` what there is of the reply, to be continued."""
+    """Write the messages, and with ``partial`` the reply so far, to be continued."""
     if draft.request.characters is None:
         _check_images(draft)
     sent: Any = draft.document.get("messages") or ()

@@ -55,7 +55,7 @@ _MOST_OF_CHOICE = 1_048_576  # tokens, where no limit is known
 
 
 class ReportedUsage(Struct, frozen=True, gc=False):
-    """The last that the server said of its tokens, after so many pieces and characters."""
+    """The last usage that the server reported, after so many pieces and characters."""
 
     usage: ProviderUsage
     pieces: int
@@ -68,7 +68,7 @@ NO_REPORT = ReportedUsage(ProviderUsage(), 0, 0)
 def counted(
     last: ReportedUsage, pieces: int, answers: Collection[AnswerState], request: ChatRequest
 ) -> Usage:
-    """The tokens so far; ``pieces`` is how many have brought content."""
+    """Return the tokens so far; ``pieces`` counts the pieces with content."""
     told = last.usage
     reasoned = size = 0
     for answer in answers:
@@ -167,7 +167,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, data: bytes, delta: ProviderDelta, answer: AnswerState) -> ChunkForm | None:
-        """The form of a chunk, whose only text ``delta`` has; ``None`` where it cannot be told."""
+        """Return the form of a chunk whose only text is that of ``delta``; ``None`` if unclear."""
         if delta.content:
             name = b'"content"'
         else:
@@ -181,7 +181,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
         return cls(data[:start], data[start + len(quoted) :], answer, not delta.content)
 
     def event(self, data: bytes) -> ContentEvent | None:
-        """The event of a chunk of this form; ``None``, and nothing is counted, of another one."""
+        """Return the event of a chunk of this form; ``None``, and count nothing, for others."""
         before, behind = self.before, self.behind
         if not (data.startswith(before) and data.endswith(behind)):
             return None
@@ -237,7 +237,7 @@ class Incoming(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        """The tokens so far: as told, else counted by what has arrived."""
+        """Return the tokens so far: as reported, else counted by what has arrived."""
         found = counted(self._told, self._pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
@@ -305,7 +305,7 @@ class Incoming(Struct, eq=False):
             self._pieces += 1
 
     def goes_on(self, data: bytes) -> ContentEvent | None:
-        """The event of a chunk that has more of the same text, as most have, and that is read then.
+        """Return the event of a chunk that only continues the text, as most do.
 
         ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
         """
@@ -338,7 +338,7 @@ class Incoming(Struct, eq=False):
         return event
 
     def whole(self, body: bytes) -> list[Event]:
-        """The events of a plain reply; raises :class:`ServiceError`."""
+        """Return the events of a plain reply; raises :class:`ServiceError`."""
         events: list[Event] = []
         decoder = EventDecoder(MAX_EVENT_BYTES, values=True)
         try:

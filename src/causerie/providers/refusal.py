@@ -70,7 +70,7 @@ _TRACE = re.compile(r"traceback|\bat 0x[0-9a-f]+|\.py\b.*\bline \d+", re.IGNOREC
 
 
 def phrase(words: object) -> str:
-    """``words`` on one line, or nothing where they cannot be shown."""
+    """Return ``words`` on one line, or nothing where they cannot be shown."""
     if not isinstance(words, str) or _MARKUP.search(words) or _TRACE.search(words):
         return ""
     text = "".join(char if char.isprintable() else " " for char in words[: 4 * _MOST])
@@ -201,12 +201,12 @@ _WAIT = 1
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect) -> ServiceError:
-    """Our error for a response with ``status``; ``headers`` are by lower-case name."""
+    """Return our error for a response with ``status``; ``headers`` are by lower-case name."""
     return _service_error(status, headers, _error(body), dialect)
 
 
 def failure_in_reply(error: object, *, started: bool) -> ServiceError:
-    """Our error for one that came in a reply with status 200.
+    """Return our error for one that came in a reply with status 200.
 
     Before anything else came it is as if its status had come; ``started`` it is a reply that
     broke off.

@@ -41,7 +41,7 @@ class RequestDraft:
         self.changes.append(f"{name}->{to}")
 
     def unsupported(self, param: str, advice: str = "") -> InvalidRequest:
-        """The refusal of a parameter whose effect was relied on."""
+        """Return the error for a parameter whose effect the client relies on."""
         words = f"The provider that serves this model does not support `{param}`."
         return InvalidRequest(
             f"{words} {advice}".rstrip(), code="unsupported_parameter", param=param
@@ -54,7 +54,7 @@ TOOL_PARAMETERS = frozenset(ToolParameters.__struct_fields__)
 
 
 def write_tools(draft: RequestDraft) -> None:
-    """The functions, the choice among them, and whether several may be called at once."""
+    """Write the functions, the choice among them, and whether several may be called."""
     request, fields = draft.request, draft.fields
     if not request.tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls"):

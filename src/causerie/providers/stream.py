@@ -25,7 +25,7 @@ _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 
 
 class BufferedBody:
-    """A body that is there already, read as one that arrives."""
+    """A complete body with the interface of one that is still arriving."""
 
     __slots__ = ("_body", "due", "late", "taker")
 
@@ -35,22 +35,22 @@ class BufferedBody:
         self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        """The body, then ``b""``."""
+        """Return the body, then ``b""``."""
         del late
         body, self._body = self._body, b""
         return body
 
     async def finish(self, seconds: float) -> None:
-        """Nothing is to come."""
+        """Do nothing: the body is complete."""
 
     def close(self) -> None:
-        """The same."""
+        """Do nothing: no connection is open."""
 
 
 class BodyStream:
-    """Iterate once. The first content must be there when ``body`` is due.
+    """Reads the batches of a streamed reply; iterate it once.
 
-    From then on content may take ``between`` seconds after content, and the whole until
+    The first content must be there when ``body`` is due. From then on content may take ``between`` seconds after content, and the whole until
     ``end`` (on the monotonic clock). It may have ``max_bytes``, decoded.
     """
 
@@ -97,7 +97,7 @@ class BodyStream:
         return self
 
     async def __anext__(self) -> Batch:
-        """The events that arrived together; raises :class:`ServiceError` where the reply breaks.
+        """Return the events that arrived together; raises :class:`ServiceError` for a broken reply.
 
         Failures are kept for the next call, where events came before them.
         """

@@ -102,7 +102,7 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
 ) -> Read | None:
-    """The events and the server's fingerprint; ``None`` where the reply is of another kind.
+    """Return the events and the server's fingerprint; ``None`` for other kinds of replies.
 
     It is, too, where its text may begin with reasoning, by ``separators``, and where its usage may
     be impossible.
@@ -200,7 +200,7 @@ class ProviderReply(Struct, eq=False):
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
-        """Other servers' tokens are not known."""
+        """Return ``None``: the tokens of other servers are not known."""
         return None
 
     async def __aenter__(self) -> Self:
@@ -226,7 +226,7 @@ class ProviderReply(Struct, eq=False):
         return self
 
     def __anext__(self) -> Awaitable[Batch]:
-        """The first batch, which is asked for; of a stream also the next one."""
+        """Return the first batch, which sends the request, or the next one of a stream."""
         if self._sent is not None:
             return self._send_and_read()
         return self._next_batch()
@@ -373,7 +373,7 @@ class ProviderTarget:
         return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        """The reply; entering raises :class:`ServiceError` where there is none."""
+        """Return the reply; entering it raises :class:`ServiceError` where there is none."""
         return ProviderReply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:

@@ -1,4 +1,4 @@
-"""The one setting for thinking, said the way a server understands it.
+"""Control of thinking, in the fields that each kind of server knows.
 
 The request was parsed already: contradictions are refused, and what several
 fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
@@ -32,7 +32,7 @@ _GRADED = 3  # words of effort that a server needs for a budget to be said in th
 
 
 def write_thinking(draft: RequestDraft) -> None:
-    """Say how to think; raises :class:`InvalidRequest` where that cannot be said."""
+    """Write the control of thinking; raises :class:`InvalidRequest` if there is none."""
     control = draft.dialect.thinking
     _WRITERS[control.switch](draft)
     if control.switch != "object" and _mapping(draft.document.get("reasoning")).get("summary"):

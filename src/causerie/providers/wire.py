@@ -208,7 +208,7 @@ def decode_bounded(data: bytes, decode: Callable[[bytes], T]) -> T:
 
 
 def read_chunk(data: bytes) -> ProviderChunk:
-    """The chunk in ``data``; raises :class:`ValueError` where there is none.
+    """Return the chunk in ``data``; raises :class:`ValueError` where there is none.
 
     Numbers that were sent as strings are read as well, ids that were sent as numbers, and texts
     that were sent as objects; log-probabilities of no known form are left out; what cannot be a

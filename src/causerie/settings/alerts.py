@@ -44,7 +44,7 @@ class Mail(Struct, frozen=True, kw_only=True):
 
 
 def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
-    """Everything that is wrong with it; the others are settings of ``console``."""
+    """Yield what is wrong with the mail server; the others are settings of ``console``."""
     if (wrong := wrong_certificates(mail.ca_file)) is not None:
         yield Broken(("mail", "ca_file"), wrong)
     if mail.host is not None and mail.sender is None:

@@ -50,7 +50,7 @@ NO_CREDENTIALS = Credentials()
 def read_credentials(
     loaded: Loaded, environ: Mapping[str, str] | None = None, *, commands: bool = True
 ) -> Credentials:
-    """Every secret that the settings name. Blocks, for commands up to 20 s each.
+    """Return every secret that the settings name. Blocks, for commands up to 20 s each.
 
     Without ``commands`` those are left out. Raises :class:`SettingsError` with
     all that cannot be had.
@@ -91,7 +91,7 @@ def read_store_keys(loaded: Loaded, environ: Mapping[str, str] | None = None) ->
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
-    """The secret itself; raises :class:`ValueError`, which does not hold it."""
+    """Return the secret; raises :class:`ValueError`, without it."""
     if secret.env is not None:
         where, value = f"the variable {secret.env}", environ.get(secret.env, "")
         if not value:

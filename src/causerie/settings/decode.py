@@ -132,7 +132,7 @@ def secret_places(bare: Any) -> Any:
 
 
 def shown(value: object) -> str:
-    """A value as the file would write it, cut when long, passwords in addresses left out."""
+    """Return a value as JSON, cut when long, without passwords in addresses."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
@@ -147,14 +147,14 @@ def names_user(text: str) -> bool:
 
 
 def plain(kind: Any) -> Any:
-    """The type without its annotations."""
+    """Return the type without its annotations."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return kind
 
 
 def alone(kind: Any) -> Any:
-    """The type without ``None``, where there is only one other that it may be."""
+    """Return the other type of a union of one type with ``None``."""
     bare = plain(kind)
     if get_origin(bare) not in (Union, types.UnionType):
         return kind

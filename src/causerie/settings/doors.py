@@ -36,12 +36,12 @@ class DoorAddress:
 
 
 def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
-    """All doors, those of the configuration first."""
+    """Return all doors, those of the configuration first."""
     return (*_listed_doors(settings), *_own_doors(settings))
 
 
 def behind(settings: Settings, kind: str) -> tuple[str, ...]:
-    """The ids of all that a door of this kind can have behind it."""
+    """Return the ids of the models that a door of this kind can offer."""
     models = tuple(one.id for one in settings.models)
     aliases = tuple(one.id for one in settings.aliases)
     listed = tuple(one.id for one in settings.catalog)
@@ -50,7 +50,7 @@ def behind(settings: Settings, kind: str) -> tuple[str, ...]:
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:
-    """Everything that a request can name as ``model``."""
+    """Return all names that a request can have as ``model``."""
     found = [name for one in settings.models for name in (one.id, *one.aliases)]
     found += [one.id for one in settings.aliases]
     return (*found, *(name for one in settings.catalog for name in (one.id, *one.aliases)))
@@ -69,7 +69,7 @@ def host_names(settings: Settings) -> Iterator[str]:
 
 
 def default_address(settings: Settings) -> DoorAddress:
-    """The door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
+    """Return the door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
     every = door_addresses(settings)
     wanted = settings.server.default_door
     for door_address in every:

@@ -75,7 +75,7 @@ class Loaded:
         return not any(origin.startswith("line ") for origin in self.origins.values())
 
     def where(self, path: KeyPath) -> str:
-        """The place that a value comes from: flag, variable, or file and line."""
+        """Return the origin of a value: flag, variable, or file and line."""
         for length in range(len(path), 0, -1):
             origin = self.origins.get(path[:length])
             if origin is not None:
@@ -102,7 +102,7 @@ class _Layers:
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        """The place that a value comes from: flag, variable, or file and line."""
+        """Return the origin of a value: flag, variable, or file and line."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -121,7 +121,7 @@ def load(
     folder: Path | None = None,
     entries: Sequence[Entry] = (),
 ) -> Loaded:
-    """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
+    """Return the settings in force. Raises :class:`SettingsError` with everything that is wrong.
 
     Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
     folder (the working directory) are looked for; none at all is fine. With
@@ -161,7 +161,7 @@ def load(
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Path and type of every setting that is one value, or several, of a variable or a flag."""
+    """Yield path and type of every setting that a variable or a flag can set."""
     for found in msgspec.structs.fields(kind):
         bare = plain(found.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
@@ -171,7 +171,7 @@ def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[Key
 
 
 def variable(path: KeyPath) -> str:
-    """The environment variable of a setting: ``CAUSERIE_SERVER_PORT``."""
+    """Return the environment variable of a setting: ``CAUSERIE_SERVER_PORT``."""
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 

@@ -64,7 +64,7 @@ def _concerns(fault: KeyPath, place: KeyPath) -> bool:
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as people write it: ``models[0].id``."""
+    """Return the path as people write it: ``models[0].id``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

@@ -46,7 +46,7 @@ def wrong_certificates(file: str | None) -> str | None:
 
 
 def certificate_fault(error: OSError) -> str:
-    """Why a file of certificates or keys cannot be used."""
+    """Return why a file of certificates or keys cannot be used."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is no PEM file").replace("_", " ").lower()
     return error.strerror or str(error)
@@ -184,7 +184,7 @@ def is_here(host: str) -> bool:
 
 
 def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
-    """An address that can be used and holds no password; ``instead`` is where one belongs."""
+    """Yield an unusable address, or one with a password, which belongs ``instead``."""
     try:
         address = Address.parse(url)
     except ValueError as error:
@@ -195,7 +195,7 @@ def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
 
 
 def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
-    """One place of a secret, and no second."""
+    """Yield an error unless a secret has exactly one place."""
     named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
     if len(named) != 1:
         words = " and ".join(f"`{one}`" for one in named) or "nothing"
@@ -203,7 +203,7 @@ def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
 
 
 def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
-    """Certificates that can be used, for an address ``url`` that has a use for them."""
+    """Yield unusable certificates, and those without a use for the address ``url``."""
     missing = set()
     for name in ("ca_file", "client_cert", "client_key"):
         file = getattr(tls, name)

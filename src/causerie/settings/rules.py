@@ -91,7 +91,7 @@ _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    """Everything that is wrong with the tree as a whole."""
+    """Yield what is wrong between settings that are each valid alone."""
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)

@@ -24,7 +24,7 @@ _CLOSING = {'"""': re.compile(r'(?:\\.|[^"\\]|"(?!""))*"""'), "'''": re.compile(
 
 
 def line_numbers(text: str) -> dict[KeyPath, int]:
-    """Line (from 1) of every table and key, by its path from the root; text is valid TOML."""
+    """Return the line (from 1) of every table and key of valid TOML, by its path from the root."""
     found: dict[KeyPath, int] = {}
     tables: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -50,7 +50,7 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int | None:
-    """Line of the key, or of what it stands in when the key itself is not there."""
+    """Return the line of the key, or of the nearest table around it."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]

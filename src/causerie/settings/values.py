@@ -155,7 +155,7 @@ TrustedCertificates = Annotated[
 
 
 def byte_count(size: str) -> int:
-    """Bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
+    """Return the bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
     number = size.rstrip("BkMGTi ")
     unit = size[len(number) :].strip()
     power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
