@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from causerie.settings.tree import Settings
 
 
-# ``causerie check``: does the configuration hold, and what is in force.
-
-
 def check(
     config: Config = None,
     pairs: Set = None,
@@ -231,9 +228,6 @@ def _keys(door_address: DoorAddress) -> str:
     if not isinstance(keys, tuple):
         return keys or "off"
     return counted(len(keys), "key")
-
-
-# ``causerie export`` and ``import``: entries of the configuration that the database holds.
 
 
 def export_config(

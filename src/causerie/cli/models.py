@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from causerie.settings.tree import Settings
 
 
-# ``causerie models`` and ``causerie show``: what is configured, and the facts of one model.
-
-
 def models(
     config: Config = None,
     pairs: Set = None,
@@ -259,9 +256,6 @@ def facts_text(key: str, value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {one}" for name, one in value.items()) or "no recommendation"
     return "-" if value is None else str(value)
-
-
-# ``causerie pull``, ``list`` and ``rm``: the weights in the cache.
 
 
 def pull(

@@ -49,9 +49,6 @@ class Separators(Protocol):
         """Return a new separator for a choice."""
 
 
-# Recognize the repetition of an earlier text, however both are cut into pieces.
-
-
 class Echo:
     """Compares new pieces with an earlier text; white space does not count.
 

@@ -263,9 +263,6 @@ _EVERY = (
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in _EVERY})
 
 
-# Providers that many people use: where they are, how they are spoken to, how their keys look.
-
-
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
     """Values that the setting ``known`` fills in."""

@@ -50,8 +50,9 @@ class BufferedBody:
 class BodyStream:
     """Reads the batches of a streamed reply; iterate it once.
 
-    The first content must be there when ``body`` is due. From then on content may take ``between`` seconds after content, and the whole until
-    ``end`` (on the monotonic clock). It may have ``max_bytes``, decoded.
+    The first content must be there when ``body`` is due. From then on content may take ``between``
+    seconds after content, and the whole until ``end`` (on the monotonic clock). It may have
+    ``max_bytes``, decoded.
     """
 
     __slots__ = (

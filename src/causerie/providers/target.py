@@ -338,9 +338,6 @@ def _begins_value(start: bytes) -> bool:
     return start.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
-# A model of somebody's provider, as a target of routing.
-
-
 class ProviderTarget:
     """Answers by asking ``provider`` for its model ``model``.
 

@@ -130,9 +130,6 @@ class FreeSettings(Struct, frozen=True, kw_only=True):
     """How much has to be put in for that."""
 
 
-# Chat for visitors without an account: which models, and how much of them.
-
-
 class PublicChatSettings(Struct, frozen=True, kw_only=True):
     """Chat on the catalog's pages for visitors without an account; off without `models`."""
 

@@ -283,9 +283,6 @@ def _key_rules(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
             )
 
 
-# Rules of the chat page at `/`: when browsers get it, and the doors that it offers.
-
-
 def has_chat_page(settings: Settings) -> bool:
     """Return true if the settings want it; with accounts there is the console instead."""
     server = settings.server

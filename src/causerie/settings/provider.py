@@ -52,9 +52,6 @@ def certificate_fault(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-# Chat providers that others run: where they are, and how they are spoken to.
-
-
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
     """Longest waits for a provider, in seconds; to a quarter of one but for `connect`."""
 

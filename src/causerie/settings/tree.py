@@ -75,9 +75,6 @@ class Metrics(Struct, frozen=True, kw_only=True):
         return host.strip("[]"), int(port)
 
 
-# Settings of traces: where spans of requests are sent, and how many.
-
-
 class Tracing(Struct, frozen=True, kw_only=True):
     """Spans for a collector that speaks OTLP over HTTP; never contents."""
 
@@ -89,9 +86,6 @@ class Tracing(Struct, frozen=True, kw_only=True):
     follow: bool = True
     """Whether a trace that a client has started (`traceparent`) is gone on with, and sent if the
     client says so; `false` where strangers ask."""
-
-
-# The settings themselves: their names, defaults, limits and one sentence on each.
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):

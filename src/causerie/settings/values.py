@@ -162,9 +162,6 @@ def byte_count(size: str) -> int:
     return int(float(number) * (1024 if "i" in unit else 1000) ** power)
 
 
-# Limits by the minute and at the same time, of a door, a model or an alias.
-
-
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """Limits on use, over all callers."""
 
