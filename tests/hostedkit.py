@@ -20,7 +20,7 @@ from causerie.hosted.accounts.usage import RecordFilter
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.usage import SqlUsageReader
 from causerie.metering.ledger import UsageRecord
-from causerie.settings import StoreSettings
+from causerie.settings.store import StoreSettings
 
 SECRET = "a-key-of-the-tests-with-some-length-to-it"
 CONFIG = """

@@ -36,9 +36,10 @@ from causerie.probe.asker import ProbeBounds
 from causerie.probe.provider_interview import Found, RecordedExchange
 from causerie.probe.question import ProbeReply, ProbeRequest
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.settings import Loaded, Settings, load
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import Entry
+from causerie.settings.load import Loaded, load
+from causerie.settings.tree import Settings
 
 QUICK = ProbeBounds(seconds=2.0)
 MARKET = """\

@@ -16,7 +16,7 @@ import pytest
 from provider import ScriptedProvider, piece, running
 
 from causerie.cli.chat import question_of
-from causerie.cli.terminal import printable
+from causerie.cli.command import printable
 
 THINKS = [
     piece(role="assistant", content=""),

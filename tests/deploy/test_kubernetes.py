@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from causerie.settings import load
+from causerie.settings.load import load
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"

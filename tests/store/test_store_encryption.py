@@ -27,8 +27,10 @@ from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import seal_secrets
 from causerie.hosted.store.tables import totp as table
-from causerie.settings import SettingsError, StoreSettings, load
 from causerie.settings.credentials import read_credentials
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
+from causerie.settings.store import StoreSettings
 
 ONE, TWO = "one" * 11, "two" * 11
 

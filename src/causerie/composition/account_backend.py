@@ -49,8 +49,8 @@ from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.observe.alerts import AlertBook, AlertKind, Condition
 from causerie.protocol.money import exact
-from causerie.settings import StoreSettings
 from causerie.settings.alerts import Alerts
+from causerie.settings.store import StoreSettings
 
 _DAY = timedelta(days=1)
 

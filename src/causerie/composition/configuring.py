@@ -39,17 +39,13 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.observe.alerts import secret_bytes
 from causerie.providers.dialects import KNOWN_PROVIDERS
-from causerie.settings import (
-    Loaded,
-    ProviderSettings,
-    Secret,
-    ServerSettings,
-    Settings,
-    SettingsError,
-    TimeoutSettings,
-)
 from causerie.settings.credentials import Credentials, one_word
 from causerie.settings.entries import KEYS, NAMES, PATHS, tables_of
+from causerie.settings.load import Loaded
+from causerie.settings.problems import SettingsError
+from causerie.settings.provider import ProviderSettings, TimeoutSettings
+from causerie.settings.tree import ServerSettings, Settings
+from causerie.settings.values import Secret
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")

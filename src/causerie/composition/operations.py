@@ -47,11 +47,11 @@ from causerie.observe.alerts import Delivery
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
-from causerie.settings import ProviderModelSettings, Settings
 from causerie.settings.alerts import ALERT_NAMES
 from causerie.settings.doors import default_address
-from causerie.settings.provider import ProviderSettings
+from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.toml import table_text
+from causerie.settings.tree import Settings
 from causerie.shapes.chat_completions.reader import parse
 
 _SHOWN = 50

@@ -47,9 +47,11 @@ from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
 from causerie.routing.router import Router
 from causerie.routing.target_state import Check, HealthChecker, TargetStatus
-from causerie.settings import Problem, Settings, SettingsError, SharedSettings
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.doors import has_accounts
+from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.store import SharedSettings
+from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend

@@ -26,7 +26,7 @@ from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
 from causerie.engines.weights import Progress
 from causerie.http.application import Edge
 from causerie.http.server import Bound, Listen, listening_socket, serve
-from causerie.settings import Settings
+from causerie.settings.tree import Settings
 
 
 @contextmanager

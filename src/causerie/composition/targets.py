@@ -20,8 +20,9 @@ from causerie.composition.providers import ConnectedProvider
 from causerie.engines.fleet import Fleet, FleetEngine
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
-from causerie.settings import ModelSettings, Problem, Settings, SettingsError
+from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.toml import KeyPath
+from causerie.settings.tree import ModelSettings, Settings
 
 _SEPARATION = Separation()
 
