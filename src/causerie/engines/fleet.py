@@ -30,8 +30,6 @@ from causerie.engines.base import (
     TextRequest,
 )
 
-# The place of one model in the fleet, and what the fleet needs to know of it.
-
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
 _LAST_DELAY = 30.0
 _numbers = count(1)
@@ -189,11 +187,6 @@ class ModelSlot:
         self.failures = min(self.failures + 1, 16)
 
 
-# Several engines in one service: loaded on demand, unloaded when idle or when memory is short.
-#
-# The fleet knows engines only as something that starts, stops and takes memory. The ``make`` of an
-# entry knows the source of weights and the inputs of an engine.
-
 __all__ = ["Fleet", "FleetEngine", "FleetEntry", "ManagedEngine"]
 
 log = structlog.get_logger(__name__)
@@ -326,7 +319,6 @@ class Fleet:
     async def _loaded(
         self, model_slot: ModelSlot, seconds: float | None, *, tells: bool = True
     ) -> ManagedEngine:
-        """Return the engine; wait this long for a load in progress or a new one."""
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
         loading = self._load(model_slot, tells=tells)
@@ -342,10 +334,6 @@ class Fleet:
         return loading.result()
 
     def _load(self, model_slot: ModelSlot, *, tells: bool = True) -> asyncio.Task[ManagedEngine]:
-        """Return the load in progress, or a new one; raise if it is too early for that.
-
-        A new one ``tells`` the log if it fails.
-        """
         if self._closed:
             raise EngineFailed(_STOPPING)
         if model_slot.loading is None:
@@ -399,7 +387,6 @@ class Fleet:
             raise
 
     async def _take_room(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
-        """Give the engine its slot, once the budget has room for it."""
         async with self._room:
             await self._make_room(model_slot.entry, engine.memory_bytes)
             model_slot.engine = engine
@@ -447,7 +434,6 @@ class Fleet:
         return [*self._model_slots.values(), *self._leaving]
 
     def _retire(self, model_slot: ModelSlot) -> None:
-        """Its model is no longer wanted."""
         model_slot.leaving = True
         self._leaving.add(model_slot)
         if model_slot.loading is not None and not model_slot.uses:
@@ -485,11 +471,9 @@ class Fleet:
         self._unload_when_idle(model_slot)
 
     def _end(self, engine: ManagedEngine) -> asyncio.Task[None]:
-        """Stop an engine for good; nobody's cancellation leaves it half way."""
         return self._own(engine.stop(), engine.memory_bytes)
 
     def _own(self, ending: Coroutine[object, object, None], memory: int = 0) -> asyncio.Task[None]:
-        """Return a task that leaving the fleet awaits; until it has ended it has this memory."""
         task = asyncio.get_running_loop().create_task(ending)
         self._ends[task] = memory
         task.add_done_callback(self._ended)

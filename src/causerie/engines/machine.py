@@ -13,11 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-# The control groups of this process under Linux: a limit of any of them bounds it.
-#
-# A service of systemd, for example, has its limits in its own group, and not in the root of the
-# tree.
-
 _ROOT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _UNIFIED = "0::/"
@@ -43,8 +38,6 @@ def group_number(file: Path) -> int | None:
         return None
     return int(text) if text.isdigit() else None
 
-
-# Part of a machine that one of several processes of a model has, and the cores of it.
 
 _CPUS = Path("/sys/devices/system/cpu")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -118,7 +111,6 @@ def quota(groups: Sequence[Path] | None = None, part: MachinePart = WHOLE) -> in
 
 
 def _quota(file: Path) -> int | None:
-    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
     try:
         limit, period = file.read_text().split()
     except (OSError, ValueError):
@@ -127,7 +119,6 @@ def _quota(file: Path) -> int | None:
 
 
 def _siblings(file: Path, cpu: int) -> str:
-    """Return a name for the core of a hardware thread."""
     try:
         return file.read_text().strip()
     except OSError:
@@ -141,7 +132,6 @@ def stay_on(cpus: Collection[int] | None) -> None:
 
 
 def _core(folder: Path, cpu: int) -> tuple[str, str]:
-    """Return names of the memory node and of the core of a hardware thread, which sort."""
     node = next((one.name for one in folder.glob("node*")), "")
     try:
         first = (folder / "topology/thread_siblings_list").read_text().strip()
@@ -150,11 +140,6 @@ def _core(folder: Path, cpu: int) -> tuple[str, str]:
     lowest = first.replace("-", ",").partition(",")[0]
     return node.zfill(12), lowest.zfill(8)
 
-
-# Estimate of a model's memory: weights, key-value cache, working buffers.
-#
-# The estimates serve a memory budget and use only what the files say of the model; the engine
-# reports the actual use.
 
 # Bytes an element; quantised kinds keep 32 elements in a block with its scale.
 KV_TYPES: Mapping[str, float] = {

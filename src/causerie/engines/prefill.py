@@ -8,8 +8,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-# Tokens as bytes, which compare as fast as memory does.
-
 TOKEN_BYTES = array("i").itemsize
 
 
@@ -40,8 +38,6 @@ def common_tokens(one: bytes, other: bytes) -> int:
             most = half - 1
     return known
 
-
-# The speed at which an engine reads prompts, as its steps show it.
 
 STREAMING_SECONDS = 0.125
 """Time of a step beside a stream: half of what it may wait, for a step may take twice that."""

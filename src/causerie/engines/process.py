@@ -31,13 +31,6 @@ from causerie.engines.base import EngineFailed
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 
-# Socket between the service and its child: a Unix socket that only this user can open.
-#
-# It costs the kernel less than the loopback address, and no other user of the
-# machine can reach the engine. ``path`` is ``None`` if such sockets are not
-# supported, no folder can hold one, or its path would be too long. The child
-# then listens on a port.
-
 _SOCKET_FOLDER_PREFIX = "causerie-engine-"
 _SOCKET_NAME = "engine.sock"
 _LONGEST_PATH = 100  # in bytes; systems take 104 or 108, with the zero at the end
@@ -71,10 +64,7 @@ class IpcSocket:
 
 
 def _sweep_sockets(where: Path) -> None:
-    """Remove the sockets of killed services, at which nobody listens.
-
-    And the folders of those that were killed before there was one.
-    """
+    # Sockets of killed services are those at which nobody listens.
     now = time.time()  # noqa: TID251 - the clock of files
     for folder in where.glob(f"{_SOCKET_FOLDER_PREFIX}*"):
         with suppress(OSError):  # as of one that is not empty
@@ -98,11 +88,6 @@ def _is_dead_socket(path: Path) -> bool:
             return False
     return False
 
-
-# Noticing a child that lives and answers no more: stopped from outside, or stuck in native code.
-#
-# The engine chooses the questions: one that threads answer whatever is computed, and perhaps one
-# that its loop answers after every step.
 
 _MISSES = 3  # in a row: on a machine that was paused, or is worn out, one or two are late
 
@@ -129,7 +114,6 @@ async def silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None
 
 
 async def _unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None:
-    """Ask every so many seconds, and wait as long for the answer."""
     missed = 0
     while missed < _MISSES:
         before = pulse.beat
@@ -141,10 +125,6 @@ async def _unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None
         except (TimeoutError, EngineFailed):
             missed = 0 if pulse.beat > before else missed + 1
 
-
-# A child process of an engine: starting it, ending it, and knowing why it ended.
-#
-# Its engine defines the first message to it, and its report that it has loaded.
 
 log = structlog.get_logger(__name__)
 
@@ -304,7 +284,7 @@ class EngineChild(Generic[C]):
 
 
 def _how(code: int) -> str:
-    """Return how a process ended; a status over 128 is a signal, as in shells and children."""
+    # A status over 128 is a signal, as in shells and in our children.
     number = -code if code < 0 else code - 128
     if number not in signal.valid_signals():
         return f"exit status {code}"
@@ -326,10 +306,6 @@ async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> N
         rest = rest[-65536:]
     tail.append(rest.decode("utf-8", "replace"))
 
-
-# Programs of others that serve a model: started under a process of ours, waited for, and ended.
-#
-# Knows nothing of what they are told or answer.
 
 # -P: nothing in the working directory is taken for a module.
 _PROGRAM_CHILD_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.program_child")
@@ -387,8 +363,6 @@ def free_port() -> int:
         port: int = probe.getsockname()[1]
         return port
 
-
-# HTTP with the server of an engine, whose failures are the engine's.
 
 _MAX_CONNECTIONS = 65_536
 _MAX_BODY_BYTES = 256 * 1024 * 1024

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _prepare(at_our_end: signal.Signals) -> None:
-    """In the new process: what is to end it does, and so does our end where we are killed."""
+    # Our end must end the program too, also where we are killed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":

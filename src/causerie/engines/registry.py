@@ -39,13 +39,6 @@ if TYPE_CHECKING:
     from causerie.engines.fleet import ManagedEngine
 
 
-# A scripted engine: exact streams without weights, for tests, demonstrations and benchmarks.
-#
-# Its tokens are single bytes and a few control tokens, so every text has one
-# tokenisation and characters of several bytes come in pieces. It says what its
-# script says, or what the user said; under a grammar it says what of that the
-# grammar admits and fills in the rest.
-
 FAKE_TEMPLATE = """
 {%- if tools %}
 {{- '<|im_start|>system\nFunctions, one JSON object a line:\n' }}
@@ -222,7 +215,7 @@ class FakeEngine:
         return _last_said(prompt).decode("utf-8", "replace")
 
     def _reply_ids(self, prompt: Sequence[int]) -> list[int]:
-        """Only a script may say control tokens; what users said stays plain."""
+        # Only a script may contain control tokens; what users wrote stays plain text.
         text = self.reply(prompt)
         if not self.script.replies:
             return list(text.encode())
@@ -234,7 +227,6 @@ class FakeEngine:
 
 
 def _check(name: str, value: object) -> None:
-    """Refuse what is no option, or no value for it."""
     numbers = ("fail_after", "context_length", "slots", "cache_tokens")
     kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:
@@ -250,7 +242,6 @@ def _check(name: str, value: object) -> None:
 
 
 def _last_said(prompt: Sequence[int]) -> bytes:
-    """Return the text of the last message of a user; all text if no message is marked."""
     turn: list[int] = []
     last = None
     for id in (*prompt, FAKE_END):
@@ -264,7 +255,6 @@ def _last_said(prompt: Sequence[int]) -> bytes:
 
 
 def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
-    """Return the rest of a reply that was started in the prompt's last turn."""
     opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
     said = list(prompt[opened + len(_ASSISTANT) :])
     resumed = (
@@ -274,7 +264,6 @@ def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
 
 
 def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
-    """Yield the reply under the request's grammar, then the end; endless if it may not end."""
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
@@ -292,11 +281,7 @@ def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> I
 def _constrained(
     ids: Sequence[int], request: TextRequest, banned: Collection[int]
 ) -> Iterator[int]:
-    """Yield the reply under the request's grammar.
-
-    Yields the rest after the tokens that the grammar has accepted, or the whole
-    reply if it does not begin with them.
-    """
+    # The reply may repeat what the grammar has accepted; only the rest of it is generated then.
     taken = _taken(request)
     again = _admitted(ids, _matcher(request, ()), banned)
     if all(next(again, FAKE_END) == id for id in taken):
@@ -309,7 +294,6 @@ def _taken(request: TextRequest) -> list[int]:
 
 
 def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
-    """Return the grammar behind what it has accepted."""
     matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
     if matcher.is_error():
         raise EngineFailed("the grammar does not compile")
@@ -319,10 +303,7 @@ def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
 
 
 def _admitted(ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]) -> Iterator[int]:
-    """Yield the part of the reply that the grammar admits, completed to a valid end.
-
-    What is ``banned`` completes it only where there is nothing else.
-    """
+    # A banned token completes the reply only where no other one is admitted.
     ways = (*_PREFERRED, *range(32, 256), *range(32), *FAKE_CONTROL.values())
     ways = tuple(sorted(ways, key=lambda id: id in banned))
     wanted = iter((*ids, FAKE_END))
@@ -347,8 +328,6 @@ def _allows(mask: bytes, id: int) -> bool:
 
 
 class _Vocabulary:
-    """The tokens as llguidance wants to see them."""
-
     eos_token_id = FAKE_END
     bos_token_id = None
     tokens = tuple(bytes([n]) for n in range(256)) + tuple(text.encode() for text in FAKE_CONTROL)
@@ -364,7 +343,6 @@ def _tokenizer() -> LLTokenizer:
 
 
 def _text(pending: bytes, id: int, visible: Sequence[str]) -> tuple[bytes, str]:
-    """Return the bytes of an incomplete character, and the text that a token adds."""
     if id >= 256:
         name = next(text for text, own in FAKE_CONTROL.items() if own == id)
         return pending, name if name in visible else ""
@@ -389,16 +367,9 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common beginning, which never is all of a prompt."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
     return min(sum(1 for _ in same), max(len(other) - 1, 0))
 
-
-# Engines by name: the built-in ones that need no weights of ours, and those of other packages.
-#
-# Another package offers an engine under the entry-point group
-# ``causerie.engines``: a callable that takes the model's id, its ``ref`` from the
-# configuration and its ``options``, and returns a managed engine.
 
 GROUP = "causerie.engines"
 

@@ -35,11 +35,6 @@ from causerie.engines.token_engine import IndexedVocabulary, TokenEngine
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import Header, gguf_parts, read_header
 
-# Keeps one child process running: starts it, notices its end, starts it again.
-#
-# Knows states, back-off and an orderly stop; what the child is and how it is
-# spoken to is its spawner's.
-
 log = structlog.get_logger(__name__)
 
 _FIRST_DELAY = 0.2
@@ -152,7 +147,6 @@ class EngineSupervisor(Generic[ChildT]):
             started = time.monotonic()
 
     async def _again(self, delay: float) -> tuple[ChildT, float]:
-        """Try until a child is ready; return it and the delay for the next time."""
         while True:
             self.state = EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)
@@ -175,9 +169,6 @@ class EngineSupervisor(Generic[ChildT]):
                 continue
             self.state, self.detail = EngineState.READY, ""
             return self.child, delay
-
-
-# The files that a model was read from, told from others that take their places.
 
 
 class Files:
@@ -218,12 +209,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-# Limit on how many texts are tokenized concurrently, in an engine's child or in threads.
-#
-# A text is tokenized to its end even if the client has disconnected, and it keeps
-# its place until then. Otherwise clients that disconnect early could occupy all
-# threads, which others need too.
-
 _LONG = 65_536  # characters: a second at worst
 _AT_ONCE = 12  # a child has 34 threads or more
 _LONG_AT_ONCE = 4  # alongside them, so that short ones pass them by; threads here are 5 or more
@@ -257,8 +242,6 @@ def _free_place(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
     if not done.cancelled():
         done.exception()  # told to whoever still waits
 
-
-# Common base of text engines behind servers: child processes of ours, or other servers.
 
 C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
 
@@ -413,9 +396,6 @@ class SupervisedEngine(TokenEngine[C], Generic[C]):
         )
 
 
-# Common part of the engines that run weights on this disk in a child process of ours.
-
-
 class EmbeddedLaunch(Protocol):
     """Decisions that are made before a start."""
 
@@ -503,7 +483,6 @@ class EmbeddedEngine(SupervisedEngine[C], Generic[C, L]):
         return self._launch.context
 
     def _said(self, words: IndexedVocabulary, control: Mapping[str, int], build: str) -> ModelFacts:
-        """Return the facts of a model with these control tokens; ``build`` names the engine's."""
         local, vocabulary = self._local, words.vocabulary
         mark = self._files.mark(local.size)
         return ModelFacts(

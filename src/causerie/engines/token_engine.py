@@ -39,8 +39,6 @@ from causerie.engines.base import (
 )
 from causerie.engines.weights.vocabulary import TokenTable, TokenType
 
-# A vocabulary, read once, and what follows from it alone.
-
 
 @dataclass(frozen=True, slots=True)
 class IndexedVocabulary:
@@ -75,16 +73,6 @@ def characters(pieces: Sequence[str | int]) -> int:
     return sum(len(piece) for piece in pieces if isinstance(piece, str))
 
 
-# A constraint that resumes in the middle, for an engine whose constraints begin at the start.
-#
-# llama.cpp's server gives every request a grammar in its first state. If a grammar has accepted a
-# part already, its state is followed here: the engine generates freely, and of its tokens only
-# those that the grammar admits are used. If it samples another one, that one token is sampled again
-# from just those that are admitted. The engine itself does the same with a grammar of its own (it
-# samples first and checks then), so both give the same distribution.
-#
-# Knows llguidance and the vocabulary; knows nothing of HTTP.
-
 Run = Callable[[TextRequest], AbstractAsyncContextManager[AsyncGenerator[Output, None]]]
 Sample = Callable[[TextRequest, "Admitted"], Awaitable[Token]]
 
@@ -95,12 +83,6 @@ _HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
 
 
 class _Words:
-    """A vocabulary by the names that llguidance asks for.
-
-    Called with a text that the grammar leaves no choice about, whose tokens
-    are to be the model's usual ones.
-    """
-
     def __init__(self, vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> None:
         self.tokens = list(vocabulary.tokens)
         self.special_token_ids = list(vocabulary.control.values())
@@ -177,7 +159,6 @@ class GrammarMatcher:
 
 
 def _behind(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
-    """Return the state behind some tokens; raise :class:`NotAdmitted` where there is none."""
     matcher = LLMatcher(words, grammar, log_level=0)
     if matcher.try_consume_tokens(taken) == len(taken):
         return matcher
@@ -288,7 +269,6 @@ class Guided:
         )
 
     async def _freely(self) -> AsyncGenerator[Output, None]:
-        """Tokens until one is not admitted, or the engine stops."""
         before = len(self._made)
         async with self._run(self._rest()) as outputs:
             async for output in outputs:
@@ -307,7 +287,6 @@ class Guided:
                     self._reason = output.reason
 
     async def _drawn(self) -> Token:
-        """Draw one token from those that are admitted."""
         admitted = await asyncio.to_thread(self._guide.admitted)
         token = await self._sample(self._rest(drawn=True), admitted)
         if not await asyncio.to_thread(self._guide.takes, token.id):
@@ -319,11 +298,8 @@ class Guided:
         return self._taken(token)
 
     def _rest(self, *, drawn: bool = False) -> TextRequest:
-        """Return the request for what is left: a run, or a token that is drawn alone.
-
-        Each has a seed of its own. With the same one the second draw of a token would use the
-        number by which the first one was not admitted, and so not be independent of it.
-        """
+        # Each run has a seed of its own. With the same seed, the second draw of a token would use
+        # the random number with which the first one was rejected, and so not be independent of it.
         sampling = self._request.sampling
         if sampling.seed is not None:
             turn = 2 * len(self._made) + drawn
@@ -348,7 +324,6 @@ def _holds(mask: bytes, id: int) -> bool:
 
 
 def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the runs of neighbouring tokens in a mask, first and last of each."""
     bits = "".join(f"{byte:08b}"[::-1] for byte in mask)
     for run in _RUN.finditer(bits):
         first = run.start()
@@ -360,10 +335,6 @@ def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
         if first < run.end():
             yield first, run.end() - 1
 
-
-# Text engines whose tokens are read here: a vocabulary, and completions by a server.
-#
-# Knows neither how a server is started nor who watches it.
 
 S = TypeVar("S")
 """What speaks to a server."""
@@ -437,7 +408,6 @@ class TokenEngine(ABC, Generic[S]):
     async def _guided(
         self, client: S, known: IndexedVocabulary, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """Yield one under a grammar that goes on behind what it has accepted."""
         vocabulary = known.vocabulary
         if self._guidance is None:
             self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
@@ -456,7 +426,7 @@ class TokenEngine(ABC, Generic[S]):
             yield outputs
 
     def _in_thread(self) -> Callable[[str], list[int]]:
-        """Tokenisation for a thread; this loop answers it meanwhile, without another thread."""
+        # The event loop answers the thread meanwhile, so no second thread is needed.
         loop = asyncio.get_running_loop()
 
         def tokenize(text: str) -> list[int]:

@@ -43,8 +43,6 @@ class ProbeBounds:
 
 @dataclass(slots=True)
 class _Taken:
-    """A reply while it comes."""
-
     status: int = 0
     headers: Mapping[str, str] | None = None
     body: bytearray | None = None
@@ -152,6 +150,5 @@ def _late(taken: _Taken, seconds: float) -> str:
 
 
 def _spellings(key: str) -> tuple[str, ...]:
-    """Return the key as servers may echo it: plain, in JSON, in an address."""
     spelled = {key, msgspec.json.encode(key).decode()[1:-1], quote(key, safe=""), quote(key)}
     return tuple(sorted(spelled, key=len, reverse=True))

@@ -27,12 +27,6 @@ from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_pr
 from causerie.probe.questions.thinking import ROOM
 from causerie.probe.reading import EvidenceExchange, exchange
 
-# Asks the questions one after another, politely and within limits.
-#
-# One request at a time. A server that says it is busy is given the time it asks
-# for. A question ends in a verdict whatever the server does; where the server
-# does nothing any more, the rest is not asked and says so.
-
 _BUSY = (429, 503)
 _MAX_SILENT = 3
 
@@ -140,7 +134,6 @@ class Interview:
     async def _driven(
         self, question: ProbeQuestion, asks: RequestSender
     ) -> tuple[ProbeVerdict | Learned, tuple[EvidenceExchange, ...]]:
-        """Return the result of the question, and its exchanges with the server."""
         script = question.script(self.subject)
         seen: list[EvidenceExchange] = []
         reply: ProbeReply | None = None
@@ -191,14 +184,12 @@ class Interview:
         return reply
 
     def _pause(self, reply: ProbeReply, turn: int) -> float:
-        """Return the wait that a busy server asks for; by default it grows with each attempt."""
         asked = reply.headers.get("retry-after", "")
         seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)
 
 
 def _tokens(reply: ProbeReply) -> int:
-    """Return the tokens that the reply reports; a stream's usage is read from its end."""
     usage = dig(reply.document(), "usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):
@@ -207,9 +198,6 @@ def _tokens(reply: ProbeReply) -> int:
                 break
     total = dig(usage, "total_tokens")
     return total if isinstance(total, int) else 0
-
-
-# Configuration of a probed model: only observed facts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +280,6 @@ def _evidence(findings: Sequence[Finding]) -> str:
         words += "; unclear: " + ", ".join(open_)
     return words
 
-
-# Maximum cost of the questions, shown before they are asked.
 
 LARGE = 80_000
 

@@ -11,8 +11,6 @@ import msgspec
 
 from causerie.protocol import bounded_json
 
-# Replies of a provider, unmodified.
-
 Ended = Literal["whole", "left", "late", "broken", "large"]
 
 
@@ -59,8 +57,6 @@ class ProbeReply:
             return None
 
 
-# One request of the probe, complete but for the address and the key.
-
 Credential = Literal["ours", "none", "wrong"]
 
 
@@ -90,9 +86,6 @@ class ProbeRequest:
 def chat(fields: Mapping[str, object]) -> ProbeRequest:
     """Return a chat completion request with these fields as its body."""
     return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))
-
-
-# Yes, no, partly, unclear, and how so.
 
 
 class Grade(StrEnum):
@@ -149,8 +142,6 @@ class Settled(Exception):
         self.verdict = verdict
 
 
-# Knowledge about the probed model, which grows with each question.
-
 Thinking = Literal["switch", "always", "never"]
 Messages = Sequence[Mapping[str, object]]
 
@@ -198,8 +189,6 @@ class Subject:
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})
 
-
-# A question: a pure script over requests and replies that ends in a verdict.
 
 Script = Generator[ProbeRequest, ProbeReply, "ProbeVerdict | Learned"]
 

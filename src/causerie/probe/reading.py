@@ -18,10 +18,6 @@ from causerie.probe.question import (
 )
 from causerie.protocol.sse import EventDecoder, LineTooLong
 
-# Replies as completions: what of one is there, without filling in what is missing.
-#
-# A reply that is none settles the question that asked for it.
-
 _BUSY = (429, 503)
 _WORDS = 160
 
@@ -237,7 +233,6 @@ def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
 
 
 def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
-    """Return the violations of rule S in the bytes."""
     faults = []
     if b"\r\n" in body:
         faults.append("lines end in CR LF")
@@ -281,8 +276,6 @@ def _short(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= _WORDS else words[: _WORDS - 1] + "…"
 
-
-# Evidence of requests and replies, shortened for people.
 
 _LONGEST = 240
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")

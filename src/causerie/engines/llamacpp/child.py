@@ -33,14 +33,6 @@ import xllamacpp
 from causerie.engines.llamacpp.slots import prompt_files_folder
 from causerie.engines.machine import stay_on
 
-# Memory that the engine has cleared and not used: giving it back until it is used.
-#
-# The engine reserves the key-value caches of all slots when it loads, and clears them, which makes
-# the system provide every page. A page that was given back reads as zeros again, so for the engine
-# nothing changes, as long as nobody writes to it between the look and the return. Therefore this
-# runs once, when the model has loaded and nobody can ask yet, and only looks at large mappings in
-# large pieces: caches lie in them, and the heaps and stacks of running threads do not.
-
 _PIECE = 2**21  # bytes; a huge page
 _LEAST_MAPPING = 2**26  # bytes; a heap of the C library is never larger
 _MAPS = Path("/proc/self/maps")
@@ -78,20 +70,10 @@ def private_mappings(lines: Iterable[str]) -> Iterator[range]:
 
 
 def _pieces(mappings: Iterable[range]) -> Iterator[int]:
-    """Yield the addresses of all whole pieces."""
     for mapping in mappings:
         first = -(-mapping.start // _PIECE) * _PIECE
         yield from range(first, mapping.stop - _PIECE + 1, _PIECE)
 
-
-# The child process: loads a model with llama.cpp and serves it to its parent until told to go.
-#
-# Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
-# a key, and the path of the Unix socket to listen at, or null for a free port of
-# the loopback address) from standard input and answers with lines of JSON on
-# standard output: ``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens.
-# Standard input stays open; when it ends, the parent is gone or has enough,
-# and so are we.
 
 _PR_SET_PDEATHSIG = 1
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
@@ -175,7 +157,6 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
 
 
 def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
-    """Give each slot a cache of its own, or all of them one that is smaller than those."""
     context, parallel, cache_tokens = (
         launch[name] for name in ("context", "parallel", "cache_tokens")
     )
@@ -186,7 +167,6 @@ def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
 
 
 def _speculate(params: Any, launch: dict[str, Any]) -> None:
-    """Have tokens proposed by a draft model, or by what the text has said before."""
     kinds = xllamacpp.common_speculative_type
     if launch["draft"]:
         params.speculative.draft.mparams.path = launch["draft"]
@@ -207,7 +187,7 @@ def _has_gpu(launch: dict[str, Any]) -> bool:
 
 
 def _die_with_parent() -> None:
-    """On Linux the kernel ends us with the thread that started us; elsewhere the pipe tells."""
+    # On Linux the kernel ends us with the thread that started us; elsewhere the pipe's end does.
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -218,12 +198,9 @@ def _end_with_parent() -> None:
 
 
 def _flush_log() -> None:
-    """Write what the native log has queued.
-
-    A thread of its own writes it line by line, and the end of the process would cut it off. The
-    binding has no call for this, so the C++ functions are called by their symbols; a build that
-    does not export them may lose its last lines.
-    """
+    # A thread of its own writes the log line by line, and the end of the process would cut it off.
+    # The binding has no call for this, so the C++ functions are called by their symbols; a build
+    # that does not export them may lose its last lines.
     library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
     with suppress(AttributeError):
         main, flush = library[_LOG_MAIN], library[_LOG_FLUSH]

@@ -47,12 +47,6 @@ from causerie.engines.weights.vocabulary import TokenTable
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
 
-# Tokens that the engine's stream leaves out, found again.
-#
-# While its text ends in the middle of a character the engine sends nothing, and then only the last
-# token with the whole character. Their bytes show which tokens came before: they spell the part of
-# the text that is not the last token's. Knows the vocabulary and nothing of the wire.
-
 
 class PartialTokens:
     """The tokens of a vocabulary that hold parts of characters."""
@@ -83,7 +77,6 @@ class PartialTokens:
         return ()
 
     def _spelled(self, head: bytes, count: int) -> tuple[int, ...]:
-        """``count`` tokens, longest first, whose bytes are ``head``; empty where there are none."""
         if count == 1:
             return (self._ids[head],) if head in self._ids else ()
         for cut in range(len(head) - count + 1, 0, -1):
@@ -101,17 +94,6 @@ def _is_partial(token: bytes) -> bool:
         return True
     return False
 
-
-# Chunked prefill: how many tokens of a prompt the engine is given at once, by its speed.
-#
-# In each of its steps the engine computes a token of every stream, and fills its batch with tokens
-# of a prompt. The size of the batch is fixed when it loads, so that during a long prompt every step
-# would take as long as a whole batch. Long prompts are therefore given in *chunks*, of which each
-# extends what the slot holds. A chunk that is smaller than the batch makes a short step. While
-# nobody streams, a chunk is many batches, so that its round trip does not count.
-#
-# A prompt that is not long mixes in one batch with those of others. Beside a stream it is read in
-# chunks where a whole batch takes too long, but in none that cost more than they are worth.
 
 FULL_SPEED = 64
 """Tokens of a chunk that costs a CPU at most 5 % more for a token than whole batches do."""
@@ -168,12 +150,6 @@ class ChunkedPrefill:
             return min(max(fitting // _ROWS * _ROWS, least), batch)
         return max(self.speed.fitting(_ALONE_SECONDS) // batch, 1) * batch
 
-
-# The child's HTTP, as values of the seam: completions as streams of tokens, and tokenisation.
-#
-# Always streams: a completion that is not streamed goes on when its client
-# leaves. Reads bytes and splits on line feeds only; decodes just the fields it
-# needs.
 
 _ENGINE = "llamacpp"
 # In the order of other engines: the temperature is applied before the candidates are cut.
@@ -309,7 +285,6 @@ class LlamaCppClient:
     async def _in_chunks(
         self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
-        """Yield a completion whose prompt is read in chunks; streams get tokens in between."""
         prompt, begun = request.prompt, False
         while (found := await self._read_chunk(prompt, partial, pulse, slot, least)) is not None:
             if not begun:
@@ -328,10 +303,6 @@ class LlamaCppClient:
         slot: Slot,
         least: int,
     ) -> int | None:
-        """Have the engine read the next chunk, unless it is the last one.
-
-        Returns how many tokens of the prompt were cached, or ``None`` for the last one.
-        """
         async with self._prefill.turn:
             end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
             if end >= len(prompt):
@@ -341,10 +312,6 @@ class LlamaCppClient:
     async def _read_ahead(
         self, beginning: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
     ) -> int:
-        """Have the engine read the beginning of a prompt, and generate nothing.
-
-        Returns how many of its tokens were cached.
-        """
         found = 0
         request = TextRequest(beginning, max_tokens=0)
         async with self._run(request, partial, pulse, slot) as outputs:
@@ -358,7 +325,6 @@ class LlamaCppClient:
     async def _run(
         self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """Make one request of a slot that is held."""
         response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
@@ -393,8 +359,6 @@ class LlamaCppClient:
 
 @dataclass(slots=True)
 class _Stream:
-    """One answer of the engine on its way, and what is noted while it comes."""
-
     response: HttpResponse
     pulse: Pulse
     slot: Slot
@@ -481,7 +445,7 @@ def completion_body(request: TextRequest, slot: int) -> dict[str, Any]:
 
 
 def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only the samplers with an effect: each one walks over the whole vocabulary."""
+    # Each sampler walks over the whole vocabulary, so those without an effect are left out.
     first = ["penalties"] if _penalised(body) else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
         return {"samplers": [*first, "top_k"], "top_k": 1}
@@ -494,7 +458,6 @@ def _penalised(body: Mapping[str, Any]) -> bool:
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
-    """Yield the tokens of one item of the stream; ``made`` came before."""
     if not item.tokens:
         return
     text = item.content

@@ -163,10 +163,8 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         return f"llamacpp-{self._version}-{self._local.architecture}"
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:
-        """Return the tokens that the file calls ordinary and the engine reads as control tokens.
-
-        It promotes words that look like the end of a text; nobody may write those.
-        """
+        # The engine promotes words that look like the end of a text to control tokens, which the
+        # file does not say; users must not be able to write them.
         known = set(vocabulary.control.values())
         tags = {
             id: token.decode("utf-8", "replace")
@@ -187,7 +185,6 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
 
 
 def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
-    """Refuse a model that ``total`` bytes cannot hold; warn of one that is short of free memory."""
     if need.memory > total and not gpu:
         raise EngineFailed(f"{model} {need.refusal(total)}")
     free = free_now(total)

@@ -48,8 +48,6 @@ from causerie.engines.process import (
     start_program_child,
 )
 
-# Starting a child that runs llama.cpp, and what its log says when it fails.
-
 log = structlog.get_logger(__name__)
 
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
@@ -129,10 +127,6 @@ def environment(devices: str | None = None, passed: Collection[str] = ()) -> dic
 async def _loaded(
     process: EngineProcess, launch: Launch, task: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    """Send a child its task, and return its report that the model is loaded.
-
-    Raises :class:`EngineFailed` if it ends before, or sends no such report in time.
-    """
     try:
         async with asyncio.timeout(seconds):
             await process.tell((json.dumps(task, default=os.fspath) + "\n").encode())
@@ -158,7 +152,6 @@ def load_failure(tail: Iterable[str]) -> str:
 
 
 def _dying_words(tail: Iterable[str]) -> str:
-    """Return the last message of native code before it aborted; empty if it was killed."""
     said = _gave_up(tail)
     return said[-1].strip()[:300] if said else ""
 
@@ -166,12 +159,6 @@ def _dying_words(tail: Iterable[str]) -> str:
 def _gave_up(tail: Iterable[str]) -> list[str]:
     return [line for line in tail if any(word in line for word in _GIVING_UP)]
 
-
-# A native build of llama.cpp: its program ``llama-server``, which the configuration names.
-#
-# It takes the place of the package that this service brings, behind the same HTTP. What that
-# package's process does in Python beyond HTTP is done here, or is absent: see
-# `docs/reference/engines.md`.
 
 _ANSWER_SECONDS = 60.0  # a GPU's libraries take seconds to load
 _VERSION = re.compile(r"version: (\S+) \((?:build (\d+), commit )?\w+\)")
@@ -292,7 +279,6 @@ def native_arguments(
 
 
 def _optional(launch: Launch) -> dict[str, object]:
-    """Return the arguments of options that are set."""
     flash = {True: "on", False: "off", None: None}[launch.flash_attention]
     optional: dict[str, object | None] = {
         "--gpu-layers": launch.gpu_layers,
@@ -311,7 +297,6 @@ def _optional(launch: Launch) -> dict[str, object]:
 
 
 def _listed(path: str) -> str:
-    """Return a path as an item of a list with commas."""
     return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
@@ -340,7 +325,6 @@ def any_error(tail: Iterable[str]) -> str:
 
 
 def _program_path(command: str) -> Path:
-    """Return the program's path; raise :class:`LoadFailed`."""
     found = shutil.which(command)
     if found is None:
         raise LoadFailed(f"the program {missing_program(command)}")
@@ -352,7 +336,6 @@ def _folder(program: Path) -> Path:
 
 
 async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
-    """Return what the program writes; raise :class:`LoadFailed` where it cannot be run."""
     try:
         process = await asyncio.create_subprocess_exec(
             program,
@@ -381,12 +364,8 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
 
 
 def _last_line(said: str) -> str:
-    """Return the last line of what a program wrote."""
     lines = said.strip().splitlines()
     return lines[-1].strip()[:300] if lines else ""
-
-
-# Starting a native build of llama.cpp, and what its log says when it fails.
 
 
 async def spawn_native(
@@ -426,7 +405,7 @@ async def spawn_native(
 
 
 def _native_states_folder(place: int | str) -> str:
-    """Return the folder of states of prompts: where it is not used, one that is there."""
+    # Where prompts are not stored, the program still wants a folder that exists.
     if can_store_prompts():
         return prompt_files_folder(os.getpid())
     return str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()

@@ -70,8 +70,6 @@ def main() -> None:
 
 @dataclass(slots=True)
 class _Running:
-    """A generation, and the tokens that it has made."""
-
     handle: Any
     prompt: Sequence[int]
     made: list[int] = field(default_factory=list)
@@ -141,7 +139,6 @@ class Batch:
                 _say(self._out, {"id": part.prompt.id, "refused": str(error)})
 
     def _read(self, part: Part) -> None:
-        """Have the next step read this; raise :class:`RuntimeError` if the pipeline refuses it."""
         id, tokens = part.prompt.id, part.prompt.tokens
         if part.is_last:
             config = _config(self._orders.pop(id), self._end)
@@ -154,7 +151,6 @@ class Batch:
         return self._pipeline.add_request(id, tensor, config)
 
     def _end_parts(self) -> None:
-        """Forget the parts that were read; others take one more step."""
         for id, handle in list(self._parts.items()):
             status = handle.get_status()
             if status != openvino_genai.GenerationStatus.RUNNING:
@@ -183,7 +179,7 @@ class Batch:
             self._note(running)
 
     def _note(self, running: _Running) -> None:
-        """Note what the cache holds of a generation that has ended: all but the last token."""
+        # The cache holds all tokens of a generation but the last one.
         self._prefill.note([*running.prompt, *running.made[:-1]])
 
 
@@ -202,7 +198,7 @@ def _pipeline(launch: dict[str, Any]) -> Any:
 
 
 def _reading() -> Any:
-    """Return what makes a request read its prompt: it ends with the first token."""
+    # A request that only reads its prompt ends with the first token.
     config = openvino_genai.GenerationConfig()
     config.apply_chat_template = False
     config.max_new_tokens = 1
@@ -229,14 +225,14 @@ def _config(order: Order, end: set[int]) -> Any:
 
 
 def _own_output() -> TextIO:
-    """Return standard output for us alone: what native code prints there goes to our log."""
+    # What native code prints to standard output goes to the log instead.
     own = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return os.fdopen(own, "w", encoding="utf-8")
 
 
 def _die_with_parent() -> None:
-    """On Linux the kernel ends us with the thread that started us; elsewhere the pipe tells."""
+    # On Linux the kernel ends us with the thread that started us; elsewhere the pipe's end does.
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -37,11 +37,6 @@ from causerie.engines.weights.folder import TOKENIZER, ModelFolder, read_openvin
 from causerie.engines.weights.gguf import Header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
-# A set of tokens as a grammar in the EBNF of xgrammar, the only one that OpenVINO GenAI takes.
-#
-# It is a grammar for one token. Only whole characters can be said in it: neither control
-# tokens nor a part of a character.
-
 _MOST_EBNF_TEXTS = 100
 _PLAIN_IN_EBNF = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ".decode()
@@ -75,9 +70,6 @@ def sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int
 
 def _quoted_in_ebnf(text: str) -> str:
     return "".join(char if char in _PLAIN_IN_EBNF else f"\\U{ord(char):08x}" for char in text)
-
-
-# OpenVINO GenAI as a text engine of ours.
 
 
 class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
@@ -229,7 +221,7 @@ async def _first(
 def _meant(
     drawn: Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
 ) -> Token | None:
-    """Return the token, or the first admitted one that it only begins: the grammar takes both."""
+    # The grammar also takes a token that is only the beginning of an admitted one.
     if drawn.id in admitted:
         return drawn
     beginning = vocabulary.tokens[drawn.id].decode("utf-8", "replace")
@@ -246,10 +238,8 @@ def _parts(
     *,
     special: bool,
 ) -> Iterator[str | int]:
-    """Yield ids and texts in which no control token is written.
-
-    Without ``special`` such a text is cut behind its first character, so that it is none.
-    """
+    # Without `special`, the text of a control token is cut behind its first character, so that it
+    # is none.
     for piece in pieces:
         if isinstance(piece, int):
             yield piece

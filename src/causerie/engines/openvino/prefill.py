@@ -148,7 +148,7 @@ class Prefill:
         return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
 
     def _skip_known(self, prompt: WaitingPrompt) -> None:
-        """Skip what the cache holds, but not the last token: something has to be computed."""
+        # At least one token has to be computed, so the last one is never skipped.
         while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
             prompt.read += BLOCK
 
@@ -159,7 +159,6 @@ class Prefill:
 
 
 def _blocks(tokens: int) -> int:
-    """Return the tokens of the whole blocks in so many, and of one at least."""
     return max(tokens // BLOCK, 1) * BLOCK
 
 

@@ -43,8 +43,6 @@ from causerie.engines.process import EngineChild, EngineProcess, Pulse
 from causerie.engines.sampling import engine_fields
 from causerie.engines.token_engine import Spelling
 
-# Options of OpenVINO GenAI, and what is chosen for this machine where they say nothing.
-
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Those whose GGUF files OpenVINO GenAI reads."""
 _DEFAULT_CONTEXT = 8_192
@@ -125,18 +123,14 @@ def for_machine(
 
 
 def _threads(part: MachinePart, cpus: tuple[int, ...] | None) -> int | None:
-    """Return the number of threads; ``None`` leaves it to OpenVINO.
-
-    OpenVINO sees which hardware threads the process may use, but no quota of a control group.
-    """
+    # OpenVINO sees which hardware threads the process may use, but no quota of a control group.
+    # None leaves the number to OpenVINO.
     seen = len(cpus or allowed_cpus())
     given = quota(part=part)
     if given is not None and given < seen:
         return given
     return len(cpus) if cpus else None
 
-
-# The child's lines, as values of the seam: generations as streams of tokens, and tokenisation.
 
 _ENGINE = "openvino"
 _PIECE = 65_536
@@ -288,8 +282,6 @@ async def _outputs(
             yield Stopped(answer.end, len(request.prompt), made)
             return
 
-
-# Starting a child that runs OpenVINO GenAI, and what its log says when it fails.
 
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.openvino.child")

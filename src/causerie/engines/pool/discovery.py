@@ -194,7 +194,6 @@ class Discovery:
 
 
 def _literal(url: str) -> bool:
-    """Return whether there is no name in it to look up: an IP address, or one of ours."""
     if "://" not in url:
         return True
     try:

@@ -39,20 +39,6 @@ from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extend
 from causerie.engines.supervised import SupervisedEngine
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
-# The choice among the members of a pool: who can begin to answer soonest, at what cost to others.
-#
-# The cost of a member is counted in tokens:
-#
-# - what it has to read of this prompt, twice: the request waits for it, and later requests pay for
-#   it once more, because they wait for it too and it evicts what they would have found;
-# - what it has to read for others first, once: it is read in any case;
-# - 64 for each request that runs there, since they share every step.
-#
-# So a beginning is read by a second member when waiting for the first one takes longer than twice
-# the reading. What a member holds counts up to its share of requests, and up to two shares where it
-# holds more of the prompt than every other member: a beginning that everybody sends spreads, and a
-# conversation stays where it is.
-
 _READING = 2  # how often a token that this prompt has to read counts
 _RUNNING = 64  # tokens that a running request counts for
 _SHARE = 1.25  # of the mean of running requests
@@ -91,11 +77,6 @@ def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:
 
     return min(able, key=cost)
 
-
-# Record of what a member holds of a prompt, by the best source that there is.
-#
-# KV events say what each cache of the member holds. Where they do not come, what was sent to the
-# member counts instead; where they do not go back to an empty cache, both.
 
 SENT = "sent"
 KV_EVENTS = "kv_events"
@@ -205,8 +186,6 @@ class MemberCache:
                 cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
 
 
-# One server of a pool: its engine, what it carries, and whether it is to be asked now.
-
 log = structlog.get_logger(__name__)
 
 _LONGEST_WAIT_SECONDS = 30.0
@@ -268,7 +247,6 @@ class Member(MemberLoad):
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
     async def _started(self, news: asyncio.Event) -> None:
-        """Try until it is loaded; it is supervised from then on."""
         delay = FIRST_WAIT_SECONDS
         while True:
             try:
@@ -287,9 +265,6 @@ class Member(MemberLoad):
             await self.engine.stop()  # it may have got half way
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
-
-
-# A generation at a member of a pool, and what the pool learns of it.
 
 
 class MemberTurn:
@@ -355,8 +330,6 @@ class MemberTurn:
             at.failed(failure)
         self._left(at)
 
-
-# The members of a pool: who there is, who leaves, and who gets a request.
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 
@@ -449,7 +422,6 @@ class Members:
         return Member(name, self._make(address), cache)
 
     def _fit(self) -> None:
-        """Give the index room for what the members are known to hold, and twice that."""
         held = sum(len(member.cache) for member in self._members.values())
         self.index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 

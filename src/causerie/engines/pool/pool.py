@@ -26,8 +26,6 @@ from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.pool.members import Members, MemberTurn
 from causerie.engines.supervised import SupervisedEngine
 
-# One generation at one server: chosen, read, ended.
-
 
 class Turn(Protocol):
     """A server that has been chosen for a generation, and counts it until its ``end``."""
@@ -79,8 +77,6 @@ class SoleTurn:
         """As in :class:`Turn`."""
 
 
-# One request on its way through the servers of a model: with one, or with several in turn.
-
 MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 
@@ -104,8 +100,6 @@ async def generated(
 
 
 class _Generation:
-    """``begin``, read the ``outputs``, and ``leave`` in any case."""
-
     def __init__(
         self, choose: Choose, request: TextRequest, ends: Collection[int], most: int
     ) -> None:
@@ -182,13 +176,11 @@ class _Generation:
             self._turn.answered()
 
     async def _failed(self, failure: EngineFailed) -> None:
-        """Leave the server; raise the failure where no other one can help."""
         await self._end(failure, "" if failure.refused else str(failure))
         if failure.refused or len(self._tried) >= self._most:
             raise failure
 
     def _rest(self) -> TextRequest:
-        """Return what is left of the request: behind the tokens that have been made."""
         request, made = self._request, self._made
         if not made:
             return request
@@ -200,7 +192,6 @@ class _Generation:
         )
 
     def _complete(self) -> Stopped | None:
-        """Return the end of a generation that lacked nothing else when its server failed."""
         if self._made and self._made[-1] in self._ends and not self._request.ignore_eos:
             return Stopped("stop", len(self._request.prompt), len(self._made))
         if len(self._made) >= self._request.max_tokens:
@@ -208,7 +199,6 @@ class _Generation:
         return None
 
     def _whole(self, stopped: Stopped) -> Stopped:
-        """Return the end as if one server had made all of it."""
         return replace(
             stopped,
             prompt_tokens=len(self._request.prompt),
@@ -216,11 +206,6 @@ class _Generation:
             cached_tokens=0,  # the first one did not come to tell
         )
 
-
-# Several servers of one model as one engine.
-#
-# Each is supervised by itself, and rests after failures. A request goes where most of its prompt
-# lies, unless there is much to do there (:mod:`causerie.engines.pool.members`).
 
 _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 
@@ -359,7 +344,6 @@ class EnginePool:
         return EngineState.LOADING if self._started else EngineState.ABSENT
 
     def _renewed(self, addresses: Sequence[MemberAddress]) -> None:
-        """Have these members, now that their names are resolved."""
         self._members.renew(addresses)
         if self._started:
             self._begin()
@@ -371,7 +355,6 @@ class EnginePool:
 
 
 def _described(members: Sequence[EngineStatus]) -> str:
-    """Return how many are ready, and what is known of one that is not."""
     away = [one for one in members if one.state is not EngineState.READY]
     if not away:
         return ""

@@ -29,8 +29,6 @@ from causerie.http.client import Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
 
-# Options of vLLM as its command line, or the address of an external server.
-
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
 _SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
@@ -121,12 +119,6 @@ def vllm_arguments(model: Path, options: VllmOptions, place: int | str) -> Seque
     ]
     return [str(part) for part in every]
 
-
-# vLLM's HTTP, as values of the seam: completions of token ids as streams of token ids.
-#
-# It is asked for ids and answers with ids; what they say is read from the
-# vocabulary here, as its own text comes in pieces that tell nothing of tokens.
-# Reads bytes and splits on line feeds only; decodes just the fields it needs.
 
 _DONE = b"[DONE]"
 _PASSING = frozenset((502, 503, 504))  # it, or who stands before it, is about to be there
@@ -310,7 +302,6 @@ def _at(values: Sequence[T] | None, index: int) -> T | None:
 
 
 def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
-    """Return the most likely tokens first, with the drawn one even if it is unlikely."""
     found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
     found.sort(key=lambda one: -one[1])
     return tuple(

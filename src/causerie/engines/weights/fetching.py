@@ -55,13 +55,6 @@ from causerie.engines.weights.transfer import (
     session,
 )
 
-# Steps shared by all fetches: each fetch fills the cache once, and later ones read it.
-#
-# The order of steps: look in the cache, acquire the lock, look again, resolve the
-# addresses of the files, download, check, record. Every step may be cancelled; the
-# next try resumes an incomplete download. Knows nothing about the content of the
-# files.
-
 T = TypeVar("T")
 
 
@@ -148,7 +141,7 @@ def lacking(
 
 
 async def _asked(question: Callable[[], T]) -> T:
-    """As by a thread of the loop, but at the end of the program nobody waits for this one."""
+    # Like asyncio.to_thread, but the end of the program does not wait for this thread.
     answer: Future[T] = Future()
     answer.set_running_or_notify_cancel()
 
@@ -171,13 +164,10 @@ def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
 
 
 def _remaining(source: DownloadSource, target: Path) -> int:
-    """Return the number of bytes still to download."""
     partial = partial_path(source, target)
     here = partial.stat().st_size if source.sha256 and partial.exists() else 0
     return max((source.size or 0) - here, 0)
 
-
-# From a reference to a GGUF file on this disk; the steps are :mod:`.filling`'s.
 
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -204,7 +194,6 @@ async def fetch(
 
 
 def _own_file(reference: Reference) -> CachedWeights:
-    """Return a file of the user's own."""
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
         engine = "openvino" if (path / OPENVINO_MODEL).is_file() else "vllm"
@@ -256,12 +245,6 @@ async def _from_package(
         archive.unlink(missing_ok=True)
     return StoredFile(path, digest)
 
-
-# From a reference to a model folder on this disk, as repositories of the hub have them.
-#
-#     config.json  tokenizer.json  ...  model-00001-of-00002.safetensors  ...
-#
-# The steps are :mod:`.filling`'s. Nothing is fetched that runs when it is read.
 
 _CHOICES = {
     FolderCache: choose_folder,
@@ -342,7 +325,6 @@ async def _kept_or_fetched(
 
 
 def _own_folder(reference: Reference) -> CachedWeights:
-    """Return a folder of the user's own. The engine checks that its weights can be read."""
     path = reference.path.absolute()
     if not path.is_dir():
         kind = "does not exist"
@@ -383,13 +365,12 @@ async def _fetched_folder(
 
 
 def _size(sources: Sequence[DownloadSource]) -> int | None:
-    """Return the total bytes, if all sizes were announced."""
     sizes = [source.size for source in sources if source.size is not None]
     return sum(sizes) if len(sizes) == len(sources) else None
 
 
 class _Whole:
-    """Passes on what came, and no single file: who waits, waits for the folder."""
+    # Those who wait see the progress of the folder as a whole.
 
     def __init__(self, progress: Progress) -> None:
         self.advanced = progress.advanced

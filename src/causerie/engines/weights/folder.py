@@ -132,7 +132,6 @@ def read_openvino_folder(path: Path) -> ModelFolder:
 
 
 def _config(path: Path, files: Mapping[str, int]) -> Mapping[str, object]:
-    """Return the object in the folder's config.json."""
     if _CONFIG not in files:
         raise NotModelFolder(path, f"it has no {_CONFIG}, which says what the model is")
     return read_object(path / _CONFIG)
@@ -141,7 +140,6 @@ def _config(path: Path, files: Mapping[str, int]) -> Mapping[str, object]:
 def _facts(
     path: Path, files: Mapping[str, int], config: Mapping[str, object], loaded: Sequence[str]
 ) -> ModelFolder:
-    """Return the facts; ``loaded`` are the names of the files that an engine loads."""
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
         raise NotModelFolder(path, f"{_CONFIG} names no architecture (model_type)")
@@ -196,7 +194,6 @@ def in_config(config: Mapping[str, object], key: str) -> object:
 
 
 def _listed(path: Path) -> dict[str, int]:
-    """Return the files of the folder by name, with their sizes in bytes."""
     try:
         if not path.is_dir():
             raise NotModelFolder(path, "there is no such folder")
@@ -206,8 +203,7 @@ def _listed(path: Path) -> dict[str, int]:
 
 
 def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
-    """Return the names of the weight files: of an index where there is one, for others may lie
-    alongside."""
+    # Where there is an index it decides, for other weights may lie in the folder.
     found = [name for name in files if name.endswith(".safetensors")]
     if _INDEX in files:
         parts = read_object(path / _INDEX).get("weight_map")
@@ -248,7 +244,6 @@ def _context_length(path: Path, config: Mapping[str, object]) -> int:
 
 
 def _chat_template(path: Path, files: Mapping[str, int]) -> str:
-    """Return the template: a file of its own goes before what the tokenizer's configuration has."""
     if _TEMPLATE in files:
         try:
             return read_bytes(path / _TEMPLATE).decode()

@@ -22,12 +22,6 @@ from causerie.engines.weights.tokens import (
     from_pieces,
 )
 
-# The head of a GGUF file, versions 2 and 3, read safely: its metadata and its table of tensors.
-#
-# Maps the file, checks every length against the file's end before it reads, and
-# never allocates by a number that the file merely claims. Knows nothing about
-# what the keys mean, about the numbers in a tensor, or about any engine.
-
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
@@ -55,8 +49,6 @@ _ALIGNMENT = 32  # bytes, where the file names none
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """Position of a long array in the file."""
-
     type: int
     count: int
     offset: int
@@ -273,8 +265,6 @@ class MetadataFile:
             self._map.close()
 
 
-# Names of quantizations: by the number in a GGUF file, or by the name of the file.
-
 # `general.file_type` of a GGUF file, as llama.cpp numbers its types.
 _FILE_TYPES: Mapping[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K",
@@ -334,11 +324,6 @@ def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int]
     )
     return next((found for found in estimates if found[1] <= room), None)
 
-
-# Facts of a GGUF file about its model, its vocabulary, and the files that belong together.
-#
-# Knows the meaning of the metadata's keys. :mod:`.metadata` reads them. Nothing
-# here knows an engine.
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
@@ -441,7 +426,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
 
 
 def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
-    """Return the key-value heads of each layer; hybrid models keep a cache in some layers only."""
+    # Hybrid models have key-value heads in some layers only.
     blocks = min(blocks, _MAX_LAYERS)
     given: Sequence[int] = data.integers(f"{arch}.attention.head_count_kv") or (heads,)
     per_layer = list(given) if len(given) > 1 else list(given) * blocks

@@ -58,7 +58,7 @@ def sources(
 
 
 def _token(options: HubOptions) -> str | None:
-    """Return the token without the final line feed; no error message shows it."""
+    # No error message may show the token.
     token = (options.token or "").strip()
     if not token.isascii() or not token.isprintable():
         raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")

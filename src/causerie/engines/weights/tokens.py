@@ -68,7 +68,6 @@ _END_TEXTS = frozenset(
 
 
 def _byte_alphabet() -> Mapping[str, int]:
-    """Return the printable stand-in of each byte in byte-level vocabularies, reversed."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(printable)]
     alphabet = {chr(byte): byte for byte in printable}

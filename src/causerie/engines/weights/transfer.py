@@ -58,8 +58,6 @@ class _Broken(Exception):
 
 
 class _Sink:
-    """The partial file and the running digest of all that is in it. Blocks."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._digest = hashlib.sha256()
@@ -182,7 +180,6 @@ async def download(
 
 
 def _sweep(target: Path) -> None:
-    """Remove what other contents of the same file left behind."""
     for left in target.parent.iterdir():
         if left.name.startswith(f"{target.name}.") and left.suffix == ".partial":
             left.unlink(missing_ok=True)
@@ -201,7 +198,6 @@ async def _fill(
     progress: Progress,
     options: HubOptions,
 ) -> None:
-    """Append to ``sink`` until it is whole, through as many connections as that takes."""
     failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
         _begin_anew(sink, progress)
@@ -221,7 +217,6 @@ async def _fill(
 async def _stream(
     source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession, progress: Progress
 ) -> str:
-    """Append over one connection; returns why it broke off, or nothing when all is here."""
     try:
         async with aclosing(_pieces(source, sink.size, client)) as pieces:
             async for chunk in pieces:
@@ -260,7 +255,6 @@ def _lost(source: DownloadSource, why: str) -> str:
 async def _pieces(
     source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of ``source`` from ``start`` on, over one connection."""
     if urlsplit(source.url).scheme == "file":
         async with aclosing(_copied(local_path(source.url), start)) as chunks:
             async for chunk in chunks:

@@ -29,18 +29,11 @@ from causerie.engines.weights.tokens import (
     from_pieces,
 )
 
-# The vocabulary of a ``tokenizer.json`` as real bytes, without the library that wrote it.
-#
-# Special tokens and what ends a text stand in the files alongside it. Knows nothing
-# about how text is split into tokens.
-
 _MOST_TOKENS = 1 << 22  # no vocabulary comes near; bounds what a hostile id makes us fill
 _BLANK = "▁"
 
 
 class _Step(Struct):
-    """A decoder or pre-tokenizer: one, or a sequence of them."""
-
     type: str = ""
     replacement: str | None = None  # of Metaspace
     pattern: object = None  # of Replace
@@ -63,7 +56,7 @@ class _Added(Struct):
 
 
 class _Model(Struct):
-    """Model of the tokenizer as far as it is read; merges are ignored."""
+    # Merges are ignored.
 
     vocab: dict[str, int] | list[tuple[str, float | None]]
     type: str | None = None  # old files do not say it
@@ -143,7 +136,6 @@ def _file(path: Path) -> _File:
 
 
 def _ids(folder: Path, model: _Model) -> dict[str, int]:
-    """Return the model's tokens as they are written, with their ids."""
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
     if isinstance(model.vocab, dict):
@@ -154,7 +146,6 @@ def _ids(folder: Path, model: _Model) -> dict[str, int]:
 def _fill(
     folder: Path, file: _File, ids: Mapping[str, int], tokens: list[bytes], types: list[int]
 ) -> None:
-    """Put every token into its place."""
     model, steps = file.model, file.steps()
     byte_level = any(step.type == "ByteLevel" for step in steps)
     if not byte_level and not any(step.writes_blanks() for step in steps):
@@ -176,14 +167,12 @@ def _fill(
 
 
 def _alongside(folder: Path, name: str) -> dict[str, object]:
-    """Return the object in a file that may be absent."""
     return read_object(folder / name) if (folder / name).exists() else {}
 
 
 def _named(
     named: Mapping[str, object], config: Mapping[str, object], ids: Mapping[str, int], name: str
 ) -> int | None:
-    """Return the id of the ``bos`` or ``eos`` token."""
     token = named.get(f"{name}_token", "")
     if token is None:  # it says that it has none, whatever the model's configuration says
         return None
@@ -194,12 +183,9 @@ def _named(
 
 
 def _integers(value: object) -> list[int]:
-    """Return the ids in a value that is one, several or none."""
     every = value if isinstance(value, list) else [value]
     return [one for one in every if type(one) is int]
 
-
-# The vocabulary of a model on disk, however it is stored.
 
 __all__ = ["TokenTable", "TokenType", "read_vocabulary"]
 

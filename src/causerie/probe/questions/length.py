@@ -23,8 +23,6 @@ from causerie.probe.question import (
 )
 from causerie.probe.reading import ProbeAnswer, answered, joined, refusal, streamed
 
-# End of an answer (contract 1): output limits, stops, the number of choices.
-
 COUNT = "Count from 1 to 60, separated by commas."
 BRIEF = "Answer with one word: yes"
 BRIEF_MOST = 48
@@ -66,7 +64,6 @@ def _endless(subject: Subject) -> Script:
 
 
 def _longer(subject: Subject, fields: dict[str, object], least: int) -> Script:
-    """Judge whether a brief answer grows to at least ``least`` tokens with these fields."""
     brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
     if brief.completion is None:
         return unclear("no usage tells how long answers are")
@@ -179,8 +176,6 @@ QUESTIONS = (
 )
 
 
-# Going on with a reply that has started (contract 1): what failover needs of a provider.
-
 _ASKED = user("What is the capital of France? Answer in one sentence.")
 _STARTED = "The capital of France is Par"
 _NEXT = "is"
@@ -197,7 +192,7 @@ def _plain(subject: Subject) -> ProbeRequest:
 
 
 def _goes_on(answer: ProbeAnswer) -> bool:
-    """Return whether the text goes on; it may repeat the sent text if that costs no tokens."""
+    # The answer may repeat the sent text if that costs no tokens.
     if answer.text.startswith(_NEXT):
         return True
     repeated = answer.text.startswith(_STARTED + _NEXT)
@@ -205,7 +200,6 @@ def _goes_on(answer: ProbeAnswer) -> bool:
 
 
 def _field(subject: Subject) -> Script:
-    """Seen in its text, or in a prompt that has no end of a message and no beginning of one."""
     answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
     if _goes_on(answer):
         if answer.text.startswith(_STARTED):
@@ -218,7 +212,6 @@ def _field(subject: Subject) -> Script:
 
 
 def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, ProbeReply, int]:
-    """By how many tokens the prompt is shorter than with a message that is closed."""
     reply = yield _plain(subject)
     if refusal(reply) is not None:
         return 0
@@ -227,7 +220,7 @@ def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, Pro
 
 
 def _continues(subject: Subject) -> Script:
-    """Any way will do, in a stream: an assistant message at the end, the field, or `prefix`."""
+    # Any of the three ways will do.
     ways = (
         ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
         ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
@@ -244,7 +237,7 @@ def _continues(subject: Subject) -> Script:
 
 
 def _bare_prompt(subject: Subject) -> Script:
-    """Without the beginning of a new message the prompt is shorter."""
+    # A prompt without the beginning of a new message is shorter.
     bare = answered((yield subject.ask("Say ok.", 4, add_generation_prompt=False)))
     full = answered((yield subject.ask("Say ok.", 4)))
     if bare.prompt is None or full.prompt is None:

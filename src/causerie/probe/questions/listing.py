@@ -23,8 +23,6 @@ from causerie.probe.question import (
 )
 from causerie.probe.reading import answered, message_of, refusal, settle
 
-# The list of models, and the address it stands at (interface 1, 2.1, 4.1, 5.5, 9).
-
 LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
 _LENGTHS = (
@@ -112,8 +110,6 @@ QUESTIONS = (
     ProbeQuestion("models.open", "5 rule 5", "Are models listed without a key?", _open, alone=True),
 )
 
-
-# Context length (interface 8, contract 3), and the handling of longer conversations.
 
 LONGEST_ASKED = 32_768  # tokens; a longer prompt would cost too much if it were not refused
 TOO_LONG = "context.exceeded"  # the one question that may send such a prompt

@@ -21,8 +21,6 @@ from causerie.probe.question import (
 )
 from causerie.probe.reading import answered, refusal
 
-# The plain completion and its fields (interface 2.5, contract 2).
-
 HELLO = "Say hello in one short sentence."
 MOST = 24
 
@@ -47,7 +45,6 @@ _FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
 
 
 def _completion(subject: Subject) -> Script:
-    """Judge a completion; find the name of the output limit and whether temperature 0 works."""
     reply = yield subject.ask(HELLO, MOST).once()
     tried = [
         replace(subject, limit="max_completion_tokens"),
@@ -123,8 +120,6 @@ COMPLETION_QUESTIONS = (
     ),
 )
 
-
-# Content of a conversation (interface 2.2, contract 1), and hints alongside it.
 
 _SAY = user("Say ok.")
 _KINDS: tuple[tuple[str, Messages], ...] = (

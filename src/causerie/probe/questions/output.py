@@ -97,7 +97,7 @@ def _schema_loud(subject: Subject) -> Script:
 
 
 def _strict(subject: Subject) -> Script:
-    """With a keyword that few can enforce: all the more it must not be left out in silence."""
+    # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
     if (refused := refusal(reply)) is not None:
         return yes(refused)
@@ -125,7 +125,6 @@ def _structured(
 
 
 def _grammar(subject: Subject) -> Script:
-    """In Lark's syntax, then in GBNF."""
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})

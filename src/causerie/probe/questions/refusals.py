@@ -109,7 +109,7 @@ def _key(credential: Credential) -> Callable[[Subject], Script]:
 
 
 def _placeholder(subject: Subject) -> Script:
-    """Clients that insist on a key send any, where none is needed."""
+    # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
     body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
@@ -124,7 +124,6 @@ def _placeholder(subject: Subject) -> Script:
 
 
 def _type_told(subject: Subject) -> Script:
-    """Judge whether an error reply names the faulty parameter."""
     reply = yield _wrong_type(subject)
     if reply.status == 200:
         return no("taken: status 200")

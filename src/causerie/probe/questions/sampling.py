@@ -32,7 +32,6 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
 
 
 def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
-    """Return whether texts at a high temperature differ from each other."""
     texts = set()
     for _ in range(3):
         texts.add(answered((yield _hot(subject))).text)
@@ -59,7 +58,7 @@ def _temperature(subject: Subject) -> Script:
 
 
 def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
-    """Return the test of a parameter that leaves only the likeliest token: hot texts are equal."""
+    # Texts at a high temperature are equal if only the likeliest token is left.
 
     def script(subject: Subject) -> Script:
         texts: list[str] = []
@@ -91,7 +90,7 @@ def _seed(subject: Subject) -> Script:
 
 
 def _changed(name: str, value: float) -> Callable[[Subject], Script]:
-    """Return the test of a penalty on repetition: a text that repeats itself must change."""
+    # A text that repeats itself must change under a penalty on repetition.
 
     def script(subject: Subject) -> Script:
         first = answered((yield subject.ask(_AGAIN, 32)))
@@ -154,7 +153,6 @@ def _question(
 
 
 def _of_effects(effect: Effect) -> Iterator[ProbeQuestion]:
-    """Yield a question for each sampling parameter that acts this way."""
     for parameter in SAMPLING:
         name, value = parameter.name, parameter.facts.visible_at
         if parameter.facts.effect != effect or value is None:

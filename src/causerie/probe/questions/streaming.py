@@ -23,8 +23,6 @@ from causerie.probe.question import (
 from causerie.probe.questions.messages import HELLO, MOST
 from causerie.probe.reading import ProbeStream, answered, joined, refusal, streamed
 
-# Streams: their form, their chunks, their usage (interface 2.6, S, 6; contract 2).
-
 
 def _plain_stream(subject: Subject) -> ProbeRequest:
     return subject.ask(HELLO, MOST, stream=True).once()
@@ -141,11 +139,6 @@ QUESTIONS = (
 )
 
 
-# A client that goes away (contract 2): does the work end with it?
-#
-# Seen on a page of the server that says how much it is doing; where there is
-# none, in how long the next request takes.
-
 _LONG = "Count from 1 to 500 in words, one number a line."
 _MOST = 600
 _LOOKS = 12
@@ -187,7 +180,6 @@ def _page(path: str) -> ProbeRequest:
 
 
 def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
-    """Yield the page that tells how much is running, and how much that is now."""
     for page in _PAGES:
         busy = page[1]((yield _page(page[0])))
         if busy is not None:

@@ -49,13 +49,11 @@ def thought(answer: ProbeAnswer) -> bool:
 def _with(
     subject: Subject, fields: Mapping[str, object]
 ) -> Generator[ProbeRequest, ProbeReply, bool | None]:
-    """Return whether the model thinks with these fields; ``None`` if they are refused."""
     reply = yield subject.ask(SUM, MOST, **fields).once()
     return None if refusal(reply) is not None else thought(answered(reply))
 
 
 def _switch(subject: Subject) -> Script:
-    """Find the switch that works; later questions disable thinking with it if possible."""
     thinks = yield from _with(subject, {})
     ever = bool(thinks)
     for name, on, off in _SWITCHES:
@@ -75,7 +73,6 @@ def _switch(subject: Subject) -> Script:
 
 
 def _template(subject: Subject) -> Script:
-    """Judge whether the template's switch has an effect, independent of other switches."""
     return (yield from _both_ways(subject, _SWITCHES[0]))
 
 
@@ -168,7 +165,6 @@ def _hidden(subject: Subject) -> Script:
 
 
 def _back(subject: Subject) -> Script:
-    """Reasoning that comes back after a tool call, as clients should send it."""
     call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     said = {"role": "assistant", "content": "", "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}

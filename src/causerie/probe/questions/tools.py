@@ -27,8 +27,6 @@ from causerie.probe.question import (
 from causerie.probe.reading import ProbeAnswer, ProbeCall, answered, joined, refusal, streamed
 from causerie.protocol import bounded_json
 
-# Two functions to offer, and how a call of one of them must look (interface 2.3, 2.4).
-
 WEATHER_PARAMETERS: dict[str, object] = {
     "type": "object",
     "properties": {
@@ -93,8 +91,6 @@ def _argument_faults(call: ProbeCall) -> list[str]:
         return [f"the arguments break the schema: {call.arguments!r:.80}"]
     return []
 
-
-# Tools that may be called (interface 2.2, 2.3, T; contract 1).
 
 WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
@@ -161,7 +157,6 @@ def _exchange(subject: Subject) -> Script:
 
 
 def _history(subject: Subject) -> Script:
-    """Old calls as they may lie in a conversation; what is past is taken as it is."""
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
@@ -249,8 +244,6 @@ QUESTIONS = (
 )
 
 
-# Tools that must be called (interface 4.2, contract 1): required, named, among a few.
-
 _SMALL_TALK = "Say hello."
 _NAMED = {"type": "function", "function": {"name": "now"}}
 _ALLOWED = {
@@ -263,7 +256,6 @@ _ALLOWED = {
 
 
 def _judged(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
-    """Judge whether a call has come; of ``name``, if one was given."""
     if not answer.calls:
         return no(f"accepted, no call came: {answer.text!r:.80}")
     names = {str(call.name) for call in answer.calls}
