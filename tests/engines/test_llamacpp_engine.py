@@ -242,7 +242,7 @@ async def test_a_prompt_that_does_not_fit(engine: LlamaCppEngine) -> None:
 async def test_a_text_that_cannot_fit_is_not_read(
     engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = (await engine._words()).longest
+    longest = (await engine._vocabulary()).longest
     assert len(await engine.tokenize([" " * longest * CONTEXT], special=True)) > CONTEXT
     monkeypatch.setattr(engine, "_ids", None)
     with pytest.raises(PromptTooLong) as failure:

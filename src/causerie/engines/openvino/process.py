@@ -29,6 +29,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.child_environment import engine_environment
+from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.machine import (
     WHOLE,
     MachinePart,
@@ -41,7 +42,6 @@ from causerie.engines.machine import (
 from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.process import EngineChild, EngineProcess, Pulse
 from causerie.engines.sampling import engine_fields
-from causerie.engines.token_engine import Spelling
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Those whose GGUF files OpenVINO GenAI reads."""

@@ -22,9 +22,9 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.process import EngineTransport, Pulse, whole_answer
 from causerie.engines.sampling import engine_fields
-from causerie.engines.token_engine import Spelling
 from causerie.http.client import Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder

@@ -16,12 +16,11 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from causerie.engines.base import EngineFailed, PromptTooLong
-from causerie.engines.supervised import Files, Readings
-from causerie.engines.token_engine import IndexedVocabulary, characters
+from causerie.engines.base import EngineFailed
+from causerie.engines.supervised import Files, Readings, characters, ensure_can_fit
 from causerie.engines.weights.errors import NotModelFolder, WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder, read_object
-from causerie.engines.weights.vocabulary import read_vocabulary
+from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 _NOTHING = ""  # a token that no text becomes
 
@@ -166,9 +165,9 @@ class ServedFolder:
         self.tokenizer_file = path / TOKENIZER
         self._readings = Readings()
         self._lock = threading.Lock()
-        self._words: tuple[FolderTokenizer, IndexedVocabulary] | None = None
+        self._words: tuple[FolderTokenizer, TokenTable] | None = None
 
-    def words(self) -> tuple[FolderTokenizer, IndexedVocabulary]:
+    def words(self) -> tuple[FolderTokenizer, TokenTable]:
         """Return tokenizer and vocabulary. Blocks.
 
         Raises :class:`WeightsError` or :class:`OSError`.
@@ -176,8 +175,7 @@ class ServedFolder:
         with self._lock:
             if self._words is None:
                 tokenizer = FolderTokenizer(self.tokenizer_file)
-                indexed = IndexedVocabulary.of(read_vocabulary(self.tokenizer_file))
-                self._words = tokenizer, indexed
+                self._words = tokenizer, read_vocabulary(self.tokenizer_file)
             return self._words
 
     async def tokenize(
@@ -190,9 +188,7 @@ class ServedFolder:
         known = self._words
         if known is None:
             known = await asyncio.to_thread(self.words)
-        tokenizer, words = known
-        least = words.least(pieces)
-        if least > context:
-            raise PromptTooLong(least, context)
+        tokenizer, vocabulary = known
+        ensure_can_fit(vocabulary, pieces, context)
         read = partial(asyncio.to_thread, tokenizer.ids, pieces, special=special)
         return await self._readings.of(characters(pieces), read)
