@@ -1,8 +1,7 @@
 """What a model takes of a machine: cores, within control groups and parts, and memory.
 
 A limit of any control group of this process bounds it: a service of systemd, for example, has
-its limits in its own group, and not in the root of the tree. Imports the standard library only,
-for the child processes use it too.
+its limits in its own group, and not in the root of the tree.
 """
 
 from __future__ import annotations
@@ -123,12 +122,6 @@ def _siblings(file: Path, cpu: int) -> str:
         return file.read_text().strip()
     except OSError:
         return str(cpu)
-
-
-def stay_on(cpus: Collection[int] | None) -> None:
-    """Let this process use only these hardware threads, where the system can do that."""
-    if cpus is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cpus)
 
 
 def _core(folder: Path, cpu: int) -> tuple[str, str]:

@@ -30,8 +30,8 @@ from typing import Any
 
 import xllamacpp
 
+from causerie.engines.child import die_with_parent, ignore_signals, stay_on
 from causerie.engines.llamacpp.slots import prompt_files_folder
-from causerie.engines.machine import stay_on
 
 _PIECE = 2**21  # bytes; a huge page
 _LEAST_MAPPING = 2**26  # bytes; a heap of the C library is never larger
@@ -75,44 +75,36 @@ def _pieces(mappings: Iterable[range]) -> Iterator[int]:
         yield from range(first, mapping.stop - _PIECE + 1, _PIECE)
 
 
-_PR_SET_PDEATHSIG = 1
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
 _LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log *)
-_KV_TYPES = {
-    "f32": "GGML_TYPE_F32",
-    "f16": "GGML_TYPE_F16",
-    "bf16": "GGML_TYPE_BF16",
-    "q8_0": "GGML_TYPE_Q8_0",
-    "q5_1": "GGML_TYPE_Q5_1",
-    "q5_0": "GGML_TYPE_Q5_0",
-    "q4_1": "GGML_TYPE_Q4_1",
-    "q4_0": "GGML_TYPE_Q4_0",
-}
 
 
 def main() -> None:
     """Serve until the parent ends."""
-    _die_with_parent()
-    # They reach whole groups of processes, and the parent may want to finish running answers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if sys.platform != "win32":
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    told = json.loads(sys.stdin.readline())
+    die_with_parent(signal.SIGKILL)
+    ignore_signals()
+    task = json.loads(sys.stdin.readline())
+    launch = task["launch"]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    stay_on(told["launch"]["cpus"])
+    stay_on(launch["cpus"])
     os.umask(0o077)  # the socket is this user's
     try:
-        params = _parameters(told["launch"], told["key"], told["socket"])
+        params = _parameters(launch, task["key"], task["socket"])
         server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
         _flush_log()
         sys.exit(f"RuntimeError: {error}")
-    if not _has_gpu(told["launch"]):  # a device may hold on to pages of its host
+    gpu = _has_gpu(launch)
+    if not gpu:  # a device may hold on to pages of its host
         give_back_zero_pages()
-    gpu_batch = params.n_ubatch if _has_gpu(told["launch"]) else None
-    batches = {"batch": params.n_batch, "gpu_batch": gpu_batch}
-    _say({"ready": True, "address": server.listening_address, **batches})
+    report = {
+        "ready": True,
+        "address": server.listening_address,
+        "batch": params.n_batch,
+        "gpu_batch": params.n_ubatch if gpu else None,
+    }
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
     threading.Event().wait()
 
 
@@ -129,7 +121,7 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     if launch["batch"] is not None or not gpu:
         params.n_batch = launch["batch"] or launch["cpu_batch"]
         params.n_ubatch = min(params.n_batch, params.n_ubatch)
-    kv_type = getattr(xllamacpp.ggml_type, _KV_TYPES[launch["kv_type"]])
+    kv_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{launch['kv_type'].upper()}")
     params.cache_type_k = params.cache_type_v = kv_type
     if launch["flash_attention"] is not None:
         kinds = xllamacpp.llama_flash_attn_type
@@ -186,12 +178,6 @@ def _has_gpu(launch: dict[str, Any]) -> bool:
     return any("GPU" in device["type"].name for device in xllamacpp.get_device_info())
 
 
-def _die_with_parent() -> None:
-    # On Linux the kernel ends us with the thread that started us; elsewhere the pipe's end does.
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _end_with_parent() -> None:
     sys.stdin.read()
     os._exit(0)  # native threads hold no state worth a farewell
@@ -207,11 +193,6 @@ def _flush_log() -> None:
         main.argtypes, main.restype = (), ctypes.c_void_p
         flush.argtypes, flush.restype = (ctypes.c_void_p,), None
         flush(main())
-
-
-def _say(fact: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(fact) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.llamacpp.slots import LEAST_TOKENS, Slot, Slots
 from causerie.engines.prefill import LEAST_OBSERVED, STREAMING_SECONDS, PrefillSpeed
-from causerie.engines.process import EngineTransport, Pulse, child_address, whole_answer
+from causerie.engines.process import EngineTransport, Pulse, child_address, read_answer
 from causerie.engines.sampling import engine_fields, neutral_values
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.http.client_connection import HttpResponse, TransportFailed
@@ -247,7 +247,7 @@ class LlamaCppClient:
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         response = await self._wire.send(method, path, body)
-        content = await whole_answer(response)
+        content = await read_answer(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
         return msgspec.json.decode(content)
@@ -328,7 +328,7 @@ class LlamaCppClient:
         response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
-                raise _refusal(response.status, await whole_answer(response))
+                raise _refusal(response.status, await read_answer(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
             stream = _Stream(response, pulse, slot, self._prefill, made)
             async with aclosing(_outputs(stream, partial, request.logprobs)) as outputs:

@@ -46,6 +46,7 @@ from causerie.engines.process import (
     program_served,
     run_program,
     start_program_child,
+    starting,
 )
 
 log = structlog.get_logger(__name__)
@@ -76,27 +77,22 @@ async def spawn(
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
     task = {"launch": asdict(launch), "key": key, "socket": socket}
-    try:
-        ready = await _loaded(process, launch, task, load_seconds)
-    except BaseException:
-        await process.end()
-        raise
+    async with starting(process, None, load_seconds):
+        await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
+        ready = await _report_of_loading(process, launch)
     place = socket or int(ready["address"].rpartition(":")[2])
-    client = client_of(launch, place, key, (ready["batch"], ready["gpu_batch"]), prompts)
-    return child_of(process, client, pulse)
+    client = _client(launch, place, key, (ready["batch"], ready["gpu_batch"]), prompts)
+    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
-def client_of(
+def _client(
     launch: Launch,
     place: int | str,
     key: str,
     batches: tuple[int, int | None],
     prompts: PromptStore,
 ) -> LlamaCppClient:
-    """Return a client of the engine at ``place``.
-
-    ``batches``: the tokens of a step, and those of a computation on a GPU.
-    """
+    # `batches`: the tokens of a step, and those of a computation on a GPU.
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
     batch, gpu_batch = batches
     prefill = ChunkedPrefill(
@@ -109,11 +105,6 @@ def client_of(
     return LlamaCppClient(place, key, slots, prefill)
 
 
-def child_of(process: EngineProcess, client: LlamaCppClient, pulse: Pulse) -> LlamaCppChild:
-    """Return the child that has loaded."""
-    return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
-
-
 def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
     """Return the environment of the child, in which a value that is set stays.
 
@@ -124,39 +115,32 @@ def environment(devices: str | None = None, passed: Collection[str] = ()) -> dic
     return {**_SHORT_SPIN, **engine_environment(passed), **seen}
 
 
-async def _loaded(
-    process: EngineProcess, launch: Launch, task: dict[str, Any], seconds: float
-) -> dict[str, Any]:
-    try:
-        async with asyncio.timeout(seconds):
-            await process.tell((json.dumps(task, default=os.fspath) + "\n").encode())
-            async for line in process.stdout:
-                fact = json.loads(line) if line.startswith(b"{") else {}
-                if "ready" in fact:
-                    return fact
-            await process.ended()  # for all that it has written
-    except TimeoutError:
-        raise EngineFailed(f"the model was not loaded within {seconds:g} s") from None
-    reason = load_failure(process.tail)
+async def _report_of_loading(process: EngineProcess, launch: Launch) -> dict[str, Any]:
+    async for line in process.stdout:
+        report: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
+        if "ready" in report:
+            return report
+    await process.ended()  # for all that it has written
+    reason = _load_failure(process.tail)
     detail = f": {reason}" if reason else ""
     raise EngineFailed(f"the engine could not load {launch.files}{detail}")
 
 
-def load_failure(tail: Iterable[str]) -> str:
-    """Return the first error of the native log: the later ones only pass it on. Or nothing."""
+def _load_failure(tail: Iterable[str]) -> str:
+    # The first error of the native log: the later ones only pass it on.
     lines = list(tail)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]
-    chosen = errors[:1] or _gave_up(lines)[:1] or raised[-1:]
+    chosen = errors[:1] or _abort_messages(lines)[:1] or raised[-1:]
     return chosen[0].strip()[:300] if chosen else ""
 
 
-def _dying_words(tail: Iterable[str]) -> str:
-    said = _gave_up(tail)
-    return said[-1].strip()[:300] if said else ""
+def _reason_of_abort(tail: Iterable[str]) -> str:
+    lines = _abort_messages(tail)
+    return lines[-1].strip()[:300] if lines else ""
 
 
-def _gave_up(tail: Iterable[str]) -> list[str]:
+def _abort_messages(tail: Iterable[str]) -> list[str]:
     return [line for line in tail if any(word in line for word in _GIVING_UP)]
 
 
@@ -300,28 +284,24 @@ def _listed(path: str) -> str:
     return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
-async def check_native(client: LlamaCppClient, partial: PartialTokens, build: NativeBuild) -> None:
-    """Have it generate a token; raise :class:`LoadFailed` where its answer lacks something."""
+async def _check_native(client: LlamaCppClient, partial: PartialTokens, build: NativeBuild) -> None:
     request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
     async with client.complete(request, partial) as outputs:
-        said = [type(output) async for output in outputs]
+        kinds = [type(output) async for output in outputs]
     for kind, field in ((Started, "prompt_progress"), (Token, "tokens")):
-        if kind not in said:
+        if kind not in kinds:
             raise LoadFailed(
                 f"{build.program} ({build.version}) sends no `{field}`: it is too old; {_TRIED}"
             )
 
 
-def unknown_argument(tail: Iterable[str]) -> str:
-    """Return that it does not know an argument, if its log says so; else nothing."""
+def _unknown_argument(tail: Iterable[str]) -> str:
     named = [found[1] for line in tail if (found := _UNKNOWN.search(line))]
     return f"it does not know the argument {named[0]}; {_TRIED}" if named else ""
 
 
-def any_error(tail: Iterable[str]) -> str:
-    """Return the first line of the log that speaks of an error, or nothing."""
-    said = [found[0] for line in tail if (found := _ERROR.search(line))]
-    return said[0].strip()[:300] if said else ""
+def _any_error(tail: Iterable[str]) -> str:
+    return next((found[0].strip()[:300] for line in tail if (found := _ERROR.search(line))), "")
 
 
 def _program_path(command: str) -> Path:
@@ -385,23 +365,17 @@ async def spawn_native(
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)
     batches = (batch, physical if build.computes_on_gpu(launch) else None)
-    client = client_of(launch, place, key, batches, prompts)
+    client = _client(launch, place, key, batches, prompts)
     command = native_arguments(build, launch, place, _native_states_folder(place))
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
-    try:
-        async with asyncio.timeout(load_seconds):
-            await run_program(process, program)
-            how = await program_served(process, lambda: client.ask("GET", "/health"))
-            if how is not None:
-                raise EngineFailed(_native_failure(build, launch, process, how))
-            await check_native(client, partial, build)
-    except BaseException as failure:
-        await _end_native(process, client)
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        raise
-    return child_of(process, client, pulse)
+    async with starting(process, client, load_seconds):
+        await run_program(process, program)
+        how = await program_served(process, lambda: client.ask("GET", "/health"))
+        if how is not None:
+            raise EngineFailed(_native_failure(build, launch, process, how))
+        await _check_native(client, partial, build)
+    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
 def _native_states_folder(place: int | str) -> str:
@@ -413,12 +387,5 @@ def _native_states_folder(place: int | str) -> str:
 
 def _native_failure(build: NativeBuild, launch: Launch, process: EngineProcess, how: str) -> str:
     tail = list(process.tail)
-    reason = unknown_argument(tail) or load_failure(tail) or any_error(tail) or how
+    reason = _unknown_argument(tail) or _load_failure(tail) or _any_error(tail) or how
     return f"{build.program} ({build.version}) could not load {launch.files}: {reason}"
-
-
-async def _end_native(process: EngineProcess, client: LlamaCppClient) -> None:
-    try:
-        await client.close()
-    finally:
-        await process.end()

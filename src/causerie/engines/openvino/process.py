@@ -7,7 +7,6 @@ machine.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -40,7 +39,7 @@ from causerie.engines.machine import (
     quota,
 )
 from causerie.engines.openvino.prefill import BLOCK
-from causerie.engines.process import EngineChild, EngineProcess, Pulse
+from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -209,12 +208,12 @@ class OpenVinoClient:
         answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
         self._waiting[number] = answers
         try:
-            await self._process.tell(_encode({**order, "id": number}) + b"\n")
+            await self._process.write(_encode({**order, "id": number}) + b"\n")
             yield answers
         finally:
             if self._waiting.pop(number, None) is not None and "generate" in order:
                 # Not waited for: the child obeys it before its next step.
-                self._process.post(_encode({"cancel": True, "id": number}) + b"\n")
+                self._process.write_nowait(_encode({"cancel": True, "id": number}) + b"\n")
 
     async def _read(self) -> None:
         rest = b""  # not line by line: a line may be longer than any limit
@@ -300,20 +299,11 @@ async def spawn(
     """
     process = await EngineProcess.start(_COMMAND, engine_environment(launch.environment))
     client = OpenVinoClient(process, pulse)
-    try:
-        async with asyncio.timeout(load_seconds):
-            told = json.dumps({**asdict(launch), "end": end}) + "\n"
-            await process.tell(told.encode())
-            loaded = await client.loaded()
-        if not loaded:
+    async with starting(process, client, load_seconds):
+        await process.write(_encode({**asdict(launch), "end": end}) + b"\n")
+        if not await client.loaded():
             how = await process.ended()
             raise _failure(launch.weights, list(process.tail), how)
-    except BaseException as failure:
-        await client.close()
-        await process.end()
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        raise
     return EngineChild(process, client, pulse, _QUESTIONS, last_words)
 
 

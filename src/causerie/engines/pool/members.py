@@ -213,12 +213,12 @@ class Member(MemberLoad):
         return not self._breaker.admits()
 
     def failed(self, why: str) -> None:
-        """Leave it alone for a while."""
+        """Record a failure; it gets no requests for a while."""
         self._breaker.failed(why, proven=False)
         self.failure = why
 
     def answered(self) -> None:
-        """Hold nothing against it: it has started to answer."""
+        """Record that it answers again."""
         self._breaker.succeeded()
         self.failure = ""
 
@@ -226,10 +226,10 @@ class Member(MemberLoad):
         """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
         self.cache.start()
         if self._start is None:
-            self._start = asyncio.get_running_loop().create_task(self._started(news))
+            self._start = asyncio.get_running_loop().create_task(self._load(news))
 
     async def stop(self) -> None:
-        """Have no more to do with it."""
+        """Stop it, and the reading of its events."""
         if self._start is not None:
             self._start.cancel()
             await asyncio.gather(self._start, return_exceptions=True)
@@ -246,7 +246,7 @@ class Member(MemberLoad):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
-    async def _started(self, news: asyncio.Event) -> None:
+    async def _load(self, news: asyncio.Event) -> None:
         delay = FIRST_WAIT_SECONDS
         while True:
             try:
@@ -268,9 +268,10 @@ class Member(MemberLoad):
 
 
 class MemberTurn:
-    """Of a prompt with these ``blocks``, of which the member has ``unread`` tokens to read.
+    """A generation at a member, counted until its ``end``.
 
-    ``before`` is the root of its chain of blocks; ``left`` is called at the end.
+    The prompt has these ``blocks``; the member has ``unread`` tokens of it to read. ``before`` is
+    the root of its chain of blocks; ``left`` is called at the end.
     """
 
     def __init__(
@@ -298,23 +299,22 @@ class MemberTurn:
         """Return the name of the member."""
         return self._at.name
 
-    @property
-    def engine(self) -> SupervisedEngine[Any]:
-        """Return the engine of the member."""
-        return self._at.engine
-
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         """Return the generation by the member."""
         return self._at.engine.generate(request)
 
     def answered(self) -> None:
-        """The first token has come, so the prompt has been read."""
+        """Record that the first token has come, so that the prompt has been read."""
         self._at.unread -= self._unread
         self._unread = 0
         self._at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
-        """Free the member; keep that it has ``made`` these tokens, or let it rest."""
+        """Free the member.
+
+        ``made`` are the tokens of a generation that is complete; ``failure`` is what the member
+        failed by. With neither, the generation was left, or refused.
+        """
         at = self._at
         at.running -= 1
         at.unread -= self._unread
@@ -370,7 +370,7 @@ class Members:
         return ready
 
     def renew(self, addresses: Sequence[MemberAddress]) -> None:
-        """Have these from now on; those that leave finish what they have started."""
+        """Replace the members; those that leave finish what they have started."""
         before, self._members = self._members, {}
         for address in addresses:
             name = address.name
@@ -380,21 +380,17 @@ class Members:
             member.cache.forget()
             self._leaving.add(member)
             self._end_unused(member)
-        self._fit()
+        self._resize_index()
 
     async def stop(self) -> None:
-        """Have no more to do with any of them."""
+        """Stop all members."""
         await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
         await asyncio.gather(*self._ends)
 
-    async def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """As :meth:`enter`, for those who may have to wait elsewhere."""
-        return self.enter(prompt, scope, tried)
+    def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
+        """Choose the member for a prompt: it reuses what it holds in this scope.
 
-    def enter(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """Give a prompt to a member, which reuses what it holds in this scope.
-
-        It is none of those that were ``tried``. Raise :class:`EngineFailed` if there is no other.
+        None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
         """
         blocks = chain(prompt, scope)
         there = [member for member in self.ready() if member.name not in tried]
@@ -409,7 +405,7 @@ class Members:
         member.chosen = next(self._numbers)
         turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
         if member.chosen % _FIT_EVERY == 0:
-            self._fit()
+            self._resize_index()
         return turn
 
     def nobody(self) -> EngineFailed:
@@ -421,7 +417,7 @@ class Members:
         cache = MemberCache(self.index, name, self._events(address))
         return Member(name, self._make(address), cache)
 
-    def _fit(self) -> None:
+    def _resize_index(self) -> None:
         held = sum(len(member.cache) for member in self._members.values())
         self.index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 

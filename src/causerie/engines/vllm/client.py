@@ -23,7 +23,7 @@ from causerie.engines.base import (
     TokenAlternative,
 )
 from causerie.engines.grammar_matcher import Spelling
-from causerie.engines.process import EngineTransport, Pulse, whole_answer
+from causerie.engines.process import EngineTransport, Pulse, read_answer
 from causerie.engines.sampling import engine_fields
 from causerie.http.client import Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
@@ -180,17 +180,12 @@ class VllmClient:
         )  # it closes them after five
         self.model = model
 
-    @property
-    def connected(self) -> bool:
-        """Return whether a connection is open."""
-        return self._wire.connected
-
     async def close(self) -> None:
         """End all connections."""
         await self._wire.close()
 
-    async def healthy(self) -> None:
-        """Return where it serves; raise :class:`EngineFailed`."""
+    async def check_health(self) -> None:
+        """Return if it serves; raise :class:`EngineFailed` if not."""
         await self._checked("GET", "/health", None)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
@@ -210,7 +205,7 @@ class VllmClient:
         response = await self._wire.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
-                raise _refused(response.status, await whole_answer(response))
+                raise _refused(response.status, await read_answer(response))
             async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
                 yield outputs
         finally:
@@ -218,7 +213,7 @@ class VllmClient:
 
     async def _checked(self, method: str, path: str, body: object) -> bytes:
         response = await self._wire.send(method, path, body)
-        content = await whole_answer(response)
+        content = await read_answer(response)
         if response.status != 200:
             raise _refused(response.status, content)
         return content

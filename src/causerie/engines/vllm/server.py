@@ -22,7 +22,6 @@ from causerie.engines.child_environment import engine_environment
 from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.process import (
     EngineChild,
-    EngineProcess,
     IpcSocket,
     Program,
     Pulse,
@@ -30,8 +29,9 @@ from causerie.engines.process import (
     free_port,
     program_served,
     run_program,
-    silence,
     start_program_child,
+    starting,
+    wait_for_silence,
 )
 from causerie.engines.vllm.client import (
     Elsewhere,
@@ -105,27 +105,13 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     if options.devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
-    try:
-        async with asyncio.timeout(load_seconds):
-            await run_program(process, program)
-            how = await program_served(process, client.healthy)
-    except BaseException as failure:
-        await _end_child(process, client)
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        raise
-    if how is not None:
-        await _end_child(process, client)
-        why = last_words(process.tail) or how
-        raise EngineFailed(f"vLLM could not load {model}: {why}")
+    async with starting(process, client, load_seconds):
+        await run_program(process, program)
+        how = await program_served(process, client.check_health)
+        if how is not None:
+            why = last_words(process.tail) or how
+            raise EngineFailed(f"vLLM could not load {model}: {why}")
     return EngineChild(process, client, pulse, _CHILD_QUESTIONS, last_words)
-
-
-async def _end_child(process: EngineProcess, client: VllmClient) -> None:
-    try:
-        await client.close()
-    finally:
-        await process.end()
 
 
 def last_words(tail: Iterable[str]) -> str:
@@ -155,7 +141,9 @@ class VllmServer:
 
     async def ended(self) -> str:
         """Wait until it no longer answers."""
-        await silence(lambda *_: self.client.healthy(), self._pulse, _SERVER_QUESTIONS)
+        await wait_for_silence(
+            lambda *_: self.client.check_health(), self._pulse, _SERVER_QUESTIONS
+        )
         return "the server answers no more"
 
     async def stop(self) -> None:
@@ -182,7 +170,7 @@ async def _answers(client: VllmClient, until: float) -> None:
     while True:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await client.healthy()
+                return await client.check_health()
         except TimeoutError:
             failure = EngineFailed(f"the server did not answer within {_ANSWER_SECONDS:g} s")
         except EngineFailed as error:
