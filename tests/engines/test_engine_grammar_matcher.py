@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from causerie.engines.base import NotAdmitted, Output, Stopped, TextRequest, Token
-from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, guidance_tokenizer
+from causerie.engines.grammar_matcher import (
+    Admitted,
+    GrammarMatcher,
+    Guided,
+    Spelling,
+    guidance_tokenizer,
+)
 from causerie.engines.weights.vocabulary import read_vocabulary
 from causerie.protocol.parameters import SamplingParams
 

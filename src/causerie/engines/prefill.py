@@ -16,11 +16,6 @@ def packed(tokens: Sequence[int]) -> bytes:
     return array("i", tokens).tobytes()
 
 
-def unpacked(tokens: bytes) -> Sequence[int]:
-    """Return the tokens."""
-    return array("i", tokens)
-
-
 def token_count(tokens: bytes) -> int:
     """Return the number of packed tokens."""
     return len(tokens) // TOKEN_BYTES

@@ -46,7 +46,7 @@ EVENTS_OPTION = "--kv-events-config"
 
 
 class KvSockets:
-    """Of one replica, through all of its restarts; ``close`` takes them away.
+    """The sockets at which one replica publishes its KV events, through all of its restarts.
 
     They are Unix sockets because events contain the tokens of prompts, and a port is open to every
     user of the machine.
@@ -57,7 +57,7 @@ class KvSockets:
 
     @property
     def endpoint(self) -> KvEndpoint | None:
-        """Return where events come; ``None`` where there are no such sockets."""
+        """Return where events are published; ``None`` where there are no such sockets."""
         events, replay = self._events.path, self._replay.path
         if events is None or replay is None:
             return None
@@ -70,14 +70,14 @@ class KvSockets:
 
 
 def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
-    """Return what has a vLLM publish there."""
-    told = {
+    """Return the arguments by which a vLLM publishes its events there."""
+    config = {
         "enable_kv_cache_events": True,
         "publisher": "zmq",
         "endpoint": endpoint.events,
         "replay_endpoint": endpoint.replay,
     }
-    return EVENTS_OPTION, json.dumps(told)
+    return EVENTS_OPTION, json.dumps(config)
 
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers

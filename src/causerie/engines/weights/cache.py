@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
@@ -161,7 +162,7 @@ class Cache:
         try:
             stored = json.loads(record.read_text("utf-8"))
             files = [(self.folder / item["path"], item) for item in stored["files"]]
-            whole = all(
+            complete = all(
                 path.stat().st_size == item["size"] and self.checksum(path) == item["sha256"]
                 for path, item in files
             )
@@ -169,17 +170,29 @@ class Cache:
             if "folder" in stored:
                 path, digest = self.folder / stored["folder"], None
             size = sum(int(item["size"]) for _, item in files)
-            return CachedWeights(path, stored["ref"], digest, size, record) if whole else None
+            return CachedWeights(path, stored["ref"], digest, size, record) if complete else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None  # absent or damaged: to be fetched again
 
 
+_Kind = Literal["folder", "outline", "openvino"]
+_FOLDERS: dict[_Kind, str] = {"folder": "folders", "outline": "outlines", "openvino": "openvino"}
+
+
 class FolderCache(Cache):
-    """The same cache for model folders, which are never taken for files of the same reference."""
+    """The same cache for model folders, which are never taken for files of the same reference.
+
+    Folders of the kind ``outline`` have no weights, and those of the kind ``openvino`` were
+    converted for OpenVINO. Each kind has places of its own.
+    """
+
+    def __init__(self, folder: Path, kind: _Kind = "folder") -> None:
+        super().__init__(folder)
+        self.kind = kind
 
     def home(self, reference: Reference) -> Path:
         """Return the folder that is the model."""
-        return self.folder / "folders" / folder_name(reference)
+        return self.folder / _FOLDERS[self.kind] / folder_name(reference)
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
@@ -189,32 +202,10 @@ class FolderCache(Cache):
                 path.unlink()
 
     def _key(self, reference: Reference) -> str:
-        return f"folder {reference}"
+        return f"{self.kind} {reference}"
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
         return {"folder": self.home(reference).relative_to(self.folder).as_posix()}
-
-
-class OutlineCache(FolderCache):
-    """The same cache for model folders without weights, which are never taken for whole ones."""
-
-    def home(self, reference: Reference) -> Path:
-        """Return the folder, of its own: a whole one there is filled and swept by itself."""
-        return self.folder / "outlines" / folder_name(reference)
-
-    def _key(self, reference: Reference) -> str:
-        return f"outline {reference}"
-
-
-class OpenVinoCache(FolderCache):
-    """The same cache for folders of OpenVINO, which other engines do not load."""
-
-    def home(self, reference: Reference) -> Path:
-        """Return the folder, of its own."""
-        return self.folder / "openvino" / folder_name(reference)
-
-    def _key(self, reference: Reference) -> str:
-        return f"openvino {reference}"
 
 
 def folder_name(reference: Reference) -> str:
@@ -257,13 +248,6 @@ def _write(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-_FOLDERS: dict[str, type[Cache]] = {
-    "folders": FolderCache,
-    "outlines": OutlineCache,
-    "openvino": OpenVinoCache,
-}
-
-
 async def delete_weights(cache: Path, weights: CachedWeights) -> None:
     """Delete ``weights`` from the folder ``cache``, while no fetch works on them.
 
@@ -273,7 +257,9 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
         raise WeightsError(f"{weights.path} is not in the cache {cache}; it is a file of your own.")
     reference = Reference.parse(weights.ref)
     first = weights.path.relative_to(cache).parts[0]
-    store = _FOLDERS.get(first, Cache)(cache)
+    store = Cache(cache)
+    if first in _FOLDERS.values():
+        store = FolderCache(cache, next(kind for kind, name in _FOLDERS.items() if name == first))
     async with store.lock(reference):
         try:
             await asyncio.to_thread(_delete, cache, weights.record)

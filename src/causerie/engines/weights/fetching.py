@@ -14,13 +14,11 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from causerie.engines.weights import HubOptions, Progress
+from causerie.engines.weights import HubOptions, Progress, Silent
 from causerie.engines.weights.cache import (
     Cache,
     CachedWeights,
     FolderCache,
-    OpenVinoCache,
-    OutlineCache,
     StoredFile,
 )
 from causerie.engines.weights.errors import (
@@ -33,13 +31,11 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
+from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
 from causerie.engines.weights.gguf import gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
 from causerie.engines.weights.selection import (
-    CONFIG,
-    INDEX,
     choose_folder,
     choose_gguf,
     choose_openvino,
@@ -58,13 +54,12 @@ from causerie.engines.weights.transfer import (
 T = TypeVar("T")
 
 
-async def kept_or_fetched(
+async def _find_or_fetch(
     reference: Reference,
     store: Cache,
     options: HubOptions,
     fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
 ) -> CachedWeights:
-    """Return the weights of ``reference`` in ``store``; ``fetched`` downloads missing ones."""
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
     if options.offline:
@@ -81,41 +76,37 @@ async def kept_or_fetched(
             raise CacheUnusable(store.folder, error) from error
 
 
-async def looked_at(
-    reference: Reference, own: Callable[[Reference], CachedWeights]
+async def _at_path(
+    reference: Reference, read: Callable[[Reference], CachedWeights]
 ) -> CachedWeights:
-    """Return the result of ``own`` for the path of ``reference``. Raises ``WeightsError``."""
     try:
-        return await asyncio.to_thread(own, reference)
+        return await asyncio.to_thread(read, reference)
     except OSError as error:
         raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
 
 
-def hint(reference: Reference) -> str:
-    """Return a hint, as a sentence, if a path that does not exist looks like a repository."""
+def _repository_hint(reference: Reference) -> str:
     return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 
-async def listed(
+async def _listed_sources(
     reference: Reference,
     options: HubOptions,
     choose: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> Sequence[DownloadSource]:
-    """Return the files of a repository that ``choose`` takes, given its name and theirs."""
     from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
-    return await _asked(partial(hub.sources, reference, options, choose))
+    return await _in_daemon_thread(partial(hub.sources, reference, options, choose))
 
 
-async def filled(
+async def _downloaded(
     reference: Reference,
     sources: Sequence[DownloadSource],
     store: Cache,
     progress: Progress,
     options: HubOptions,
 ) -> list[StoredFile]:
-    """Return all ``sources`` in the cache, those downloaded that are not there yet."""
-    missing = lacking(reference, sources, store)
+    missing = _lacking(reference, sources, store)
     places = {source.name: store.place(reference, source.name) for source in sources}
     needed = sum(_remaining(source, places[source.name]) for source in missing)
     ensure_space(store.home(reference), needed)
@@ -133,14 +124,14 @@ async def filled(
     return files
 
 
-def lacking(
+def _lacking(
     reference: Reference, sources: Sequence[DownloadSource], store: Cache
 ) -> Sequence[DownloadSource]:
-    """Those of ``sources`` that are not in the cache, or may be there with another content."""
+    # Those that are not in the cache, or may be there with another content.
     return [one for one in sources if not _stored(store, one, store.place(reference, one.name))]
 
 
-async def _asked(question: Callable[[], T]) -> T:
+async def _in_daemon_thread(question: Callable[[], T]) -> T:
     # Like asyncio.to_thread, but the end of the program does not wait for this thread.
     answer: Future[T] = Future()
     answer.set_running_or_notify_cancel()
@@ -187,10 +178,10 @@ async def fetch(
     options = hub or HubOptions()
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
-        return await looked_at(reference, _own_file)
+        return await _at_path(reference, _own_file)
     store = Cache(cache)
     bring = partial(_fetched_file, reference, store, progress, options)
-    return await kept_or_fetched(reference, store, options, bring)
+    return await _find_or_fetch(reference, store, options, bring)
 
 
 def _own_file(reference: Reference) -> CachedWeights:
@@ -205,7 +196,7 @@ def _own_file(reference: Reference) -> CachedWeights:
     for file in (path, *files):
         if not file.is_file():
             kind = "is a folder, not a file" if file.is_dir() else "does not exist"
-            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{hint(reference)}")
+            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{_repository_hint(reference)}")
     header = read_header(files[0])
     return CachedWeights(files[0], str(reference), None, header.file_size)
 
@@ -214,8 +205,10 @@ async def _fetched_file(
     reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
     if reference.kind is Kind.HUB:
-        sources = await listed(reference, options, partial(choose_gguf, wanted=reference.wanted))
-        files = await filled(reference, sources, store, progress, options)
+        sources = await _listed_sources(
+            reference, options, partial(choose_gguf, wanted=reference.wanted)
+        )
+        files = await _downloaded(reference, sources, store, progress, options)
     else:
         files = [await _from_package(reference, store, progress, options)]
     try:
@@ -246,11 +239,7 @@ async def _from_package(
     return StoredFile(path, digest)
 
 
-_CHOICES = {
-    FolderCache: choose_folder,
-    OutlineCache: choose_outline,
-    OpenVinoCache: choose_openvino,
-}
+_CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choose_openvino}
 
 
 async def fetch_folder(
@@ -270,7 +259,7 @@ async def fetch_folder(
     options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH:
-        return await looked_at(reference, _own_folder)
+        return await _at_path(reference, _own_folder)
     if reference.kind is Kind.PACKAGE:
         raise BadReference(
             f"{reference} is a package, and packages carry GGUF files, which are for the engine "
@@ -285,8 +274,8 @@ async def fetch_folder(
     if not weights:
         if whole := await asyncio.to_thread(store.find, reference):
             return whole
-        store = OutlineCache(cache)
-    return await _kept_or_fetched(reference, store, progress, options)
+        store = FolderCache(cache, "outline")
+    return await _stored_or_fetched(reference, store, progress, options)
 
 
 async def fetch_for_openvino(
@@ -303,11 +292,12 @@ async def fetch_for_openvino(
     options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH and reference.path.is_dir():
-        return await looked_at(reference, _own_folder)
+        return await _at_path(reference, _own_folder)
     if reference.kind is Kind.HUB and reference.wanted is None:
         # Without the network the file may be here, though the folder is not.
         with suppress(NotForOpenVino, Offline):
-            return await _kept_or_fetched(reference, OpenVinoCache(cache), progress, options)
+            store = FolderCache(cache, "openvino")
+            return await _stored_or_fetched(reference, store, progress, options)
     try:
         return await fetch(reference, cache, progress=progress, hub=options)
     except NoGgufFile as error:
@@ -317,11 +307,11 @@ async def fetch_for_openvino(
         ) from None
 
 
-async def _kept_or_fetched(
+async def _stored_or_fetched(
     reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
 ) -> CachedWeights:
     bring = partial(_fetched_folder, reference, store, progress, options)
-    return await kept_or_fetched(reference, store, options, bring)
+    return await _find_or_fetch(reference, store, options, bring)
 
 
 def _own_folder(reference: Reference) -> CachedWeights:
@@ -331,7 +321,7 @@ def _own_folder(reference: Reference) -> CachedWeights:
         if path.exists():
             gguf = path.name.lower().endswith(".gguf")
             kind = "is a GGUF file, for the engine llamacpp" if gguf else "is a file, not a folder"
-        raise WeightsNotFound(f"{path} {kind}; name a model folder.{hint(reference)}")
+        raise WeightsNotFound(f"{path} {kind}; name a model folder.{_repository_hint(reference)}")
     files = [file for file in path.iterdir() if file.is_file()]
     if not (path / CONFIG).is_file():
         gguf = any(file.name.lower().endswith(".gguf") for file in files)
@@ -347,18 +337,17 @@ def _own_folder(reference: Reference) -> CachedWeights:
 async def _fetched_folder(
     reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
-    choose = _CHOICES[type(store)]
-    sources = await listed(reference, options, choose)
-    whole = _Whole(progress)
-    progress.started(_size(lacking(reference, sources, store)), f"Fetching {reference.name}")
+    sources = await _listed_sources(reference, options, _CHOICES[store.kind])
+    folder_progress = _FolderProgress(progress)
+    progress.started(_size(_lacking(reference, sources, store)), f"Fetching {reference.name}")
     # Before gigabytes that are of no use are fetched.
     index = [source for source in sources if source.name == INDEX]
-    files = await filled(reference, index, store, whole, options)
+    files = await _downloaded(reference, index, store, folder_progress, options)
     for file in files:
         names = {source.name for source in sources}
         await asyncio.to_thread(ensure_complete, reference.name, file.path, names)
     rest = [source for source in sources if source.name != INDEX]
-    files += await filled(reference, rest, store, whole, options)
+    files += await _downloaded(reference, rest, store, folder_progress, options)
     await asyncio.to_thread(store.sweep, reference, files)
     progress.finished()
     return files
@@ -369,14 +358,11 @@ def _size(sources: Sequence[DownloadSource]) -> int | None:
     return sum(sizes) if len(sizes) == len(sources) else None
 
 
-class _Whole:
-    # Those who wait see the progress of the folder as a whole.
+class _FolderProgress(Silent):
+    # Shows the progress of a folder, not of its single files.
 
     def __init__(self, progress: Progress) -> None:
-        self.advanced = progress.advanced
+        self._progress = progress
 
-    def started(self, total: int | None, label: str) -> None:
-        """Ignore a single file."""
-
-    def finished(self) -> None:
-        """Ignore a single file."""
+    def advanced(self, count: int) -> None:
+        self._progress.advanced(count)

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from causerie.engines.weights.errors import Ambiguous, NoGgufFile, NotForOpenVino, WeightsNotFound
-from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
+from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
 
-CONFIG = "config.json"  # makes a folder with weights a model folder
 SAFETENSORS = ".safetensors"
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
@@ -49,7 +48,7 @@ def _instead(files: Sequence[str]) -> str:
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
-    # Return the files by model: the parts of a split model together.
+    # The parts of a split model belong together.
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
         groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)
@@ -118,8 +117,6 @@ def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     return tuple(files)
 
 
-INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
-
 # Nothing that is run when it is read: code, or pickles, the weights of old.
 _KINDS = (SAFETENSORS, ".json", ".jinja", ".txt", ".model", ".tiktoken")
 _PICKLES = (".bin", ".pt", ".pth")
@@ -135,8 +132,7 @@ def is_of_folder(name: str) -> bool:
 
 
 def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files of the repository's model folder, weights first. Raises
-    :class:`WeightsNotFound`."""
+    """Return the files of a model folder, weights first; raise :class:`WeightsNotFound`."""
     every = sorted(files)
     chosen = [name for name in every if is_of_folder(name)]
     weights = [name for name in chosen if name.endswith(SAFETENSORS)]
@@ -183,8 +179,7 @@ def _lack(files: Collection[str], *, with_weights: bool) -> str:
 
 
 def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
-    """Raise :class:`WeightsNotFound` if the ``index`` of a split model names more than
-    ``files``."""
+    """Raise :class:`WeightsNotFound` if the ``index`` names other files than ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
