@@ -79,7 +79,7 @@ class ProbeRequest:
     """Equal requests are sent once, and that reply answers all of them."""
 
     def once(self) -> ProbeRequest:
-        """Return the same; a reply to an equal one will do."""
+        """Return the request marked: one reply serves all equal ones."""
         return replace(self, reuse=True)
 
 
@@ -89,7 +89,7 @@ def chat(fields: Mapping[str, object]) -> ProbeRequest:
 
 
 class Grade(StrEnum):
-    """``UNCLEAR``: nothing was seen that would decide it."""
+    """How far a capability is there. ``UNCLEAR``: nothing was seen that would decide it."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -99,7 +99,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerdict:
-    """``how`` is for people: what was seen, or what is missing."""
+    """A grade, and for people what was seen, or what is missing."""
 
     grade: Grade
     how: str = ""
@@ -220,6 +220,19 @@ class ProbeQuestion:
     """It asks with thinking on, so it is only for models that think."""
     alone: bool = False
     """It is asked even if no completion has come."""
+
+
+def of_parameter(
+    name: str,
+    words: str,
+    script: Callable[[Subject], Script],
+    *,
+    asks: int = 1,
+    tokens: int,
+    loud: bool = False,
+) -> ProbeQuestion:
+    """Return the question whether a parameter of the contract's first section is supported."""
+    return ProbeQuestion(name, "contract 1", words, script, (name,), asks, tokens, loud)
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
 
 from causerie.probe.question import (
     ProbeReply,
@@ -282,8 +283,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u206
 _SECRETS = re.compile(r"(?i)(bearer\s+|\b(?:sk|ck|pk|hf|key)[-_])[A-Za-z0-9._\-]{6,}")
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceExchange:
+class RecordedExchange(Struct, frozen=True, kw_only=True):
     """One request and its reply, in words."""
 
     asked: str
@@ -291,15 +291,16 @@ class EvidenceExchange:
     seconds: float
 
 
-def exchange(ask: ProbeRequest, reply: ProbeReply) -> EvidenceExchange:
+def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
     """Return the words for both sides; neither holds a key or a control character."""
-    return EvidenceExchange(shown(_asked(ask)), shown(_came(reply)), round(reply.seconds, 3))
+    return RecordedExchange(
+        asked=_one_line(_asked(ask)), came=_one_line(_came(reply)), seconds=round(reply.seconds, 3)
+    )
 
 
-def shown(text: str, longest: int = _LONGEST) -> str:
-    """Return one line without control characters and without what looks like a key."""
+def _one_line(text: str) -> str:
     clean = _CONTROL.sub(" ", _SECRETS.sub(r"\1***", text)).strip()
-    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+    return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
 
 
 def _asked(ask: ProbeRequest) -> str:

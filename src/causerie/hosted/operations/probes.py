@@ -22,9 +22,9 @@ from causerie.probe.provider_interview import (
     Answer,
     CompletedInterview,
     Found,
-    carried_out,
-    guessed,
+    guess_dialect,
     interview,
+    run_interview,
 )
 from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, Thinking
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
@@ -262,11 +262,11 @@ class Examination:
                 return
             subject = self._subject(listed)
             self.cost = price(one, self.model, subject.context_length, self._questions)
-            self._suspect(guessed(listed, self.model))
+            self._suspect(guess_dialect(listed, self.model))
             patience = _QUICK if self.quick else Patience()
             held = interview(subject, asker, one.dialect, patience, self._begins)
             self._interview = held
-            asked = await carried_out(held, self._questions)
+            asked = await run_interview(held, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from causerie.errors import counted
 from causerie.probe.question import (
@@ -16,6 +17,7 @@ from causerie.probe.question import (
     Subject,
     dig,
     no,
+    of_parameter,
     partly,
     unclear,
     user,
@@ -26,7 +28,6 @@ from causerie.probe.reading import ProbeAnswer, answered, joined, refusal, strea
 COUNT = "Count from 1 to 60, separated by commas."
 BRIEF = "Answer with one word: yes"
 BRIEF_MOST = 48
-_LEAST = 40
 _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
@@ -55,15 +56,7 @@ def _both(subject: Subject) -> Script:
     return no("two limits that differ are taken, and one is dropped in silence")
 
 
-def _least(subject: Subject) -> Script:
-    return (yield from _longer(subject, {"min_tokens": _LEAST}, _LEAST))
-
-
-def _endless(subject: Subject) -> Script:
-    return (yield from _longer(subject, {"ignore_eos": True}, BRIEF_MOST))
-
-
-def _longer(subject: Subject, fields: dict[str, object], least: int) -> Script:
+def _longer(subject: Subject, *, fields: dict[str, object], least: int) -> Script:
     brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
     if brief.completion is None:
         return unclear("no usage tells how long answers are")
@@ -117,62 +110,42 @@ def _choices(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    ProbeQuestion(
+    of_parameter(
         "max_tokens",
-        "contract 1",
         "Does `max_tokens` cut, with finish reason length?",
         _limit("max_tokens"),
-        decides=("max_tokens",),
         tokens=60,
     ),
-    ProbeQuestion(
+    of_parameter(
         "max_completion_tokens",
-        "contract 1",
         "Does `max_completion_tokens` cut?",
         _limit("max_completion_tokens"),
-        decides=("max_completion_tokens",),
         tokens=60,
     ),
     ProbeQuestion(
         "limits.both", "contract 1", "Are both limits, different, refused?", _both, tokens=60
     ),
-    ProbeQuestion(
+    of_parameter(
         "min_tokens",
-        "contract 1",
         "Does `min_tokens` keep an answer going?",
-        _least,
-        decides=("min_tokens",),
+        partial(_longer, fields={"min_tokens": 40}, least=40),
         asks=2,
         tokens=90,
     ),
-    ProbeQuestion(
+    of_parameter(
         "ignore_eos",
-        "contract 1",
         "Does `ignore_eos` keep an answer going?",
-        _endless,
-        decides=("ignore_eos",),
+        partial(_longer, fields={"ignore_eos": True}, least=BRIEF_MOST),
         asks=2,
         tokens=90,
     ),
-    ProbeQuestion(
-        "stop",
-        "contract 1",
-        "Do stop strings cut, and stay out of the text?",
-        _stop,
-        decides=("stop",),
-        asks=2,
-        tokens=90,
+    of_parameter(
+        "stop", "Do stop strings cut, and stay out of the text?", _stop, asks=2, tokens=90
     ),
-    ProbeQuestion(
-        "stop_token_ids",
-        "contract 1",
-        "Does a stop token end the answer?",
-        _stop_ids,
-        decides=("stop_token_ids",),
-        asks=6,
-        tokens=60,
+    of_parameter(
+        "stop_token_ids", "Does a stop token end the answer?", _stop_ids, asks=6, tokens=60
     ),
-    ProbeQuestion("n", "contract 1", "Do `n` choices come?", _choices, decides=("n",), tokens=70),
+    of_parameter("n", "Do `n` choices come?", _choices, tokens=70),
 )
 
 
@@ -248,12 +221,10 @@ def _bare_prompt(subject: Subject) -> Script:
 
 
 CONTINUING_QUESTIONS = (
-    ProbeQuestion(
+    of_parameter(
         "continue_final_message",
-        "contract 1",
         "Does `continue_final_message` go on where the last message ends?",
         _field,
-        decides=("continue_final_message",),
         asks=2,
         tokens=70,
     ),
@@ -265,12 +236,10 @@ CONTINUING_QUESTIONS = (
         asks=5,
         tokens=70,
     ),
-    ProbeQuestion(
+    of_parameter(
         "add_generation_prompt",
-        "contract 1",
         "Does `add_generation_prompt: false` shorten the prompt?",
         _bare_prompt,
-        decides=("add_generation_prompt",),
         asks=2,
         tokens=50,
     ),

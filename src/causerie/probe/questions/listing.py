@@ -172,11 +172,9 @@ def _too_long(subject: Subject) -> Script:
         answer = answered(reply)
         return no(f"taken, with a prompt of {answer.prompt} tokens: it was cut in silence")
     if refusal(reply) is None:
-        return (
-            no(f"status {reply.status}: {message_of(reply)}")
-            if reply.status
-            else unclear(reply.trouble)
-        )
+        if not reply.status:
+            return unclear(reply.trouble)
+        return no(f"status {reply.status}: {message_of(reply)}")
     if dig(reply.document(), "error", "code") == "context_length_exceeded":
         return yes(message_of(reply))
     return partly(f"refused under another code: {message_of(reply)}")
