@@ -154,7 +154,7 @@ async def test_one_that_is_gone_loses_nothing(tmp_path: Path) -> None:
 async def test_one_that_comes_back_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "_QUESTIONS", (("/health", 0.05),))
+    monkeypatch.setattr(server_module, "_SERVER_QUESTIONS", (("/health", 0.05),))
     async with places(tmp_path, 2) as every, pool_of(tmp_path, every) as pool:
         await every[0].go()
         await until(lambda: "1 of 2 members away" in pool.status().detail)
@@ -274,7 +274,7 @@ async def test_members_come_and_go_while_others_answer(tmp_path: Path) -> None:
 
 
 async def test_nobody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_QUESTIONS", (("/health", 0.05),))
+    monkeypatch.setattr(server_module, "_SERVER_QUESTIONS", (("/health", 0.05),))
     async with places(tmp_path, 2) as every, pool_of(tmp_path, every) as pool:
         for place in every:
             await place.go()

@@ -127,7 +127,7 @@ async def test_what_a_server_lacks_is_said(folder: Path, how: str, why: str) -> 
 async def test_a_server_that_is_alive_and_makes_no_token(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "_CHECK_SECONDS", 0.2)
     behave(folder, "mute")
     async with listening(Server(folder, KEY)) as port:
         with pytest.raises(EngineFailed, match=r"has not answered within 0\.2 s"):
@@ -182,7 +182,7 @@ async def test_away_at_first_and_then_there(folder: Path) -> None:
 async def test_it_goes_away_in_a_stream_and_comes_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_QUESTIONS", (("/health", 0.05),))
+    monkeypatch.setattr(module, "_SERVER_QUESTIONS", (("/health", 0.05),))
     async with AsyncExitStack() as stack:
         server = AsyncExitStack()
         port = await server.enter_async_context(listening(Server(folder, KEY)))
