@@ -123,7 +123,6 @@ class ModelSlot:
 
     @property
     def awaited_until(self) -> float:
-        """Return the time until which the next step of a request is expected."""
         return self.awaited[-1] if self.awaited else 0.0
 
     def begin_step(self, *, first: bool) -> None:
@@ -142,7 +141,6 @@ class ModelSlot:
             self.awaited.append(self.used_at + LEAVING_SECONDS)
 
     def renew(self) -> None:
-        """Apply to the engine, if there is one, what the entry says now."""
         if self.engine is not None and self.entry.renew is not None:
             self.entry.renew(self.engine)
 

@@ -70,7 +70,6 @@ class Admitted:
     ends: bool
 
     def ids(self) -> Iterator[int]:
-        """Yield the ids, from the least."""
         for first, last in self.spans:
             yield from range(first, last + 1)
 
@@ -108,11 +107,9 @@ class GrammarMatcher:
         return self._matcher.consume_token(token)
 
     def is_end(self, token: int) -> bool:
-        """Return whether a token ends a text."""
         return token in self._end
 
     def admitted(self) -> Admitted:
-        """Return the tokens that are admitted next."""
         mask = self._matcher.compute_bitmask()
         spans = tuple(_admitted_spans(mask, self._end))
         return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self._end))
@@ -213,7 +210,6 @@ class Guided:
         self._reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
-        """Yield the outputs as if of one run."""
         while self._reason is None:
             if self._spelling.complete:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._generate_freely()) as outputs:

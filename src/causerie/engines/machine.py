@@ -75,7 +75,6 @@ WHOLE = MachinePart()
 
 
 def allowed_cpus() -> Collection[int]:
-    """Return the hardware threads that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return affinity(0) if affinity else range(os.cpu_count() or 1)
 
@@ -153,24 +152,13 @@ class SizedModel(Protocol):
     """Sizes that decide the memory of a model; a file's header or a folder has them."""
 
     @property
-    def file_size(self) -> int:
-        """Return the size of the weights, in bytes."""
-        ...
-
+    def file_size(self) -> int: ...  # of the weights, in bytes
     @property
-    def kept_elements(self) -> int:
-        """Return the elements of the key-value cache that a token has over all layers."""
-        ...
-
+    def kept_elements(self) -> int: ...  # of the key-value cache of a token, over all layers
     @property
-    def vocabulary_size(self) -> int:
-        """Return the number of tokens that there are."""
-        ...
-
+    def vocabulary_size(self) -> int: ...
     @property
-    def embedding_length(self) -> int:
-        """Return the elements of one vector between two layers."""
-        ...
+    def embedding_length(self) -> int: ...
 
 
 def kv_bytes_per_token(model: SizedModel, kv_type: str = "f16") -> int:

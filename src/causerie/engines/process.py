@@ -57,7 +57,6 @@ class IpcSocket:
             self.close()
 
     def close(self) -> None:
-        """Remove it. May be called again."""
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -267,7 +266,6 @@ class EngineChild(Generic[C]):
         return self.process.pid
 
     async def ended(self) -> str:
-        """Wait for its end, or until it no longer answers."""
         loop = asyncio.get_running_loop()
         silent = loop.create_task(wait_for_silence(self.client.ask, self.pulse, self.questions))
         ended = loop.create_task(self.process.ended())
@@ -282,7 +280,6 @@ class EngineChild(Generic[C]):
         return f"the engine process ended ({ended.result()})" + (f": {why}" if why else "")
 
     async def stop(self) -> None:
-        """Ask it to end by closing its input; KILL it if it does not."""
         try:
             await self.client.close()
         finally:
@@ -396,7 +393,6 @@ class EngineTransport:
             self._headers.append(("authorization", f"Bearer {key}"))
 
     async def close(self) -> None:
-        """End all connections."""
         await self._http.close()
 
     async def send(self, method: str, path: str, body: object) -> HttpResponse:

@@ -115,15 +115,12 @@ class FakeEngine:
         return cls(model, FakeScript(**of_script), **others)
 
     async def start(self) -> None:
-        """Nothing to load."""
         self._state = EngineState.READY
 
     async def stop(self) -> None:
-        """Nothing to unload."""
         self._state = EngineState.ABSENT
 
     def status(self) -> EngineStatus:
-        """Return the current status."""
         return EngineStatus(
             self.model,
             self._state,
@@ -134,7 +131,6 @@ class FakeEngine:
         )
 
     async def facts(self) -> ModelFacts:
-        """Facts of the pretended model."""
         if self._facts is None:
             self._facts = ModelFacts(
                 template=self.template,
@@ -151,7 +147,6 @@ class FakeEngine:
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Bytes, and with ``special`` control tokens."""
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, int):

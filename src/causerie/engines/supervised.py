@@ -128,7 +128,6 @@ class EngineSupervisor(Generic[ChildT]):
         self._task = asyncio.get_running_loop().create_task(self._watch(self.child))
 
     async def stop(self) -> None:
-        """End the child for good."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -145,7 +144,6 @@ class EngineSupervisor(Generic[ChildT]):
         return self._task is not None and not self._task.done() and self.child is None
 
     def retry_after(self) -> float:
-        """Return the seconds until the next start is tried."""
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0
 
     async def _watch(self, child: ChildT) -> None:
@@ -259,7 +257,6 @@ def _free_place(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
 
 
 def characters(pieces: Sequence[str | int]) -> int:
-    """Return the total length of the texts among the pieces, in characters."""
     return sum(len(piece) for piece in pieces if isinstance(piece, str))
 
 
@@ -394,18 +391,15 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @property
     def pid(self) -> int | None:
-        """Return the process id of a child of ours, while it is ready."""
         child = self._supervisor.child
         return child.pid if child is not None else None
 
     @property
     def ready(self) -> bool:
-        """Return whether it can generate now."""
         return self._supervisor.child is not None
 
     @property
     def restarts(self) -> int:
-        """Return how often its server was started or reached again."""
         return self._supervisor.restarts
 
     async def start(self) -> None:
@@ -421,7 +415,6 @@ class SupervisedEngine(ABC, Generic[C]):
         await self._supervisor.stop()
 
     def status(self) -> EngineStatus:
-        """Return the current status."""
         supervisor = self._supervisor
         return EngineStatus(
             model=self._model,
@@ -438,7 +431,6 @@ class SupervisedEngine(ABC, Generic[C]):
         )
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """Return the text that each token adds to the output."""
         spelling = await self._spelling(visible)
         return [spelling(token) for token in tokens]
 

@@ -214,7 +214,6 @@ class ProbedModel:
     overclaimed: tuple[str, ...] = ()
 
     def values(self) -> dict[str, object]:
-        """Return the configuration's values; unknown ones are left out."""
         known: dict[str, object] = {
             "id": self.id,
             "context_length": self.context_length,

@@ -46,11 +46,9 @@ class ProbeReply:
 
     @property
     def content_type(self) -> str:
-        """Return the media type alone."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """Return the body as JSON; ``None`` if it is none."""
         try:
             return bounded_json.decode(self.body, Any, bounded_json.REPLY)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -84,7 +82,6 @@ class ProbeRequest:
 
 
 def chat(fields: Mapping[str, object]) -> ProbeRequest:
-    """Return a chat completion request with these fields as its body."""
     return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))
 
 
@@ -106,7 +103,6 @@ class ProbeVerdict:
 
     @property
     def good(self) -> bool:
-        """Return whether a caller can rely on it."""
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 

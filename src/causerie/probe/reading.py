@@ -119,11 +119,9 @@ class ProbeStream:
 
     @property
     def usage(self) -> object:
-        """Return the usage that came last."""
         return next((u for c in reversed(self.chunks) if (u := dig(c, "usage")) is not None), None)
 
     def deltas(self, choice: int = 0) -> list[dict[str, object]]:
-        """Return the deltas of a choice, in order."""
         found = (
             dig(one, "delta")
             for chunk in self.chunks
@@ -133,7 +131,6 @@ class ProbeStream:
         return [delta for delta in found if isinstance(delta, dict)]
 
     def finishes(self) -> list[object]:
-        """Return every finish reason that is not null."""
         choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 

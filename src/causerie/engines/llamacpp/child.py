@@ -80,7 +80,6 @@ _LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log 
 
 
 def main() -> None:
-    """Serve until the parent ends."""
     die_with_parent(signal.SIGKILL)
     ignore_signals()
     task = json.loads(sys.stdin.readline())

@@ -241,11 +241,9 @@ class LlamaCppClient:
         self._wire = EngineTransport(*child_address(place), key, idle_seconds=0)
 
     async def close(self) -> None:
-        """End all connections."""
         await self._wire.close()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         response = await self._wire.send(method, path, body)
         content = await read_answer(response)
         if response.status != 200:
@@ -369,7 +367,6 @@ class _Stream:
     """Time after which the engine had read ``slot.read`` tokens of the prompt."""
 
     def read(self, progress: _Progress) -> None:
-        """Note a step in which the engine has read tokens of the prompt."""
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
         self.prefill.speed.observe(tokens, spent / 1000)
         self.slot.read, self.read_ms = progress.processed, progress.time_ms

@@ -88,7 +88,6 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         self._partial: PartialTokens  # of the vocabulary, once that is read
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from the file's header and vocabulary."""
         self._client()
         if self._facts is None:
             vocabulary = await self._vocabulary()
@@ -97,7 +96,6 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Return the token ids; no beginning-of-text token is added."""
         ensure_can_fit(await self._vocabulary(), pieces, self.context)
         return await self._ids(pieces, special=special)
 

@@ -175,7 +175,6 @@ class NativeBuild:
         return str(_folder(Path(self.program)))
 
     def computes_on_gpu(self, launch: Launch) -> bool:
-        """Return whether the model is on a GPU."""
         return self.gpu and launch.gpu_layers != 0
 
     def batches(self, launch: Launch) -> tuple[int, int]:

@@ -108,7 +108,6 @@ class PromptStore:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all states."""
         return sum(state.size for state in self._states)
 
     def best(self, scope: str, prompt: bytes) -> tuple[StoredPrompt | None, int]:

@@ -46,7 +46,6 @@ Order = dict[str, Any]
 
 
 def main() -> None:
-    """Serve until the parent ends."""
     die_with_parent(signal.SIGKILL)
     ignore_signals()
     out = _redirect_output()

@@ -118,7 +118,6 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
         self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from what the weights say, and from the vocabulary."""
         client = self._client()
         if self._facts is None:
             vocabulary = await self._vocabulary()

@@ -41,7 +41,6 @@ class WaitingPrompt:
 
     @property
     def rest(self) -> int:
-        """Return the number of tokens that are still to be read."""
         return len(self.tokens) - self.read
 
 
@@ -55,7 +54,6 @@ class Part:
 
     @property
     def is_last(self) -> bool:
-        """Return whether the prompt is read with it."""
         return self.end == len(self.prompt.tokens)
 
 
@@ -101,7 +99,6 @@ class Prefill:
         self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
-        """Forget a prompt, if it waits."""
         _ = self._waiting.pop(id, None)
 
     def plan(self, *, streaming: bool) -> Sequence[Part]:

@@ -184,7 +184,6 @@ class OpenVinoClient:
             await _next(answers)
 
     async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
-        """Return the token ids of each text; raise :class:`EngineFailed`."""
         async with self._order({"encode": texts}) as answers:
             return (await _next(answers)).encoded
 

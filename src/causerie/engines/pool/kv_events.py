@@ -96,7 +96,6 @@ class Removed(Struct, frozen=True, tag="BlockRemoved"):
 
     @property
     def of_text(self) -> bool:
-        """Return whether they were where prompts are read from."""
         return self.medium in (None, _GPU)
 
 
@@ -307,12 +306,10 @@ class KvSubscriber:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Subscribe in a task that ``stop`` ends."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Have no more to do with it."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

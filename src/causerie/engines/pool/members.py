@@ -112,11 +112,9 @@ class MemberCache:
 
     @property
     def failure(self) -> str:
-        """Return why events are not used, if so."""
         return next((cache.failure for cache in self._caches if cache.failure), "")
 
     def start(self) -> None:
-        """Listen to what the member publishes."""
         for cache in self._caches:
             cache.start()
 
@@ -229,7 +227,6 @@ class Member(MemberLoad):
             self._start = asyncio.get_running_loop().create_task(self._load(news))
 
     async def stop(self) -> None:
-        """Stop it, and the reading of its events."""
         if self._start is not None:
             self._start.cancel()
             await asyncio.gather(self._start, return_exceptions=True)
@@ -238,7 +235,6 @@ class Member(MemberLoad):
         await self.engine.stop()
 
     def status(self) -> EngineStatus:
-        """Return the status of its engine, by the member's name."""
         status = self.engine.status()
         source = self.cache.source
         state, detail = status.state, self.failure or status.detail or self.cache.failure
@@ -296,11 +292,9 @@ class MemberTurn:
 
     @property
     def member(self) -> str:
-        """Return the name of the member."""
         return self._at.name
 
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        """Return the generation by the member."""
         return self._at.engine.generate(request)
 
     def answered(self) -> None:
@@ -357,11 +351,9 @@ class Members:
         self.index = PrefixIndex(_BLOCKS)
 
     def every(self) -> Sequence[Member]:
-        """Return all that do not leave."""
         return list(self._members.values())
 
     def ready(self) -> Sequence[Member]:
-        """Return those that can generate now."""
         ready = [member for member in self._members.values() if member.engine.ready]
         for member in ready:
             if member.restarts != member.engine.restarts:
@@ -383,7 +375,6 @@ class Members:
         self._resize_index()
 
     async def stop(self) -> None:
-        """Stop all members."""
         await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
         await asyncio.gather(*self._ends)
 

@@ -59,7 +59,6 @@ class _Generation:
         self._outputs: AsyncIterator[Output]
 
     async def begin(self) -> None:
-        """Begin at the server of choice, or the next one; raise :class:`EngineFailed`."""
         rest = self._remaining_request()
         while True:
             turn = self._turn = self._members.choose(rest.prompt, rest.scope, self._tried)
@@ -72,7 +71,6 @@ class _Generation:
                 await self._leave_failed(failure)
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
-        """Yield what the servers make, as if they were one."""
         while True:
             try:
                 async for output in self._outputs:
@@ -209,7 +207,6 @@ class EnginePool:
             await self._news.wait()
 
     async def stop(self) -> None:
-        """Stop all members."""
         self._started = False
         try:
             await self._discovery.stop()
@@ -218,7 +215,6 @@ class EnginePool:
             self._close()
 
     def status(self) -> EngineStatus:
-        """Return the status of the pool as of one engine, and of its members."""
         members = tuple(member.status() for member in self._members.every())
         ready = [one for one in members if one.state is EngineState.READY]
         states = {one.state for one in members}
@@ -262,7 +258,6 @@ class EnginePool:
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """Yield one generation, by one member or by several in turn."""
         ends = (await self.facts()).end_tokens
         async with _generated(self._members, request, ends) as outputs:
             yield outputs

@@ -61,7 +61,6 @@ class VllmOptions:
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
@@ -83,7 +82,6 @@ class Elsewhere:
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
@@ -181,7 +179,6 @@ class VllmClient:
         self.model = model
 
     async def close(self) -> None:
-        """End all connections."""
         await self._wire.close()
 
     async def check_health(self) -> None:
@@ -189,7 +186,6 @@ class VllmClient:
         await self._checked("GET", "/health", None)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         content = await self._checked(method, path, body)
         try:
             return msgspec.json.decode(content) if content else None

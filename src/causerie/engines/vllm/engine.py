@@ -192,7 +192,6 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._tokenizer: FolderTokenizer  # read with the vocabulary
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from the folder and the vocabulary, and the context from the server."""
         self._client()
         if self._facts is None:
             vocabulary = await self._vocabulary()
@@ -201,7 +200,6 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Return the token ids, as :meth:`ServedFolder.tokenize` reads them."""
         self._client()
         return await self._folder.tokenize(pieces, special=special, context=self.context)
 

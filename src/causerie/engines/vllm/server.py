@@ -140,7 +140,6 @@ class VllmServer:
         self._pulse = pulse
 
     async def ended(self) -> str:
-        """Wait until it no longer answers."""
         await wait_for_silence(
             lambda *_: self.client.check_health(), self._pulse, _SERVER_QUESTIONS
         )

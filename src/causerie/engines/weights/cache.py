@@ -78,7 +78,6 @@ class Cache:
         self.folder = folder
 
     def home(self, reference: Reference) -> Path:
-        """Return the folder for the files of ``reference``."""
         if reference.kind is Kind.HUB:
             return self.folder / "hub" / folder_name(reference)
         return self.folder / "packages" / folder_name(reference)
@@ -95,7 +94,6 @@ class Cache:
         return self._read(self._record(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
-        """Return all that is stored, by reference."""
         found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
@@ -122,7 +120,6 @@ class Cache:
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        """Record the checksum of a complete file."""
         _write(sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
@@ -191,7 +188,6 @@ class FolderCache(Cache):
         self.kind = kind
 
     def home(self, reference: Reference) -> Path:
-        """Return the folder that is the model."""
         return self.folder / _FOLDERS[self.kind] / folder_name(reference)
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:

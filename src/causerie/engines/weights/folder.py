@@ -96,7 +96,6 @@ class ModelFolder:
 
     @property
     def vocabulary_size(self) -> int:
-        """Return the number of tokens; 0 where the configuration does not say."""
         return self._number("vocab_size")
 
     @property

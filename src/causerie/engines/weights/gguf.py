@@ -140,7 +140,6 @@ class GgufMetadata:
         return struct.unpack_from(f"<{span.count}{letter}", self._data, span.offset)
 
     def length(self, key: str) -> int:
-        """Return the number of items of the array under ``key``; 0 if there is none."""
         value = self.values.get(key)
         if isinstance(value, _Array):
             return value.count
@@ -175,12 +174,10 @@ class GgufMetadata:
         return found
 
     def text(self, key: str) -> str:
-        """Return the text under ``key``; empty if there is none."""
         value = self.values.get(key)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
     def strings(self, key: str) -> list[bytes]:
-        """Return the strings of the array under ``key``; empty if there is none."""
         span = self.values.get(key)
         if not isinstance(span, _Array) or span.type != _STRING:
             return []
@@ -222,7 +219,6 @@ _QUANTIZATION_IN_NAME = re.compile(
 
 
 def quantization_of_type(number: int | None) -> str | None:
-    """Return the name of a GGUF file's type, or ``None`` if it is not known."""
     return None if number is None else _FILE_TYPES.get(number)
 
 

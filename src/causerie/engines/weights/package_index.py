@@ -50,7 +50,6 @@ class PipConfiguration:
 
 
 async def pip_configuration() -> PipConfiguration:
-    """Return the configuration of pip on this machine."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",  # nothing in the working directory is taken for a module
@@ -72,7 +71,6 @@ async def pip_configuration() -> PipConfiguration:
 
 
 def parsed_pip_configuration(listing: str) -> PipConfiguration:
-    """Return the configuration that ``pip config list`` printed."""
     settings = _settings(listing)
     addresses = [
         settings.get("index-url", PUBLIC_INDEX),

@@ -156,7 +156,6 @@ class Library:
             self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
 
     def reference(self, text: str) -> Reference:
-        """Return the reference that ``text`` spells or names; raise :class:`BadReference`."""
         text = text.strip()
         if not _is_name(text):
             return Reference.parse(text)

@@ -47,7 +47,6 @@ class TokenTable:
 
     @cached_property
     def longest(self) -> int:
-        """Return the bytes of the longest token."""
         return max(map(len, self.tokens), default=1)
 
     @cached_property

@@ -76,20 +76,17 @@ class _Sink:
         self._file.close()
 
     async def resume(self) -> None:
-        """Read the partial file."""
         self._file.seek(0)
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
             await asyncio.to_thread(self._digest.update, chunk)
             self.size += len(chunk)
 
     def restart(self) -> None:
-        """Discard the partial file."""
         self._file.truncate(0)
         self._digest = hashlib.sha256()
         self.size = 0
 
     async def write(self, chunk: bytes) -> None:
-        """Append; raise ``OSError`` if the disk is full."""
         await asyncio.to_thread(self._write, chunk)
         self.size += len(chunk)
 
@@ -291,7 +288,6 @@ def _check(source: DownloadSource, response: aiohttp.ClientResponse, start: int)
 
 
 def local_path(url: str) -> Path:
-    """Return the file behind a ``file:`` address."""
     return Path(url2pathname(urlsplit(url).path))
 
 

@@ -42,7 +42,6 @@ class _Step(Struct):
     pretokenizers: list[_Step] = []
 
     def writes_blanks(self) -> bool:
-        """Return whether it represents a blank as ``▁``."""
         if self.type == "Metaspace":
             return self.replacement in (None, _BLANK)
         found = {"String": _BLANK}
@@ -74,7 +73,6 @@ class _File(Struct):
     pre_tokenizer: _Step | None = None
 
     def steps(self) -> list[_Step]:
-        """Decoders and pre-tokenizers, with all inside of them, in one row."""
         row = [one for one in (self.decoder, self.pre_tokenizer) if one is not None]
         for step in row:  # grows meanwhile: what a hostile file nests deep costs no stack
             row += (*step.decoders, *step.pretokenizers)
