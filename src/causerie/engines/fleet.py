@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Protocol
 
 import structlog
@@ -193,12 +192,7 @@ class Fleet:
                 _ = self._load(model_slot)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         self._closed = True
         for load in list(self._loads):
             load.cancel()

@@ -48,9 +48,7 @@ class IpcSocket:
             return
         with suppress(OSError):
             _sweep_sockets(Path(tempfile.gettempdir()))
-            self._folder = tempfile.mkdtemp(
-                prefix=_SOCKET_FOLDER_PREFIX
-            )  # for this user only (0700)
+            self._folder = tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX)  # for this user only
             path = str(Path(self._folder, _SOCKET_NAME))
             self.path = path if len(path.encode()) <= _LONGEST_PATH else None
         if self.path is None:

@@ -11,12 +11,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -106,7 +114,7 @@ class FakeEngine:
 
     @classmethod
     def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
-        """From a configuration; raises :class:`EngineFailed` for options it does not take."""
+        """Return the engine of a configuration; raise :class:`EngineFailed` for wrong options."""
         del ref  # there are no weights
         for name, value in options.items():
             _check(name, value)
@@ -149,15 +157,10 @@ class FakeEngine:
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         ids: list[int] = []
         for piece in pieces:
-            if isinstance(piece, int):
-                ids.append(piece)
-                continue
-            for part in _MARKS.split(piece) if special else [piece]:
-                ids += [FAKE_CONTROL[part]] if special and part in FAKE_CONTROL else part.encode()
+            ids += [piece] if isinstance(piece, int) else _text_ids(piece, special=special)
         return ids
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """Bytes put together to characters, and the control tokens that are to be seen."""
         pending, texts = b"", []
         for id in tokens:
             pending, text = _text(pending, id, visible)
@@ -166,7 +169,7 @@ class FakeEngine:
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """Say the next reply, or the rest of it where the prompt ends in its beginning."""
+        """Yield the next reply, or the rest of it where the prompt ends in its beginning."""
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
         if taken := _taken(request):
@@ -211,14 +214,17 @@ class FakeEngine:
 
     def _reply_ids(self, prompt: Sequence[int]) -> list[int]:
         # Only a script may contain control tokens; what users wrote stays plain text.
-        text = self.reply(prompt)
-        if not self.script.replies:
-            return list(text.encode())
-        return [
-            id
-            for part in _MARKS.split(text)
-            for id in ([FAKE_CONTROL[part]] if part in FAKE_CONTROL else part.encode())
-        ]
+        return _text_ids(self.reply(prompt), special=bool(self.script.replies))
+
+
+def _text_ids(text: str, *, special: bool) -> list[int]:
+    if not special:
+        return list(text.encode())
+    return [
+        id
+        for part in _MARKS.split(text)
+        for id in ([FAKE_CONTROL[part]] if part in FAKE_CONTROL else part.encode())
+    ]
 
 
 def _check(name: str, value: object) -> None:
@@ -369,12 +375,11 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
 GROUP = "causerie.engines"
 
 
-class EngineFactory(Protocol):
-    """Makes an engine; it is started by the fleet."""
+EngineFactory = Callable[[str, str | None, Mapping[str, Any]], "ManagedEngine"]
+"""Makes an engine of a model's id, reference and options, which the fleet starts.
 
-    def __call__(self, model: str, ref: str | None, options: Mapping[str, Any]) -> ManagedEngine:
-        """Raise :class:`EngineFailed` or :class:`ValueError` for options it does not take."""
-        ...
+Raises :class:`EngineFailed` or :class:`ValueError` for options it does not take.
+"""
 
 
 def engine_names() -> list[str]:

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 BlockHash = int | bytes
 _GPU = "GPU"
-_ARRAYS = frozenset(
-    bytes([byte]) for byte in (*range(0x90, 0xA0), 0xDC, 0xDD)
-)  # first bytes of msgpack's arrays
+# First bytes of msgpack's arrays, as older versions of vLLM encode batches; newer ones use maps.
+_ARRAYS = frozenset(bytes([byte]) for byte in (*range(0x90, 0xA0), 0xDC, 0xDD))
 
 
 class UnreadableEvents(Exception):
@@ -151,7 +150,7 @@ def _event(raw: bytes) -> Event:
 
 
 class KvView:
-    """Of the cache that is called ``name`` in the index, and is one of ``member``.
+    """The content of one cache of ``member``, called ``name`` in the index.
 
     What was sent to the member is in the index by its name; blocks that are gone are taken from
     there too.
@@ -161,7 +160,7 @@ class KvView:
         self.name = name
         self._member = member
         self.complete = False
-        """Return whether every block that is there is known."""
+        """Whether every block that is there is known."""
         self.block_size = 0
         """Of the cache, in tokens; 0 while nothing was stored."""
         self.salted = False

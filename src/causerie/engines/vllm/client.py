@@ -173,9 +173,8 @@ class VllmClient:
     def __init__(
         self, address: str, reach: Reach, key: str | None, *, model: str = SERVED_NAME
     ) -> None:
-        self._wire = EngineTransport(
-            address, reach, key, idle_seconds=3
-        )  # it closes them after five
+        # The server closes idle connections after five seconds.
+        self._wire = EngineTransport(address, reach, key, idle_seconds=3)
         self.model = model
 
     async def close(self) -> None:

@@ -81,9 +81,8 @@ def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
 
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
-_CHILD_QUESTIONS = (
-    ("/health", 10.0),
-)  # answered alongside what is computed, and not when that has died
+# Answered alongside what is computed, and not when that has died.
+_CHILD_QUESTIONS = (("/health", 10.0),)
 # Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
 # how it is used. What is set in the environment stays.
 _QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}

@@ -18,7 +18,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -71,16 +71,28 @@ class StoredFile:
     sha256: str
 
 
-class Cache:
-    """The cache in ``folder``, which is made when something is stored."""
+CacheKind = Literal["file", "folder", "outline", "openvino"]
+_FOLDERS: dict[CacheKind, str] = {
+    "folder": "folders",
+    "outline": "outlines",
+    "openvino": "openvino",
+}
 
-    def __init__(self, folder: Path) -> None:
+
+class Cache:
+    """The cache in ``folder``, which is made when something is stored.
+
+    Each kind has places of its own: for GGUF files, for model folders, for model folders without
+    weights (``outline``), and for folders that were converted for OpenVINO.
+    """
+
+    def __init__(self, folder: Path, kind: CacheKind = "file") -> None:
         self.folder = folder
+        self.kind = kind
 
     def home(self, reference: Reference) -> Path:
-        if reference.kind is Kind.HUB:
-            return self.folder / "hub" / folder_name(reference)
-        return self.folder / "packages" / folder_name(reference)
+        usual = "hub" if reference.kind is Kind.HUB else "packages"
+        return self.folder / _FOLDERS.get(self.kind, usual) / folder_name(reference)
 
     def place(self, reference: Reference, name: str) -> Path:
         """Return the path of the file that a repository calls ``name``; always inside the cache."""
@@ -99,9 +111,11 @@ class Cache:
 
     def keep(self, reference: Reference, files: Sequence[StoredFile]) -> CachedWeights:
         """Record that ``files`` are what ``reference`` means."""
+        home = self.home(reference).relative_to(self.folder).as_posix()
+        facts = {} if self.kind == "file" else {"folder": home}
         record = {
             "ref": str(reference),
-            **self._facts(reference),
+            **facts,
             "files": [
                 {
                     "path": file.path.relative_to(self.folder).as_posix(),
@@ -146,14 +160,16 @@ class Cache:
         finally:
             lock.release()
 
+    def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
+        """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
+        kept = {path for file in files for path in (file.path, sidecar(file.path))}
+        for path in self.home(reference).iterdir():
+            if path not in kept and path.is_file():
+                path.unlink()
+
     def _record(self, reference: Reference) -> Path:
-        return self.folder / "references" / f"{_digest(self._key(reference))}.json"
-
-    def _key(self, reference: Reference) -> str:
-        return str(reference)
-
-    def _facts(self, reference: Reference) -> Mapping[str, str]:
-        return {}
+        key = str(reference) if self.kind == "file" else f"{self.kind} {reference}"
+        return self.folder / "references" / f"{_digest(key)}.json"
 
     def _read(self, record: Path) -> CachedWeights | None:
         try:
@@ -170,38 +186,6 @@ class Cache:
             return CachedWeights(path, stored["ref"], digest, size, record) if complete else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None  # absent or damaged: to be fetched again
-
-
-_Kind = Literal["folder", "outline", "openvino"]
-_FOLDERS: dict[_Kind, str] = {"folder": "folders", "outline": "outlines", "openvino": "openvino"}
-
-
-class FolderCache(Cache):
-    """The same cache for model folders, which are never taken for files of the same reference.
-
-    Folders of the kind ``outline`` have no weights, and those of the kind ``openvino`` were
-    converted for OpenVINO. Each kind has places of its own.
-    """
-
-    def __init__(self, folder: Path, kind: _Kind = "folder") -> None:
-        super().__init__(folder)
-        self.kind = kind
-
-    def home(self, reference: Reference) -> Path:
-        return self.folder / _FOLDERS[self.kind] / folder_name(reference)
-
-    def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
-        """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
-        kept = {path for file in files for path in (file.path, sidecar(file.path))}
-        for path in self.home(reference).iterdir():
-            if path not in kept and path.is_file():
-                path.unlink()
-
-    def _key(self, reference: Reference) -> str:
-        return f"{self.kind} {reference}"
-
-    def _facts(self, reference: Reference) -> Mapping[str, str]:
-        return {"folder": self.home(reference).relative_to(self.folder).as_posix()}
 
 
 def folder_name(reference: Reference) -> str:
@@ -253,9 +237,8 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
         raise WeightsError(f"{weights.path} is not in the cache {cache}; it is a file of your own.")
     reference = Reference.parse(weights.ref)
     first = weights.path.relative_to(cache).parts[0]
-    store = Cache(cache)
-    if first in _FOLDERS.values():
-        store = FolderCache(cache, next(kind for kind, name in _FOLDERS.items() if name == first))
+    kinds: dict[str, CacheKind] = {name: kind for kind, name in _FOLDERS.items()}
+    store = Cache(cache, kinds.get(first, "file"))
     async with store.lock(reference):
         try:
             await asyncio.to_thread(_delete, cache, weights.record)

@@ -18,7 +18,6 @@ from causerie.engines.weights import HubOptions, Progress, Silent
 from causerie.engines.weights.cache import (
     Cache,
     CachedWeights,
-    FolderCache,
     StoredFile,
 )
 from causerie.engines.weights.errors import (
@@ -270,11 +269,11 @@ async def fetch_folder(
             f"{reference} names one GGUF file of a repository, which is for the engine llamacpp; "
             f"its model folder is hf:{reference.name}."
         )
-    store = FolderCache(cache)
+    store = Cache(cache, "folder")
     if not weights:
         if whole := await asyncio.to_thread(store.find, reference):
             return whole
-        store = FolderCache(cache, "outline")
+        store = Cache(cache, "outline")
     return await _stored_or_fetched(reference, store, progress, options)
 
 
@@ -296,7 +295,7 @@ async def fetch_for_openvino(
     if reference.kind is Kind.HUB and reference.wanted is None:
         # Without the network the file may be here, though the folder is not.
         with suppress(NotForOpenVino, Offline):
-            store = FolderCache(cache, "openvino")
+            store = Cache(cache, "openvino")
             return await _stored_or_fetched(reference, store, progress, options)
     try:
         return await fetch(reference, cache, progress=progress, hub=options)
@@ -308,7 +307,7 @@ async def fetch_for_openvino(
 
 
 async def _stored_or_fetched(
-    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+    reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> CachedWeights:
     bring = partial(_fetched_folder, reference, store, progress, options)
     return await _find_or_fetch(reference, store, options, bring)
@@ -335,7 +334,7 @@ def _own_folder(reference: Reference) -> CachedWeights:
 
 
 async def _fetched_folder(
-    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+    reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
     sources = await _listed_sources(reference, options, _CHOICES[store.kind])
     folder_progress = _FolderProgress(progress)

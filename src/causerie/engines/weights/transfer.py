@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -67,12 +66,7 @@ class _Sink:
         self._file: BinaryIO = self._path.open("a+b")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     async def resume(self) -> None:
