@@ -29,7 +29,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp import process
-from causerie.engines.llamacpp.client import ChunkedPrefill, completion_body
+from causerie.engines.llamacpp.client import ChunkedPrefill, PartialTokens, completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
@@ -442,9 +442,13 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
     started = []
 
     async def spawned(
-        launch: Launch, seconds: float, pulse: Pulse, prompts: PromptStore
+        launch: Launch,
+        partial: PartialTokens,
+        seconds: float,
+        pulse: Pulse,
+        prompts: PromptStore,
     ) -> LlamaCppChild:
-        started.append(await spawn(launch, seconds, pulse, prompts))
+        started.append(await spawn(launch, partial, seconds, pulse, prompts))
         weights.unlink()
         shutil.copyfile(tiny_gguf, weights)
         return started[0]

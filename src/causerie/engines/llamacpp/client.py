@@ -231,10 +231,21 @@ class LlamaCppClient:
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
-    ``slots`` are the child's, ``prefill`` divides its long prompts.
+    ``slots`` are the child's, ``prefill`` divides its long prompts. ``partial`` are tokens of its
+    vocabulary; ``pulse`` beats while a completion comes.
     """
 
-    def __init__(self, place: int | str, key: str, slots: Slots, prefill: ChunkedPrefill) -> None:
+    def __init__(
+        self,
+        place: int | str,
+        key: str,
+        slots: Slots,
+        prefill: ChunkedPrefill,
+        partial: PartialTokens,
+        pulse: Pulse,
+    ) -> None:
+        self._partial = partial
+        self._pulse = pulse
         self._slots = slots
         self._prefill = prefill
         # A new connection each time: an idle one would occupy a thread of the engine's server.
@@ -251,68 +262,52 @@ class LlamaCppClient:
         return msgspec.json.decode(content)
 
     @asynccontextmanager
-    async def complete(
-        self,
-        request: TextRequest,
-        partial: PartialTokens,
-        pulse: Pulse | None = None,
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+    async def complete(self, request: TextRequest) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion once the engine has started it; free its slot on leaving.
 
         What the prompt shares with other conversations is read first where the slot lacks it: the
         engine keeps the state at which it ends, and can go back to it. Some prompts are read in
-        chunks (:mod:`.chunked_prefill`).
-        ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
+        chunks. Raises :class:`PromptTooLong` on entering.
         """
-        pulse = pulse or Pulse()
         held = self._slots.hold(self, request.prompt, request.max_tokens, request.scope)
         async with held as slot:
             if request.shared >= slot.read + LEAST_TOKENS:
-                await self._read_ahead(request.prompt[: request.shared], partial, pulse, slot)
+                await self._read_ahead(request.prompt[: request.shared], slot)
             least = self._prefill.least_chunk(
                 slot.read, len(request.prompt), streaming=self._slots.streaming
             )
             run = (
-                self._run(request, partial, pulse, slot)
+                self._run(request, slot)
                 if least is None
-                else aclosing(self._in_chunks(request, partial, pulse, slot, least))
+                else aclosing(self._in_chunks(request, slot, least))
             )
             async with run as outputs:
                 yield outputs
 
     async def _in_chunks(
-        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot, least: int
+        self, request: TextRequest, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
         prompt, begun = request.prompt, False
-        while (found := await self._read_chunk(prompt, partial, pulse, slot, least)) is not None:
+        while (found := await self._read_chunk(prompt, slot, least)) is not None:
             if not begun:
                 begun = True
                 yield Started(found)
-        async with self._run(request, partial, pulse, slot) as outputs:
+        async with self._run(request, slot) as outputs:
             async for output in outputs:
                 if not (begun and isinstance(output, Started)):
                     yield output
 
-    async def _read_chunk(
-        self,
-        prompt: Sequence[int],
-        partial: PartialTokens,
-        pulse: Pulse,
-        slot: Slot,
-        least: int,
-    ) -> int | None:
+    async def _read_chunk(self, prompt: Sequence[int], slot: Slot, least: int) -> int | None:
         async with self._prefill.turn:
             end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
             if end >= len(prompt):
                 return None
-            return await self._read_ahead(prompt[:end], partial, pulse, slot)
+            return await self._read_ahead(prompt[:end], slot)
 
-    async def _read_ahead(
-        self, beginning: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
-    ) -> int:
+    async def _read_ahead(self, beginning: Sequence[int], slot: Slot) -> int:
         found = 0
         request = TextRequest(beginning, max_tokens=0)
-        async with self._run(request, partial, pulse, slot) as outputs:
+        async with self._run(request, slot) as outputs:
             async for output in outputs:
                 if isinstance(output, Stopped):
                     found = output.cached_tokens
@@ -321,15 +316,15 @@ class LlamaCppClient:
 
     @asynccontextmanager
     async def _run(
-        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
+        self, request: TextRequest, slot: Slot
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await read_answer(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
-            stream = _Stream(response, pulse, slot, self._prefill, made)
-            async with aclosing(_outputs(stream, partial, request.logprobs)) as outputs:
+            stream = _Stream(response, self._pulse, slot, self._prefill, made)
+            async with aclosing(_outputs(stream, self._partial, request.logprobs)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle

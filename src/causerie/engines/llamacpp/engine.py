@@ -107,9 +107,9 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return list(answer["tokens"])
 
     async def _load(self) -> LlamaCppChild:
-        common = (self._load_seconds, self._pulse, self._prompts)
+        common = (self._launch, self._partial, self._load_seconds, self._pulse, self._prompts)
         if self._launch.command is None:
-            return await spawn(self._launch, *common)
+            return await spawn(*common)
         build = await examine_program(
             self._launch.command, self._launch.devices, self._launch.environment
         )
@@ -122,7 +122,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         )
         self._version = build.version
         self._facts = None  # which name the version
-        return await spawn_native(build, self._launch, self._partial, *common)
+        return await spawn_native(build, *common)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
@@ -139,7 +139,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     ) -> Generation:
         if self._launch.cuts_back:
             request = replace(request, shared=0)
-        return client.complete(request, self._partial, self._pulse)
+        return client.complete(request)
 
     async def _sample(
         self,

@@ -67,7 +67,11 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 async def spawn(
-    launch: Launch, load_seconds: float, pulse: Pulse, prompts: PromptStore
+    launch: Launch,
+    partial: PartialTokens,
+    load_seconds: float,
+    pulse: Pulse,
+    prompts: PromptStore,
 ) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 
@@ -81,28 +85,17 @@ async def spawn(
         await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
         ready = await _report_of_loading(process, launch)
     place = socket or int(ready["address"].rpartition(":")[2])
-    client = _client(launch, place, key, (ready["batch"], ready["gpu_batch"]), prompts)
+    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    prefill = _prefill(launch, ready["batch"], ready["gpu_batch"])
+    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
-def _client(
-    launch: Launch,
-    place: int | str,
-    key: str,
-    batches: tuple[int, int | None],
-    prompts: PromptStore,
-) -> LlamaCppClient:
-    # `batches`: the tokens of a step, and those of a computation on a GPU.
-    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    batch, gpu_batch = batches
-    prefill = ChunkedPrefill(
-        batch,
-        launch.context,
-        launch.token_seconds,
-        gpu_batch or FULL_SPEED,
-        enabled=launch.cuts_back,
+def _prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefill:
+    full_speed, cuts_back = gpu_batch or FULL_SPEED, launch.cuts_back
+    return ChunkedPrefill(
+        batch, launch.context, launch.token_seconds, full_speed, enabled=cuts_back
     )
-    return LlamaCppClient(place, key, slots, prefill)
 
 
 def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
@@ -283,9 +276,9 @@ def _listed(path: str) -> str:
     return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
-async def _check_native(client: LlamaCppClient, partial: PartialTokens, build: NativeBuild) -> None:
+async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
     request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
-    async with client.complete(request, partial) as outputs:
+    async with client.complete(request) as outputs:
         kinds = [type(output) async for output in outputs]
     for kind, field in ((Started, "prompt_progress"), (Token, "tokens")):
         if kind not in kinds:
@@ -363,8 +356,9 @@ async def spawn_native(
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)
-    batches = (batch, physical if build.computes_on_gpu(launch) else None)
-    client = _client(launch, place, key, batches, prompts)
+    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    prefill = _prefill(launch, batch, physical if build.computes_on_gpu(launch) else None)
+    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
     command = native_arguments(build, launch, place, _native_states_folder(place))
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
@@ -373,7 +367,7 @@ async def spawn_native(
         how = await program_served(process, lambda: client.ask("GET", "/health"))
         if how is not None:
             raise EngineFailed(_native_failure(build, launch, process, how))
-        await _check_native(client, partial, build)
+        await _check_native(client, build)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
