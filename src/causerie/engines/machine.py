@@ -125,10 +125,7 @@ def _siblings(file: Path, cpu: int) -> str:
 
 def _core(folder: Path, cpu: int) -> tuple[str, str]:
     node = next((one.name for one in folder.glob("node*")), "")
-    try:
-        first = (folder / "topology/thread_siblings_list").read_text().strip()
-    except OSError:
-        first = str(cpu)
+    first = _siblings(folder / "topology/thread_siblings_list", cpu)
     lowest = first.replace("-", ",").partition(",")[0]
     return node.zfill(12), lowest.zfill(8)
 

@@ -117,7 +117,7 @@ class FakeEngine:
         """Return the engine of a configuration; raise :class:`EngineFailed` for wrong options."""
         del ref  # there are no weights
         for name, value in options.items():
-            _check(name, value)
+            _check_option(name, value)
         of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
         others = {name: options[name] for name in options if name not in of_script}
         return cls(model, FakeScript(**of_script), **others)
@@ -172,7 +172,7 @@ class FakeEngine:
         """Yield the next reply, or the rest of it where the prompt ends in its beginning."""
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
-        if taken := _taken(request):
+        if taken := _accepted_tokens(request):
             _matcher(request, taken)
         self.requests.append(request)
         del self.requests[:-100]
@@ -185,12 +185,14 @@ class FakeEngine:
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         prompt = tuple(request.prompt)
-        cached = _common(self._cached.get(request.scope, ()), prompt)
+        cached = _common_length(self._cached.get(request.scope, ()), prompt)
         limit = min(request.max_tokens, self.context_length - len(prompt))
         yield Started(cached)
         made: list[int] = []
         pending = b""
-        for id in _ids(self._reply_ids(prompt), request, prompt):
+        # Only a script may contain control tokens; what users wrote stays plain text.
+        reply = _text_ids(self.reply(prompt), special=bool(self.script.replies))
+        for id in _generated_ids(reply, request, prompt):
             if len(made) == self.script.fail_after:
                 raise EngineFailed("the script says that the engine fails here")
             if self.script.gate is not None:
@@ -210,11 +212,7 @@ class FakeEngine:
         """Return the script's next reply, or the user's last message without a script."""
         if self.script.replies:
             return self.script.replies[next(self._turns) % len(self.script.replies)]
-        return _last_said(prompt).decode("utf-8", "replace")
-
-    def _reply_ids(self, prompt: Sequence[int]) -> list[int]:
-        # Only a script may contain control tokens; what users wrote stays plain text.
-        return _text_ids(self.reply(prompt), special=bool(self.script.replies))
+        return _last_user_text(prompt).decode("utf-8", "replace")
 
 
 def _text_ids(text: str, *, special: bool) -> list[int]:
@@ -227,7 +225,7 @@ def _text_ids(text: str, *, special: bool) -> list[int]:
     ]
 
 
-def _check(name: str, value: object) -> None:
+def _check_option(name: str, value: object) -> None:
     numbers = ("fail_after", "context_length", "slots", "cache_tokens")
     kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:
@@ -242,7 +240,7 @@ def _check(name: str, value: object) -> None:
         raise EngineFailed(f"the fake engine's option {name} is {wanted}")
 
 
-def _last_said(prompt: Sequence[int]) -> bytes:
+def _last_user_text(prompt: Sequence[int]) -> bytes:
     turn: list[int] = []
     last = None
     for id in (*prompt, FAKE_END):
@@ -255,7 +253,7 @@ def _last_said(prompt: Sequence[int]) -> bytes:
     return (last if last is not None else bytes(id for id in prompt if id < 256)).strip()
 
 
-def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
+def _remaining_reply(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
     opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
     said = list(prompt[opened + len(_ASSISTANT) :])
     resumed = (
@@ -264,33 +262,35 @@ def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
     return reply[len(said) :] if resumed and list(reply[: len(said)]) == said else reply
 
 
-def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
+def _generated_ids(
+    reply: Sequence[int], request: TextRequest, prompt: Sequence[int]
+) -> Iterator[int]:
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
     if request.grammar is not None:
         ids = [id for id in forced or reply if id not in banned]
-        yield from _constrained(ids, request, banned)
+        yield from _ids_under_grammar(ids, request, banned)
         return
-    ids = [id for id in forced or _rest(reply, prompt) if id not in banned]
+    ids = [id for id in forced or _remaining_reply(reply, prompt) if id not in banned]
     if request.ignore_eos or forced or FAKE_END in banned:
         yield from itertools.cycle([id for id in ids if id != FAKE_END] or [ord(".")])
     else:
         yield from (*ids, FAKE_END)
 
 
-def _constrained(
+def _ids_under_grammar(
     ids: Sequence[int], request: TextRequest, banned: Collection[int]
 ) -> Iterator[int]:
     # The reply may repeat what the grammar has accepted; only the rest of it is generated then.
-    taken = _taken(request)
-    again = _admitted(ids, _matcher(request, ()), banned)
+    taken = _accepted_tokens(request)
+    again = _admitted_reply(ids, _matcher(request, ()), banned)
     if all(next(again, FAKE_END) == id for id in taken):
         return again
-    return _admitted(ids, _matcher(request, taken), banned)
+    return _admitted_reply(ids, _matcher(request, taken), banned)
 
 
-def _taken(request: TextRequest) -> list[int]:
+def _accepted_tokens(request: TextRequest) -> list[int]:
     return [*request.resumed.encode(), *request.accepted]
 
 
@@ -303,7 +303,9 @@ def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
     return matcher
 
 
-def _admitted(ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]) -> Iterator[int]:
+def _admitted_reply(
+    ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]
+) -> Iterator[int]:
     # A banned token completes the reply only where no other one is admitted.
     ways = (*_PREFERRED, *range(32, 256), *range(32), *FAKE_CONTROL.values())
     ways = tuple(sorted(ways, key=lambda id: id in banned))
@@ -367,7 +369,7 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
     return Token(id, text, raw, -0.1, top[:logprobs])
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
     return min(sum(1 for _ in same), max(len(other) - 1, 0))
 

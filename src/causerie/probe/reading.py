@@ -235,7 +235,8 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     if b"\r\n" in body:
         faults.append("lines end in CR LF")
     lines = [line.removesuffix(b"\r") for line in body.split(b"\n")]
-    odd = {line.partition(b":")[0] for line in lines if not _usual(line)}
+    usual = (b"data: ", b":")
+    odd = {line.partition(b":")[0] for line in lines if line and not line.startswith(usual)}
     if odd:
         names = ", ".join(sorted(_short(name.decode("utf-8", "replace")) for name in odd)[:3])
         faults.append(f"lines other than `data: `: {names}")
@@ -245,10 +246,6 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     elif ends.index(True) != len(ends) - 1:
         faults.append("more after [DONE]")
     return faults
-
-
-def _usual(line: bytes) -> bool:
-    return not line or line.startswith((b"data: ", b":"))
 
 
 def _call(value: object) -> ProbeCall:

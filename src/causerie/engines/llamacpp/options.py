@@ -206,7 +206,7 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context, slots and cache: see :func:`_cache`. Threads: the cores that this process may use.
+    Context, slots and cache: see :func:`_cache_sizes`. Threads: the cores that it may use.
     Prompt batch on a CPU: see :func:`_cpu_batch`, and at least two for each slot, for a token of
     everybody who generates is in it too. No batch is smaller than what all slots generate in one
     step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
@@ -215,7 +215,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     """
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores(part=options.part)
-    context, parallel, cache_tokens = _cache(options, header, kv_type)
+    context, parallel, cache_tokens = _cache_sizes(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = header.file_size / 1e9 * _CORE_SECONDS_PER_GB / threads
@@ -247,7 +247,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     )
 
 
-def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
+def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
     # Return the tokens of one request, the number of slots, and the tokens of all together.
     # Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as
     # fits. Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more

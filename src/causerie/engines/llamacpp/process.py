@@ -165,7 +165,7 @@ class NativeBuild:
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.
         """
-        return str(_folder(Path(self.program)))
+        return str(_program_folder(Path(self.program)))
 
     def computes_on_gpu(self, launch: Launch) -> bool:
         return self.gpu and launch.gpu_layers != 0
@@ -245,7 +245,7 @@ def native_arguments(
         "--threads-http": 2 * launch.parallel + 32,  # one for each open connection
         "--chat-template": "chatml",
         "--fit": "on" if build.computes_on_gpu(launch) else "off",
-        **_optional(launch),
+        **_optional_arguments(launch),
     }
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
@@ -254,12 +254,12 @@ def native_arguments(
     return [build.program, *given, *switches, *launch.args]
 
 
-def _optional(launch: Launch) -> dict[str, object]:
+def _optional_arguments(launch: Launch) -> dict[str, object]:
     flash = {True: "on", False: "off", None: None}[launch.flash_attention]
     optional: dict[str, object | None] = {
         "--gpu-layers": launch.gpu_layers,
         "--flash-attn": flash,
-        "--lora": ",".join(map(_listed, launch.lora)) or None,
+        "--lora": ",".join(map(_quoted_path, launch.lora)) or None,
     }
     if launch.draft:
         optional |= {
@@ -272,7 +272,7 @@ def _optional(launch: Launch) -> dict[str, object]:
     return {name: value for name, value in optional.items() if value is not None}
 
 
-def _listed(path: str) -> str:
+def _quoted_path(path: str) -> str:
     return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
@@ -303,7 +303,7 @@ def _program_path(command: str) -> Path:
     return Path(found).absolute()
 
 
-def _folder(program: Path) -> Path:
+def _program_folder(program: Path) -> Path:
     return program.resolve().parent
 
 
@@ -316,7 +316,7 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=environ,
-            cwd=await asyncio.to_thread(_folder, program),
+            cwd=await asyncio.to_thread(_program_folder, program),
         )
     except OSError as error:
         raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error

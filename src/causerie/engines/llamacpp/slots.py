@@ -148,14 +148,14 @@ class PromptStore:
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
         except EngineFailed as failure:
             log.warning("prompt not kept", reason=str(failure))
-            self._empty(file)
+            self._clear_file(file)
             return
         except BaseException:
-            self._empty(file)
+            self._clear_file(file)
             raise
         state.size = os.fstat(file).st_size
         self._states.append(state)
-        self._bound(0, needed)
+        self._evict(0, needed)
 
     async def restore(self, engine: Engine, slot: int, state: StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
@@ -181,10 +181,10 @@ class PromptStore:
     def _has_room(self, size: int, needed: StoredPrompt | None) -> bool:
         if size > self.limit:
             return False
-        self._bound(size, needed)
+        self._evict(size, needed)
         return self.size + size <= self.limit and size <= free_memory() // 2
 
-    def _bound(self, more: int, needed: StoredPrompt | None) -> None:
+    def _evict(self, more: int, needed: StoredPrompt | None) -> None:
         droppable = [state for state in self._states if state is not needed]
         droppable.sort(key=lambda state: state.used, reverse=True)
         while droppable and (self.size + more > self.limit or len(self._states) >= _MOST_STATES):
@@ -193,9 +193,9 @@ class PromptStore:
     def _drop(self, state: StoredPrompt) -> None:
         if any(one is state for one in self._states):  # two restores of one state may both fail
             self._states = [one for one in self._states if one is not state]
-            self._empty(state.file)
+            self._clear_file(state.file)
 
-    def _empty(self, file: int) -> None:
+    def _clear_file(self, file: int) -> None:
         os.ftruncate(file, 0)
         self._spare.append(file)
 
@@ -291,20 +291,20 @@ class Slots:
         tokens = packed(prompt)
         async with self._free:
             cells = len(prompt) + max_tokens
-            slot, shared, stored = await self._taken(engine, scope, tokens, cells)
+            slot, shared, stored = await self._reserve_slot(engine, scope, tokens, cells)
             try:
-                slot.begin(await self._prepared(engine, slot, scope, shared, stored))
+                slot.begin(await self._fill_slot(engine, slot, scope, shared, stored))
                 yield slot
             finally:
                 self._uses += 1
                 slot.leave(tokens, self._uses)
 
-    async def _taken(
+    async def _reserve_slot(
         self, engine: Engine, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, StoredPrompt | None]:
         async with self._choosing:
             free = [slot for slot in self._slots if not slot.busy]
-            slot, shared, stored = self._chosen(free, scope, tokens)
+            slot, shared, stored = self._choose_slot(free, scope, tokens)
             before = slot.cells
             slot.busy, slot.finished, slot.cells = True, False, cells
             try:
@@ -328,7 +328,7 @@ class Slots:
             await _erase(engine, oldest)
             oldest.cells = 0
 
-    def _chosen(
+    def _choose_slot(
         self, free: Sequence[Slot], scope: str, tokens: bytes
     ) -> tuple[Slot, int, StoredPrompt | None]:
         found = [(slot.shares(scope, tokens), slot) for slot in free]
@@ -340,7 +340,7 @@ class Slots:
         goes_on = shared > 0 and own.continued_by(shared)
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
-    async def _prepared(
+    async def _fill_slot(
         self, engine: Engine, slot: Slot, scope: str, shared: int, stored: StoredPrompt | None
     ) -> int:
         lost = token_count(slot.tokens) - (0 if stored else shared)

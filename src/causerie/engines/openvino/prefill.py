@@ -114,7 +114,11 @@ class Prefill:
             self._skip_known(prompt)
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
             small = self._divided and streaming and prompt.is_long
-            most = min(left, _blocks(self._speed.fitting(STREAMING_SECONDS))) if small else left
+            most = (
+                min(left, _round_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
+                if small
+                else left
+            )
             end = prompt.read + most
             end = len(prompt.tokens) if prompt.rest <= most else end - end % BLOCK
             if end > prompt.read:
@@ -152,10 +156,10 @@ class Prefill:
     def _step_tokens(self) -> int:
         if not self._divided:
             return sum(prompt.rest for prompt in self._waiting.values())
-        return min(_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+        return min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
 
 
-def _blocks(tokens: int) -> int:
+def _round_to_blocks(tokens: int) -> int:
     return max(tokens // BLOCK, 1) * BLOCK
 
 

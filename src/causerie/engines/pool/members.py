@@ -366,8 +366,11 @@ class Members:
         before, self._members = self._members, {}
         for address in addresses:
             name = address.name
-            kept = before.pop(name) if name in before else None
-            self._members[name] = kept or self._new(name, address)
+            member = before.pop(name, None)
+            if member is None:
+                cache = MemberCache(self.index, name, self._events(address))
+                member = Member(name, self._make(address), cache)
+            self._members[name] = member
         for member in before.values():
             member.cache.forget()
             self._leaving.add(member)
@@ -403,10 +406,6 @@ class Members:
         """Return the failure of a request that no member can take."""
         away = next((f": {one.failure}" for one in self.every() if one.failure), "")
         return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
-
-    def _new(self, name: str, address: MemberAddress) -> Member:
-        cache = MemberCache(self.index, name, self._events(address))
-        return Member(name, self._make(address), cache)
 
     def _resize_index(self) -> None:
         held = sum(len(member.cache) for member in self._members.values())

@@ -75,8 +75,9 @@ class _Generation:
             try:
                 async for output in self._outputs:
                     if isinstance(output, Token):
-                        if not self._answered:
-                            self._note_answer()
+                        if self._turn is not None and not self._answered:
+                            self._answered = True
+                            self._turn.answered()
                         self._made.append(output.id)
                     elif isinstance(output, Stopped) and self._made_before:
                         output = self._stopped_in_all(output)
@@ -108,11 +109,6 @@ class _Generation:
                 await stack.__aexit__(type(failure), failure, failure.__traceback__)
         finally:
             turn.end(made, why)
-
-    def _note_answer(self) -> None:
-        self._answered = True
-        if self._turn is not None:
-            self._turn.answered()
 
     async def _leave_failed(self, failure: EngineFailed) -> None:
         await self.leave(failure, "" if failure.refused else str(failure))

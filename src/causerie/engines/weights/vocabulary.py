@@ -101,8 +101,8 @@ def read_tokenizer_vocabulary(path: Path) -> TokenTable:
     """
     folder = path.parent
     file = _file(path)
-    ids = _ids(folder, file.model)
-    config = _alongside(folder, "config.json")
+    ids = _token_ids(folder, file.model)
+    config = _optional_object(folder, "config.json")
     sizes = _integers(in_config(config, "vocab_size"))
     added = {one.id for one in file.added_tokens}
     used = added.union(ids.values())
@@ -110,11 +110,11 @@ def read_tokenizer_vocabulary(path: Path) -> TokenTable:
     if min(used, default=-1) < 0 or count > _MOST_TOKENS:
         raise NotModelFolder(folder, f"{TOKENIZER} has no tokens, or ids beyond {_MOST_TOKENS}")
     tokens, types = [b""] * count, [int(TokenType.UNUSED)] * count
-    _fill(folder, file, ids, tokens, types)
+    _fill_tokens(folder, file, ids, tokens, types)
     by_text = ids | {one.content: one.id for one in file.added_tokens}
-    named = _alongside(folder, "tokenizer_config.json")
-    bos, eos = (_named(named, config, by_text, name) for name in ("bos", "eos"))
-    told = (_alongside(folder, GENERATION), config)
+    named = _optional_object(folder, "tokenizer_config.json")
+    bos, eos = (_named_token(named, config, by_text, name) for name in ("bos", "eos"))
+    told = (_optional_object(folder, GENERATION), config)
     other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
     end = ends((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
@@ -133,7 +133,7 @@ def _file(path: Path) -> _File:
         raise NotModelFolder(path.parent, f"{TOKENIZER} is no tokenizer ({error})") from None
 
 
-def _ids(folder: Path, model: _Model) -> dict[str, int]:
+def _token_ids(folder: Path, model: _Model) -> dict[str, int]:
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
     if isinstance(model.vocab, dict):
@@ -141,7 +141,7 @@ def _ids(folder: Path, model: _Model) -> dict[str, int]:
     return {piece: id for id, (piece, _) in enumerate(model.vocab)}
 
 
-def _fill(
+def _fill_tokens(
     folder: Path, file: _File, ids: Mapping[str, int], tokens: list[bytes], types: list[int]
 ) -> None:
     model, steps = file.model, file.steps()
@@ -164,11 +164,11 @@ def _fill(
         types[one.id] = TokenType.CONTROL if one.special else TokenType.USER_DEFINED
 
 
-def _alongside(folder: Path, name: str) -> dict[str, object]:
+def _optional_object(folder: Path, name: str) -> dict[str, object]:
     return read_object(folder / name) if (folder / name).exists() else {}
 
 
-def _named(
+def _named_token(
     named: Mapping[str, object], config: Mapping[str, object], ids: Mapping[str, int], name: str
 ) -> int | None:
     token = named.get(f"{name}_token", "")

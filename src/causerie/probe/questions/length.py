@@ -160,10 +160,6 @@ def _talk(**fields: object) -> Messages:
     return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
 
 
-def _plain(subject: Subject) -> ProbeRequest:
-    return subject.ask(_talk(), 8).once()
-
-
 def _goes_on(answer: ProbeAnswer) -> bool:
     # The answer may repeat the sent text if that costs no tokens.
     if answer.text.startswith(_NEXT):
@@ -185,7 +181,7 @@ def _field(subject: Subject) -> Script:
 
 
 def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, ProbeReply, int]:
-    reply = yield _plain(subject)
+    reply = yield subject.ask(_talk(), 8).once()
     if refusal(reply) is not None:
         return 0
     other = answered(reply)

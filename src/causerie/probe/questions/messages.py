@@ -56,20 +56,13 @@ def _completion(subject: Subject) -> Script:
         subject = tried.pop(0)
         reply = yield subject.ask(HELLO, MOST).once()
     answer = answered(reply)
-    missing = [
-        f"`{_named(path)}` is {_seen(dig(answer.document, *path))}"
-        for path, holds in _FIELDS
-        if not holds(dig(answer.document, *path))
-    ]
+    missing = []
+    for path, holds in _FIELDS:
+        value = dig(answer.document, *path)
+        if not holds(value):
+            seen = "missing" if value is None else f"{value!r:.40}"
+            missing.append(f"`{'.'.join(map(str, path))}` is {seen}")
     return Learned(weighed(missing, of=len(_FIELDS)), subject)
-
-
-def _named(path: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in path)
-
-
-def _seen(value: object) -> str:
-    return "missing" if value is None else f"{value!r:.40}"
 
 
 def _usage(subject: Subject) -> Script:

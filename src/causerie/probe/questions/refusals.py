@@ -74,19 +74,6 @@ def _other_model(subject: Subject) -> ProbeRequest:
     return ProbeRequest("POST", _PATH, _say_ok("no-such-model-probe", subject.limit))
 
 
-def _wrong_type(subject: Subject) -> ProbeRequest:
-    return subject.ask("Say ok.", 4, temperature="hot")
-
-
-def _out_of_range(subject: Subject) -> ProbeRequest:
-    return subject.ask("Say ok.", 4, temperature=-3)
-
-
-def _no_path(subject: Subject) -> ProbeRequest:
-    del subject
-    return ProbeRequest("GET", "/no/such/path")
-
-
 def _key(credential: Credential) -> Callable[[Subject], Script]:
     def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         if not subject.keyed:
@@ -117,7 +104,7 @@ def _placeholder(subject: Subject) -> Script:
 
 
 def _names_parameter(subject: Subject) -> Script:
-    reply = yield _wrong_type(subject)
+    reply = yield subject.ask("Say ok.", 4, temperature="hot")
     if reply.status == 200:
         return no("taken: status 200")
     if not reply.status:
@@ -154,11 +141,14 @@ QUESTIONS = (
         "errors.value",
         "contract 1",
         "Is a value out of range refused?",
-        _refused(_out_of_range, 400, 422),
+        _refused(lambda subject: subject.ask("Say ok.", 4, temperature=-3), 400, 422),
     ),
     _question("errors.param", "contract 3", "Does a refusal name the parameter?", _names_parameter),
     _question(
-        "errors.path", "contract 3", "Is an unknown path refused with 404?", _refused(_no_path, 404)
+        "errors.path",
+        "contract 3",
+        "Is an unknown path refused with 404?",
+        _refused(lambda _: ProbeRequest("GET", "/no/such/path"), 404),
     ),
     _question("key.none", "5 rule 1", "Is a request without a key refused?", _key("none")),
     _question("key.wrong", "5 rule 1", "Is a wrong key refused?", _key("wrong")),

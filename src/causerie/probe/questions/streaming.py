@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 
 from causerie.probe.question import (
     ProbeQuestion,
@@ -187,17 +188,11 @@ def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
     return None
 
 
-def _stream(subject: Subject) -> Script:
-    ask = subject.ask(_LONG, _MOST, stream=True)
-    return (yield from _left(subject, replace(ask, leave_at_data=True)))
-
-
-def _plain(subject: Subject) -> Script:
-    ask = subject.ask(_LONG, _MOST)
-    return (yield from _left(subject, replace(ask, leave_after=0.5)))
-
-
-def _left(subject: Subject, ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _left(subject: Subject, *, stream: bool) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+    if stream:
+        ask = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
+    else:
+        ask = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
     found = yield from _found()
     if found is None:
         return (yield from _by_time(subject, ask))
@@ -237,7 +232,7 @@ LEAVING_QUESTIONS = (
         "cancel.stream",
         "contract 2",
         "Does the work end when a stream is left?",
-        _stream,
+        partial(_left, stream=True),
         asks=3 + _LOOKS,
         tokens=60,
     ),
@@ -245,7 +240,7 @@ LEAVING_QUESTIONS = (
         "cancel.plain",
         "contract 2",
         "Does the work end when a plain request is left?",
-        _plain,
+        partial(_left, stream=False),
         asks=3 + _LOOKS,
         tokens=60,
     ),
