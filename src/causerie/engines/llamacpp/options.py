@@ -206,8 +206,8 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context, slots and cache: see :func:`_cache_sizes`. Threads: the cores that it may use.
-    Prompt batch on a CPU: see :func:`_cpu_batch`, and at least two for each slot, for a token of
+    Context, slots and cache: see `_cache_sizes`. Threads: the cores that it may use.
+    Prompt batch on a CPU: see `_cpu_batch`, and at least two for each slot, for a token of
     everybody who generates is in it too. No batch is smaller than what all slots generate in one
     step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
     8 GiB; none with a draft model, whose state is not saved.
@@ -289,7 +289,7 @@ def _cpu_batch(token_seconds: float) -> int:
     # As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
     # weights), so that a client that has gone is noticed after two batches. Where a stream runs at
     # the same time as a long prompt, less is given to the engine at once; see
-    # :mod:`.chunked_prefill`. Multiples of 64 up to the engine's own 512: the kernels are as fast
+    # :mod:`.client`. Multiples of 64 up to the engine's own 512: the kernels are as fast
     # with 64 as with 512, and with 32 they need a third more time.
     in_time = int(_BATCH_SECONDS / token_seconds)
     return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
