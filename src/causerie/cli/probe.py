@@ -172,7 +172,7 @@ class _ProbeRun:
         """Ask one model after the other. Raises :class:`CommandFailed`."""
         from causerie.probe.asker import ProbeClient
         from causerie.probe.interview import cost
-        from causerie.probe.provider_interview import guessed
+        from causerie.probe.provider_interview import guess_dialect
         from causerie.probe.questions.listing import LIST
 
         plan = self._plan
@@ -183,7 +183,7 @@ class _ProbeRun:
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
-            self._learn_dialect(guessed(listed, subjects[0].model))
+            self._learn_dialect(guess_dialect(listed, subjects[0].model))
             self._confirm_cost(
                 cost(plan.questions, subjects, dialect_preview=self.dialect is not None)
             )
@@ -238,13 +238,13 @@ class _ProbeRun:
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         from causerie.probe.interview import Patience
-        from causerie.probe.provider_interview import carried_out, interview
+        from causerie.probe.provider_interview import interview, run_interview
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
-            asked = await carried_out(asking, self._plan.questions)
+            asked = await run_interview(asking, self._plan.questions)
         self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         if self._plan.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]

@@ -23,9 +23,9 @@ from causerie.probe.provider_interview import (
     Answer,
     CompletedInterview,
     Found,
-    carried_out,
-    guessed,
+    guess_dialect,
     interview,
+    run_interview,
 )
 from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, Thinking
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
@@ -255,14 +255,14 @@ class Examination:
                 context_length=listed_length(entry_of(listed, self.model)),
             )
             self.cost = price(one, self.model, subject.context_length, self._questions)
-            dialect = guessed(listed, self.model)
+            dialect = guess_dialect(listed, self.model)
             if dialect is not None and one.dialect is GENERIC:
                 self.hint = (
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
             self._interview = interview(subject, asker, one.dialect, patience, self._begins)
-            asked = await carried_out(self._interview, self._questions)
+            asked = await run_interview(self._interview, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)
