@@ -44,11 +44,6 @@ from causerie.protocol.request import (
     ToolMode,
 )
 
-# Cache of results computed from schemas.
-#
-# An agent sends the same schemas with every turn. Checking them and writing their
-# grammar takes milliseconds during which no other request makes progress.
-
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
 _LONG = 2_000  # characters of schemas; more take so long that they go to a thread
 _SLOW = "patternProperties"  # whose patterns are compared with each other
@@ -79,9 +74,6 @@ class SchemaCache:
             _, (_, characters) = self._known.popitem(last=False)
             self._characters -= characters
         return made
-
-
-# The functions that a model may call, checked to be enforceable.
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ def _checked(
         param = f"tools[{index}].function.parameters"
         parameters, siblings = without_siblings(tool.parameters)
         try:
-            schema = closed_schema(_of_objects(parameters, param))
+            schema = closed_schema(_only_object_type(parameters, param))
             prepared = prepare(schema, param=param)
         except InvalidRequest as refused:
             raise of_function(tool.name, refused) from None
@@ -156,8 +148,7 @@ def _checked(
     return Functions(tools, text, spell, arguments, watched, tuple(ignored))
 
 
-def _of_objects(parameters: Schema, param: str) -> Schema:
-    """Return the parameters without other types than ``object``; raise where that is none."""
+def _only_object_type(parameters: Schema, param: str) -> Schema:
     declared = parameters.get("type", "object")
     kinds = declared if isinstance(declared, list) else [declared]
     if "object" not in kinds and all(isinstance(kind, str) for kind in kinds):
@@ -167,8 +158,6 @@ def _of_objects(parameters: Schema, param: str) -> Schema:
     rest = {key: value for key, value in parameters.items() if key != "nullable"}
     return {**rest, "type": "object"} if "object" in kinds else rest
 
-
-# The form that an answer is to have, checked to be enforceable.
 
 _MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
 
@@ -218,7 +207,9 @@ async def answer_plan(
 
 @cache
 def _any_object(white_space: WhiteSpace) -> AnswerPlan:
-    return _json({"type": "object"}, "response_format", white_space, json_object(white_space))
+    return _document_plan(
+        {"type": "object"}, "response_format", white_space, json_object(white_space)
+    )
 
 
 def _schema(
@@ -227,7 +218,7 @@ def _schema(
     check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     text_of_engine = None if prepared.rounded else prepared.text
-    plan = _json(output.schema, output.param, white_space, text_of_engine)
+    plan = _document_plan(output.schema, output.param, white_space, text_of_engine)
     spell = spells(text, control_tokens)
     return replace(
         plan,
@@ -238,14 +229,9 @@ def _schema(
     )
 
 
-def _json(
+def _document_plan(
     schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str | None
 ) -> AnswerPlan:
-    """Return the grammar of a document; ``text`` is what the engine's own grammar of JSON takes.
-
-    A schema that only this grammar can say is written in one line. ``text`` is ``None`` where the
-    engine would round a number.
-    """
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
         grammar = GrammarText({}, param=param, prefix="answer_", most=_MOST_RULES)
         try:

@@ -50,7 +50,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
         return "invalid_json"
     if not isinstance(value, dict):
         return "schema_mismatch"
-    rules = _rules(msgspec.json.encode(tool.parameters))
+    rules = _checked_schema(msgspec.json.encode(tool.parameters))
     if rules is None:
         return "unchecked"
     try:
@@ -110,8 +110,7 @@ def _classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
 
 
 @lru_cache(maxsize=256)
-def _rules(schema: bytes) -> CheckedSchema | None:
-    """Return the schema as the check takes it, or ``None`` if it cannot."""
+def _checked_schema(schema: bytes) -> CheckedSchema | None:
     if len(schema) > MAX_SCHEMA:
         return None
     try:

@@ -125,7 +125,7 @@ def _tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
 
 
 def _without_ids(grammar: str) -> str:
-    """Token ids mean nothing to the byte vocabulary; one of its own stands for all."""
+    # Token ids mean nothing to the byte vocabulary; one of its own stands for all.
     marks = [at for kind, text, at in lark.tokens(grammar) if kind == "special" and text[1] == "["]
     for at in reversed(marks):
         grammar = f"{grammar[:at]}<[{_MARK}]>{grammar[grammar.index('>', at) + 1 :]}"
@@ -133,7 +133,7 @@ def _without_ids(grammar: str) -> str:
 
 
 def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
-    """Compile and take the first steps, as generation will; the error, if there is one."""
+    # The first steps are taken as generation will take them.
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
     sampling = random.Random(len(grammar))  # the same steps for the same grammar
     for _ in range(_STEPS):
@@ -148,7 +148,6 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
 
 
 def _some_token(mask: bytes, sampling: random.Random) -> int | None:
-    """Return any token that a mask allows."""
     start = sampling.randrange(len(mask))
     rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
     if not rest:
@@ -158,7 +157,6 @@ def _some_token(mask: bytes, sampling: random.Random) -> int | None:
 
 
 def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
-    """Return the function ``module:name``; an empty name means none."""
     if not name:
         return None
     module, _, function = name.partition(":")

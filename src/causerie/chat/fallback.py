@@ -176,7 +176,7 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)
         if not isinstance(value, str):
-            between = (segment.between_json or between).replace("{type}", _type(value))
+            between = (segment.between_json or between).replace("{type}", _json_type(value))
             python = segment.constants == "python" and (value is None or isinstance(value, bool))
             written = Traced(written if python else write_json(value))
         parts += (authored(segment.before), key, authored(between), written)
@@ -184,8 +184,7 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
     return joined(parts)
 
 
-def _type(value: object) -> str:
-    """Return the name of a JSON type, of a value that is no string."""
+def _json_type(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, Mapping):

@@ -15,10 +15,6 @@ from causerie.chat.schema.keywords import is_annotation, unsupported
 from causerie.chat.schema.values import MOST_DIGITS, holds_far, is_number, multiples
 from causerie.chat.validation import following
 
-# Whole numbers beyond ±2^53, which the engines' own grammar of JSON rounds.
-#
-# They are written digit by digit. Knows values and bounds, and no notation.
-
 _WORDS: Mapping[str, list[object]] = {"null": [None], "boolean": [True, False]}
 _BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 
@@ -41,16 +37,11 @@ def far_numbers(schema: Schema) -> str | None:
 
 
 def _written(values: list[object]) -> list[str]:
-    """Return the texts of constants, in one line."""
     texts = (json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in values)
     return [json.dumps(text, ensure_ascii=False) for text in texts]
 
 
 def _whole(choice: Schema) -> list[str]:
-    """Return whole numbers within bounds, and words; none if the choice has other values or rules.
-
-    Bounds say nothing of the words.
-    """
     rules = {key for key in choice if not is_annotation(key)} - definitions(choice).keys()
     kinds = kinds_of(choice)
     others = kinds - {"integer", *_WORDS}
@@ -88,7 +79,6 @@ def _highs(bounds: dict[str, int | float]) -> Iterator[int]:
 
 
 def _ranges(low: int | None, high: int | None) -> Iterator[str]:
-    """Yield terminals of the numbers from ``low`` to ``high`` that are not, and are, negative."""
     if low is not None and high is not None and low > high:
         return
     if high is None or high >= 0:
@@ -99,13 +89,11 @@ def _ranges(low: int | None, high: int | None) -> Iterator[str]:
 
 
 def _range(sign: str, low: int, high: int | None) -> str:
-    """Return a terminal of the numbers whose digits say ``low`` to ``high``."""
     least = f"/{sign}({_at_least(str(low))})/"
     return least if high is None else f"({least} & /{sign}({_at_most(str(high))})/)"
 
 
 def _at_least(digits: str) -> str:
-    """Return a regular expression of the numbers without a sign from this one on."""
     if digits == "0":
         return "0|[1-9][0-9]*"
     more = [f"[1-9][0-9]{{{len(digits)},}}", digits]
@@ -116,7 +104,6 @@ def _at_least(digits: str) -> str:
 
 
 def _at_most(digits: str) -> str:
-    """Return a regular expression of the numbers without a sign up to this one."""
     less = ["0", digits]
     if len(digits) > 1:
         less.append(f"[1-9][0-9]{{0,{len(digits) - 2}}}")
@@ -126,11 +113,6 @@ def _at_most(digits: str) -> str:
             less.append(f"{digits[:at]}[{least}-{int(digit) - 1}][0-9]{{{len(digits) - at - 1}}}")
     return "|".join(less)
 
-
-# The text of a grammar: Lark in llguidance's dialect, while it is written.
-#
-# Knows control tokens and the way in which a grammar is written, and nothing of the formats,
-# calls and answers that it is written for.
 
 ANY_TEXT = "/(.|\\n)*/"
 SOME = "/(.|\\n)+/"
@@ -287,7 +269,7 @@ class GrammarText:
     def free(self) -> str:
         """Return a reply without constraints: text, and the format's own control tokens."""
         if self.shut:
-            return f"{self._before()} {self._open(SOME)}?".strip()
+            return f"{self._texts_before_marks()} {self._open_text(SOME)}?".strip()
         return f"({SOME} | {self._marked})*" if self._marked else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
@@ -306,21 +288,20 @@ class GrammarText:
         if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
-            return f"{self._before()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._open(ANY_TEXT)} {quoted(head)}", "lazy")
-        return f"{self._before()} {lazy} {self.literal(''.join(rest)) if rest else ''}".strip()
+            return f"{self._texts_before_marks()} {self.until(marker)}".strip()
+        lazy = self.rule(f"{self._open_text(ANY_TEXT)} {quoted(head)}", "lazy")
+        left = self.literal("".join(rest)) if rest else ""
+        return f"{self._texts_before_marks()} {lazy} {left}".strip()
 
     def free_before(self, expression: str) -> str:
         """Return ``expression`` at the beginning of a text of the reply."""
-        return f"{self._before()} {expression}".strip()
+        return f"{self._texts_before_marks()} {expression}".strip()
 
-    def _before(self) -> str:
-        """Return the texts that control tokens of the format end."""
-        some = self._open(SOME) if self._marked and self.shut else SOME
+    def _texts_before_marks(self) -> str:
+        some = self._open_text(SOME) if self._marked and self.shut else SOME
         return f"({some}? {self._marked})*" if self._marked else ""
 
-    def _open(self, text: str) -> str:
-        """Return a terminal for a text that does not begin with what is ``shut``."""
+    def _open_text(self, text: str) -> str:
         return self.terminal(f"{text} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:

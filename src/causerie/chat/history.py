@@ -208,7 +208,7 @@ def _entry(
         entry["tool_calls"] = [_call(call, capabilities) for call in message.tool_calls]
         entry["content"] = entry["content"] or capabilities.no_content
     if message.tool_call_id is not None:
-        entry["tool_call_id"] = _id(message.tool_call_id, capabilities)
+        entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
     name = message.name or names.get(message.tool_call_id or "")
     if name:
         entry["name"] = Traced(name)
@@ -236,22 +236,20 @@ def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
         else Traced(call.arguments or "{}")
     )
     return {
-        "id": _id(call.id, capabilities),
+        "id": _short_id(call.id, capabilities),
         "type": authored("function"),
         "function": {"name": Traced(call.name), "arguments": arguments},
     }
 
 
-def _id(value: str, capabilities: TemplateCapabilities) -> Traced:
-    """Return the id, or nine letters and digits that always replace it."""
+def _short_id(value: str, capabilities: TemplateCapabilities) -> Traced:
     if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
         return Traced(value)
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
     return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
 
 
-def _described(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Parameters each of which has a description, an empty one if need be."""
+def _with_descriptions(parameters: Mapping[str, object]) -> Mapping[str, object]:
     declared = parameters.get("properties")
     if not isinstance(declared, Mapping):
         return parameters
@@ -267,7 +265,7 @@ def _tool(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     if tool.description is not None or not capabilities.undescribed:
         function["description"] = tool.description or ""
     function["parameters"] = (
-        tool.parameters if capabilities.undescribed else _described(tool.parameters)
+        tool.parameters if capabilities.undescribed else _with_descriptions(tool.parameters)
     )
     return {"type": authored("function"), "function": function}
 

@@ -14,12 +14,8 @@ from causerie.chat.schema import prepare
 from causerie.chat.schema.keywords import step, unsupported
 from causerie.errors import InvalidRequest
 
-# A client's grammar made into part of a larger one.
-#
-# The grammar is Lark in llguidance's dialect, or GBNF, which is converted. Its
-# rules and terminals get a prefix so that they meet no others; what would reach
-# beyond itself (directives, ignored white space, control tokens) is refused.
-# Knows the syntax; whether the grammar makes sense the compiler says.
+# Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
+# reach beyond it (directives, ignored white space, control tokens) is refused.
 
 MAX_CHARACTERS = 100_000
 _PARAM = "structured_outputs.grammar"
@@ -101,8 +97,6 @@ class _Token:
 
 
 class _Embedder:
-    """Walks over the tokens and writes them out with new names."""
-
     def __init__(self, text: str, prefix: str, param: str) -> None:
         self._text = text.replace("\r\n", "\n")
         self._prefix = prefix
@@ -140,7 +134,6 @@ class _Embedder:
         return token
 
     def _peek(self) -> str:
-        """Return the next token's text, over spaces."""
         found = _TOKEN.match(self._text, self._at)
         while found is not None and found.lastgroup == "space":
             found = _TOKEN.match(self._text, found.end())
@@ -153,7 +146,6 @@ class _Embedder:
         return True
 
     def _definition(self, token: _Token) -> None:
-        """The name of a rule or terminal, and its options."""
         name = token.text.lstrip("!?")
         follows = self._peek()
         if follows not in (":", "[", "."):
@@ -168,7 +160,6 @@ class _Embedder:
             self._options()
 
     def _options(self) -> None:
-        """``[lazy, suffix=…]`` behind a rule's name; names of options stay as they are."""
         while (token := self._next()) is not None:
             if token.kind == "mark" and token.text.islower():
                 if token.text not in _OPTIONS:
@@ -246,7 +237,6 @@ class _Embedder:
         return result
 
     def _import(self) -> None:
-        """``%import common.A``, ``%import common.A -> B`` or ``%import common (A, B)``."""
         line = ""
         while (token := self._next()) is not None and token.kind != "newline":
             line += token.text if token.kind != "space" else " "
@@ -290,11 +280,8 @@ def tokens(text: str) -> Iterator[tuple[str, str, int]]:
                 return
 
 
-# Explain a compiler's error in terms of the client's schema, and find its cause.
-#
-# The compiler names rules and lines of the composed grammar, which the client
-# never saw. This module finds the schema inside and tries its subschemas one by
-# one. Knows llguidance's messages; starts no processes.
+# The compiler names rules and lines of the composed grammar, which the client never saw. So the
+# schema inside is found, and its subschemas are tried one by one.
 
 Fault = Callable[[str], str | None]
 
@@ -346,32 +333,32 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
         if kind != "directive" or text != "%json":
             continue
         schema, _ = json.JSONDecoder().raw_decode(grammar, at + len("%json "))
-        error = fault(_alone(schema, schema))
+        error = fault(_subschema_grammar(schema, schema))
         if error is not None and isinstance(schema, Mapping):
-            pointer, error = _deepest(schema, error, fault, until)
+            pointer, error = _deepest_fault(schema, error, fault, until)
             found = {"pointer": pointer, "reason": reason(error)}
             return found | {"function": schema.get("$comment")}
     return None
 
 
-def _alone(schema: object, top: Mapping[str, object]) -> str:
-    """Return a grammar of one subschema, with the definitions it may refer to."""
+def _subschema_grammar(schema: object, top: Mapping[str, object]) -> str:
     if isinstance(schema, Mapping):
         kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
         schema = {**schema, **kept}
     return "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False) + "\n"
 
 
-def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) -> tuple[str, str]:
-    """Go down into the first part that fails alone, as long as there is one and time."""
+def _deepest_fault(
+    top: Mapping[str, object], error: str, fault: Fault, until: float
+) -> tuple[str, str]:
     here: object = top
     pointer = "#"
     seen: set[str] = set()
     while True:
-        for place, part in _parts(here, pointer, top, seen):
+        for place, part in _subschemas(here, pointer, top, seen):
             if time.process_time() > until:
                 return pointer, error
-            found = fault(_alone(part, top)) if isinstance(part, Mapping) else None
+            found = fault(_subschema_grammar(part, top)) if isinstance(part, Mapping) else None
             if found is not None:
                 here, pointer, error = part, place, found
                 break
@@ -379,10 +366,9 @@ def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) 
             return pointer, error
 
 
-def _parts(
+def _subschemas(
     schema: object, pointer: str, top: Mapping[str, object], seen: set[str]
 ) -> Iterator[tuple[str, object]]:
-    """Yield the subschemas right below, with where they stand in what the client wrote."""
     if not isinstance(schema, Mapping):
         return
     definitions = top.get("$defs")

@@ -62,7 +62,6 @@ class TemplateWorker:
         return RenderedPrompt.of(prompt_of(template, form, request))
 
     def _load(self, load: Load) -> Answer:
-        """Compile a template, and find out what it shows, so that a hostile one fails here."""
         try:
             template = ChatTemplate(load.source, bos_token=load.bos_token, eos_token=load.eos_token)
         except ValueError as error:

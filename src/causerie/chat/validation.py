@@ -51,8 +51,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class _Wrong(Exception):
-    """Description of an error and its place, in one sentence."""
-
     pointer: str | None = None
     """Of the innermost value that is not as it should be."""
 
@@ -150,8 +148,6 @@ def _refuse_constant(name: str) -> object:
 
 @dataclass(slots=True)
 class _Checker:
-    """Checks values against rewritten schemas; see :mod:`causerie.chat.schema.normal`."""
-
     definitions: Mapping[str, object]
     patterns: CompiledPatterns
     work: Work
@@ -358,7 +354,7 @@ def _check_number(value: int | float, schema: Mapping[str, object], at: str) -> 
 
 
 def _is_multiple(value: float, of: float) -> bool:
-    """Exact, as the numbers are written: 0.3 is a multiple of 0.1."""
+    # Exact, as the numbers are written: 0.3 is a multiple of 0.1.
     return math.isfinite(value) and Fraction(str(value)) % Fraction(str(of)) == 0
 
 
@@ -372,7 +368,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def _is_day(text: str) -> bool:
-    """Return whether ``YYYY-MM-DD`` is in the calendar; the year 0 is read as a leap year."""
+    # The year 0 is read as a leap year.
     try:
         year, month, day = map(int, text.split("-"))
         datetime.date(year or 400, month, day)

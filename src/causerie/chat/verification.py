@@ -49,8 +49,6 @@ class Enforced:
 
 @dataclass(slots=True)
 class _Choice:
-    """Content of a choice so far."""
-
     text: list[str] = field(default_factory=list)
     calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
 

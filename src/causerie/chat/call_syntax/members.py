@@ -16,8 +16,6 @@ from causerie.chat.schema.disjoint import MOST_MATCHED, matches
 from causerie.chat.schema.keywords import FORMATS, SPELLED
 from causerie.chat.schema.pattern import Refused, anywhere, searches
 
-# Bounded strings as terminals: their patterns, formats and lengths.
-
 
 def string_terminal(schema: Schema) -> str | None:
     """Return the regular expression of a bounded string; ``None`` when any text will do.
@@ -31,23 +29,19 @@ def string_terminal(schema: Schema) -> str | None:
         pattern, form = rules.get("pattern"), rules.get("format")
         if isinstance(pattern, str):
             try:
-                parts += [f"/{_slashes(each)}/" for each in anywhere(pattern)]
+                parts += [f"/{_escape_slashes(each)}/" for each in anywhere(pattern)]
             except Refused as reason:
                 raise refused(schema, str(reason), "pattern") from None
         if form in FORMATS or form in SPELLED:
-            parts.append(f"/{_slashes(FORMATS.get(form) or SPELLED[form])}/")
+            parts.append(f"/{_escape_slashes(FORMATS.get(form) or SPELLED[form])}/")
     return " & ".join(dict.fromkeys(parts)) or None
 
 
-def _slashes(pattern: str) -> str:
-    """Return the pattern to stand between slashes."""
+def _escape_slashes(pattern: str) -> str:
     return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", pattern)
 
 
-# One rule for each value of a notation, so that values may hold themselves.
-#
-# They are written one after the other and not one within the other, so no schema
-# is too deep. Knows no notation.
+# Rules are written one after the other, not one within the other, so no schema is too deep.
 
 Place = TypeVar("Place", bound=Hashable)
 
@@ -94,9 +88,6 @@ def _either(schema: Schema, ways: Iterable[str | None]) -> str:
     if not possible:
         raise refused(schema, "nothing can follow it.")
     return " | ".join(possible)
-
-
-# Items that a list may hold, and the grammar of lists. Knows no notation.
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +159,6 @@ def item_in(schema: Schema, at: int) -> Schema:
     return found[0] if found else {}
 
 
-# Members that an object may hold, for readers and writers that work key by key.
-#
-# Declared names come in their order; other names may follow if the schema
-# allows them. Knows object schemas; knows no notation.
-
-
 @dataclass(frozen=True, slots=True)
 class NamedProperty:
     """A property that is named."""
@@ -225,8 +210,8 @@ def members_of(
             if not is_writable(name):
                 raise refused(of, f"the model's notation cannot write the name {name[:60]!r}.")
             named.append(NamedProperty(name, of, name in required))
-    free = _free(choice, key, declared)
-    least, most = _bounds(choice, len(required), len(named), bool(free))
+    free = _free_keys(choice, key, declared)
+    least, most = _bounds_of_free_keys(choice, len(required), len(named), bool(free))
     return ObjectMembers(tuple(named), () if most == 0 else tuple(free), least, most)
 
 
@@ -266,8 +251,7 @@ def _names(choice: Schema) -> dict[str, None]:
     return dict.fromkeys([*_mapping(choice, "properties"), *required])
 
 
-def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
-    """Return the keys that no property is named by, as terminals that exclude each other."""
+def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
     patterns = patterns_of(choice)
     known = _mapping(choice, "properties").values()
     silent = all(of is False for of in known) or bool(patterns)
@@ -286,8 +270,9 @@ def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[s
     return found
 
 
-def _bounds(choice: Schema, required: int, named: int, free: bool) -> tuple[int, int | None]:
-    """Return the bounds of the number of free keys that meet the schema's total of properties."""
+def _bounds_of_free_keys(
+    choice: Schema, required: int, named: int, free: bool
+) -> tuple[int, int | None]:
     low, high = choice.get("minProperties", 0), choice.get("maxProperties")
     least = max(low - required, 0) if isinstance(low, int) else 0
     most = high - named if isinstance(high, int) else None

@@ -20,12 +20,8 @@ from causerie.chat.call_syntax.members import (
 from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.grammar_text import GrammarText
 
-# Arguments as a Python call has them: ``a=1, b="x", c=None``.
-#
-# The reader understands what models write (either quotes, Python's and JSON's
-# constants, values by place); the grammar writes parameters in their order,
-# constants as Python does and everything else as JSON, which reads the same. Alongside
-# other values a constant may be either.
+# The reader accepts what models write: either quotes, constants of Python and of JSON, values by
+# position. The grammar writes constants as Python does and everything else as JSON.
 
 _WORDS = {"boolean": ("True", "False"), "null": ("None",)}
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
@@ -150,8 +146,6 @@ def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
 
 
 class _Loose(ArgumentRules[None]):
-    """Writes rules for values."""
-
     def __init__(self, quote: str, scope: GrammarText) -> None:
         super().__init__(scope)
         self._quote = quote
@@ -196,7 +190,10 @@ class _Loose(ArgumentRules[None]):
             return None
         named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
         parts = [
-            (one.required, f"{self.scope.literal(self._key(one.name))} {self._item(one.schema)}")
+            (
+                one.required,
+                f"{self.scope.literal(self._quoted_key(one.name))} {self._item(one.schema)}",
+            )
             for one in named
         ]
         free = members.free
@@ -204,8 +201,7 @@ class _Loose(ArgumentRules[None]):
         inside = separated(parts, others, members, '","', self.scope)
         return f'"{{" {inside} "}}"'
 
-    def _key(self, name: str) -> str:
-        """Return the name and its colon; in quotes if it would not be read as a name otherwise."""
+    def _quoted_key(self, name: str) -> str:
         return f"{name}:" if _BARE.fullmatch(name) else f"{self._quote}{name}{self._quote}:"
 
     def _string(self, choice: Schema) -> str:

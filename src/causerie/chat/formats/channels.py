@@ -41,7 +41,7 @@ def _behind_channel(channel: str, *types: str) -> CallSection:
         call=(
             Literal(f"<|channel|>{channel} to=functions."),
             Name(),
-            _typed("", types),
+            _header_end("", types),
             JsonArguments(),
         ),
         triggers=(f"<|channel|>{channel} to=functions.",),
@@ -55,7 +55,7 @@ def _before_channel(*types: str) -> CallSection:
         call=(
             Literal("to=functions."),
             Name(),
-            _typed("<|channel|>commentary", types, "<|channel|>analysis"),
+            _header_end("<|channel|>commentary", types, "<|channel|>analysis"),
             JsonArguments(),
         ),
         triggers=("to=functions.",),
@@ -63,8 +63,7 @@ def _before_channel(*types: str) -> CallSection:
     )
 
 
-def _typed(channel: str, types: tuple[str, ...], *others: str) -> Literal:
-    """Return the rest of a header; the first of ``types`` is the one that templates write."""
+def _header_end(channel: str, types: tuple[str, ...], *others: str) -> Literal:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
     first, *more = (f"{each}{kind}<|message|>" for each in (channel, *others) for kind in every)
     return Literal(first, tuple(more))

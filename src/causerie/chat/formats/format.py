@@ -21,22 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-# The vocabulary that a format is declared in.
-#
-# A :class:`ModelFormat` says how one model family writes its reasoning, its answer and its tool
-# calls. It is data: the parser (:mod:`causerie.chat.parser`), the constraint
-# (:mod:`causerie.chat.constraint`) and the renderer's hints all come from the one declaration, so
-# they cannot disagree.
-#
-# A call is a sequence of segments, for instance for Hermes::
-#
-#     (Literal('<tool_call>\n{"name": "'), Name(), Literal('", "arguments": '),
-#      JsonArguments(), Literal('}\n</tool_call>'))
-#
-# Readers are lenient if it costs nothing (white space in a literal matches any white space or
-# none), constraints produce exactly the declared text. The literal text is the one the model was
-# trained on.
-
 
 @dataclass(frozen=True, slots=True)
 class Literal:

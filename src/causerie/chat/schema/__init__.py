@@ -13,8 +13,6 @@ from causerie.chat.schema.pattern import Refused, whole
 from causerie.chat.schema.values import holds_far
 from causerie.errors import InvalidRequest
 
-# Answers by regular expression or from a list, as parts of a Lark grammar.
-
 MAX_CHARACTERS = 500_000  # of all options together
 
 
@@ -56,11 +54,6 @@ def _quoted(text: str, param: str) -> str:
         raise unsupported(param, "An option holds half of a surrogate pair.") from None
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
-
-# JSON Schemas, patterns and choices, as parts of the grammar that enforces them.
-#
-# Keywords that cannot be enforced exactly are refused with their JSON Pointer. Knows llguidance's
-# grammar text; knows nothing of the reply around it.
 
 __all__ = [
     "PreparedSchema",

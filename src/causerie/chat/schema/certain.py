@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Subschemas of a rewritten schema that surely apply to a value, and what only a check decides.
-#
-# Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
-
 CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
 
@@ -37,7 +33,6 @@ class CheckedRules:
         return self._known[id(schema)]
 
     def _marked(self, parts: Iterable[object]) -> bool:
-        """Return whether something in these parts is marked, or in what they refer to."""
         waiting, seen = list(parts), set[int]()
         while waiting:
             part = waiting.pop()
@@ -105,7 +100,6 @@ def certain(rules: Schema) -> Certain:
 
 
 def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
-    """Return the schemas among ``found``, with all that surely apply in the same place."""
     known: dict[int, Schema] = {}
     waiting = list(found)
     while waiting:
@@ -117,10 +111,6 @@ def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
             waiting += rules.target(schema)
     return Certain(tuple(known.values()), rules)
 
-
-# Places in a document where a rewritten schema demands that the items of an array differ.
-#
-# Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
 
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf")
 _BRANCHES = ("then", "else")
@@ -174,7 +164,6 @@ def applicable(rules: Mapping[str, object]) -> Applicable:
 
 
 def _applicable(found: Iterable[object], definitions: Mapping[str, object]) -> Applicable:
-    """Return the schemas among ``found``, with all that they apply in the same place."""
     known: dict[int, Mapping[str, object]] = {}
     waiting = list(found)
     while waiting:
@@ -196,11 +185,6 @@ def _in_place(schema: Mapping[str, object], definitions: Mapping[str, object]) -
     dependent = schema.get("dependentSchemas")
     yield from dependent.values() if isinstance(dependent, Mapping) else ()
 
-
-# Properties and items of a valid document that the keywords of a schema speak of.
-#
-# ``unevaluatedProperties`` and ``unevaluatedItems`` hold for all others. Reads rewritten schemas
-# (:mod:`causerie.chat.schema.normal`).
 
 _NAMES_A_STEP = 50
 
@@ -246,7 +230,6 @@ class Evaluated:
         return known
 
     def _parts(self, value: object, schema: Schema) -> Iterator[Schema]:
-        """Yield the schemas that hold for the same value."""
         parts = _list(schema.get("allOf"))
         if "$ref" in schema:
             parts = [*parts, self.definition(str(schema["$ref"]))]

@@ -15,13 +15,9 @@ from causerie.chat.schema.compiled import Work
 from causerie.chat.schema.rewriting import declared_types, is_never
 from causerie.chat.schema.values import canonical
 
-# Patterns that may match the same text, so that a grammar cannot hold the schemas of both; and
-# patterns that match a name.
-#
-# Patterns with different fixed beginnings are told apart at once. The library that enforces
-# patterns compares the others, which takes about a millisecond for each pair: a few pairs of a
-# schema are compared, and all others may overlap. Python's own matcher is given no pattern of a
-# client: it goes back, without end in some.
+# Patterns with different fixed beginnings are told apart at once. To compare two others takes about
+# a millisecond, so a few pairs of a schema are compared, and all others may overlap. Python's own
+# matcher gets no pattern of a client, because some make it backtrack without end.
 
 _LIMITS = LLParserLimits(initial_lexer_fuel=100_000, max_lexer_states=10_000, verbose_errors=False)
 MOST_MATCHED = 4_000
@@ -47,14 +43,14 @@ class PatternIndex:
 
     def add(self, pattern: str, group: int) -> None:
         """Add a rewritten pattern."""
-        head = _head(pattern)
+        head = _fixed_beginning(pattern)
         self._heads[head].append((pattern, group))
         for length in range(len(head)):
             self._longer[head[:length]].append((pattern, group))
 
     def near(self, pattern: str) -> Iterator[tuple[str, int]]:
         """The patterns whose beginning does not exclude that of ``pattern``."""
-        head = _head(pattern)
+        head = _fixed_beginning(pattern)
         for length in range(len(head) + 1):
             yield from self._heads.get(head[:length], ())
         yield from self._longer.get(head, ())
@@ -93,8 +89,7 @@ def _holds(start: str, text: str, end: str, *, name: str) -> bool:
     return name.endswith(text) if end else text in name
 
 
-def _head(pattern: str) -> str:
-    """Return the characters that a matching text begins with; ``$`` is the end of the text."""
+def _fixed_beginning(pattern: str) -> str:
     found = _HEAD.match(pattern)
     if found is None or "|" in pattern:
         return ""
@@ -125,11 +120,8 @@ def _bytes() -> LLTokenizer:
     return LLTokenizer("byte")
 
 
-# Proof that the options of a ``oneOf`` exclude each other.
-#
-# Only provable reasons count: different types, different constants, a required
-# property whose schemas exclude each other, or one that the other option shuts
-# out. Options may overlap where the proof takes too much work. Knows nothing of grammars.
+# Only reasons that can be proven count: other types, other constants, a required property whose
+# schemas exclude each other, or one that the other option does not allow.
 
 _KINDS: Mapping[str, frozenset[str]] = {
     "object": frozenset({"object"}),
@@ -209,7 +201,7 @@ class SchemaDisjointness:
             return False
         if not self._spend(_names_in(a, b) // _NAMES_A_STEP):
             return False
-        if _shuts_out(a, b.get("required")) or _shuts_out(b, a.get("required")):
+        if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
         for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
             first, second = _property(a, name), _property(b, name)
@@ -220,7 +212,6 @@ class SchemaDisjointness:
         return False
 
     def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
-        """Return the values a schema names, as text that equal values share, with their kinds."""
         if "const" in schema:
             values: Sequence[object] = [schema["const"]]
         elif isinstance(schema.get("enum"), list):
@@ -236,14 +227,12 @@ class SchemaDisjointness:
         return known
 
     def _spend(self, steps: int) -> bool:
-        """Take steps; return whether there were enough."""
         self._work.left -= steps
         return self._work.left > 0
 
     def _part_excludes(
         self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
     ) -> bool:
-        """Return whether one of the schemas that ``a`` consists of excludes ``b`` already."""
         reference = a.get("$ref")
         target = self._resolve(reference) if isinstance(reference, str) else True
         if self._excludes(target, b, frame, depth + 1):
@@ -284,8 +273,7 @@ def _property(schema: Mapping[str, object], name: str) -> object:
     return declared.get(name) if isinstance(declared, Mapping) else None
 
 
-def _shuts_out(schema: Mapping[str, object], required: object) -> bool:
-    """Return whether an object lets no property in of which one is required."""
+def _forbids_required(schema: Mapping[str, object], required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})

@@ -13,10 +13,6 @@ from typing import TypeGuard
 from causerie.chat.schema.keywords import step
 from causerie.chat.schema.values import canonical, is_number
 
-# Find contradictions between numbers in a schema, such as two different items of one value.
-#
-# What is not certain counts as possible. Knows the keywords of JSON Schema, and no grammars.
-
 Schema = Mapping[str, object]
 
 _DEEPEST_COUNT = 8
@@ -76,7 +72,6 @@ class Contradictions:
         return ""
 
     def _values(self, schema: object, depth: int) -> float:
-        """Return the most different values that may satisfy a schema."""
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
         self._left -= 1
@@ -106,7 +101,7 @@ def _of_objects(schema: Schema) -> str:
     needed = [name for name in required if isinstance(name, str)] if _is_list(required) else []
     if len(set(needed)) > most:
         return f"{len(set(needed))} properties are required, and maxProperties is {most}"
-    names = _names(schema)
+    names = _only_names(schema)
     if names is None:
         return ""
     if least > len(names):
@@ -115,8 +110,7 @@ def _of_objects(schema: Schema) -> str:
     return "" if missing is None else f"{missing[:60]!r} is required, and may not be there"
 
 
-def _names(schema: Schema) -> frozenset[str] | None:
-    """Return the only names that properties may have, or ``None`` where others are possible."""
+def _only_names(schema: Schema) -> frozenset[str] | None:
     allowed = schema.get("propertyNames")
     listed = _constants(allowed) if isinstance(allowed, Mapping) else None
     if listed is not None:
@@ -202,15 +196,10 @@ def _is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
-# Parts of a schema that no finite document satisfies: they require themselves, or contradict
-# themselves in a rule that no grammar has.
-#
-# A grammar that may enter such a part never leaves it, and engines stop enforcing a grammar that
-# does not end; or the model writes what no check accepts. So these parts are replaced by ``False``
-# before a grammar is written: an optional one is left out, a required one makes the schema around
-# it unsatisfiable as well. Contradictions are found as far as :mod:`causerie.chat.schema.finite`
-# sees them. Reads the keywords that :mod:`causerie.chat.schema.normal` writes, and those that the
-# schemas of functions still have (lists of ``items``). Conditions count as fulfilled.
+# A grammar that may enter a part without an end never leaves it, and engines stop enforcing a
+# grammar that does not end. So such parts become ``False`` before a grammar is written: an optional
+# one is left out, a required one makes the schema around it unsatisfiable. Conditions count as
+# fulfilled.
 
 _MAX_ROUNDS = 24
 _PREFIX = "#/$defs/"
@@ -255,7 +244,6 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
 
 
 def _finite_names(definitions: Mapping[str, object], counting: Contradictions) -> frozenset[str]:
-    """Return the definitions that some finite document satisfies, found in rounds."""
     known: set[str] = set()
     judge = _Judge(known, definitions, counting)
     order = list(definitions)
@@ -344,13 +332,14 @@ class _Judge:
         reasons = [self.contradictions.of(kind, schema) for kind in _kinds(schema)]
         if all(reasons):
             return pointer, reasons[0]
-        for part, place in self._needed(schema, pointer):
+        for part, place in self._required_parts(schema, pointer):
             if not self.admits(part):
                 return self.culprit(part, place, depth + 1)
         return pointer, ""
 
-    def _needed(self, schema: Mapping[str, object], pointer: str) -> Iterator[tuple[object, str]]:
-        """Yield parts that a document of this schema surely has, with their places."""
+    def _required_parts(
+        self, schema: Mapping[str, object], pointer: str
+    ) -> Iterator[tuple[object, str]]:
         reference, kinds = schema.get("$ref"), _kinds(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
@@ -391,7 +380,6 @@ class _Judge:
 
 
 def _kinds(schema: Mapping[str, object]) -> list[str]:
-    """Return the JSON types of a schema; all if it names none."""
     declared = schema.get("type")
     if declared is None:
         return ["object", "array", *_OTHER_KINDS]
@@ -399,7 +387,6 @@ def _kinds(schema: Mapping[str, object]) -> list[str]:
 
 
 def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
-    """Return the schemas of the first items, and that of all others."""
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
@@ -411,7 +398,7 @@ def circle(definitions: Mapping[str, object]) -> str | None:
     open_names: set[str] = set()
     done: set[str] = set()
     for first in definitions:
-        path = [(first, iter(()) if first in done else _in_place(definitions[first]))]
+        path = [(first, iter(()) if first in done else _definitions_in_place(definitions[first]))]
         open_names.add(first)
         while path:
             name, targets = path[-1]
@@ -424,12 +411,11 @@ def circle(definitions: Mapping[str, object]) -> str | None:
                 return target
             elif target not in done:
                 open_names.add(target)
-                path.append((target, _in_place(definitions[target])))
+                path.append((target, _definitions_in_place(definitions[target])))
     return None
 
 
-def _in_place(schema: object) -> Iterator[str]:
-    """Yield the definitions that hold for the same value as ``schema``."""
+def _definitions_in_place(schema: object) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return
     reference = schema.get("$ref")
@@ -437,9 +423,9 @@ def _in_place(schema: object) -> Iterator[str]:
         yield reference.removeprefix(_PREFIX)
     for key in ("allOf", "anyOf", "oneOf"):
         for option in _list(schema, key):
-            yield from _in_place(option)
+            yield from _definitions_in_place(option)
     for key in ("not", "if", "then", "else"):
-        yield from _in_place(schema.get(key))
+        yield from _definitions_in_place(schema.get(key))
 
 
 def _list(schema: Mapping[str, object], key: str) -> list[object]:

@@ -9,10 +9,6 @@ from urllib.parse import quote
 from causerie.errors import InvalidRequest
 from causerie.protocol.nearest import NameIndex, nearest
 
-# Why a schema, a pattern or a grammar cannot be enforced, and where.
-#
-# Knows nothing about schemas; it only puts the place and the reason into words.
-
 
 def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidRequest:
     """Return the 400 for something that would not be enforced as written.
@@ -46,9 +42,6 @@ def step(pointer: str, *keys: str | int) -> str:
     return "/".join((pointer, *escaped))
 
 
-# Place of a schema in its document.
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A schema and where it stands; ``alone`` if no other schema speaks of the same value."""
@@ -67,8 +60,6 @@ class Place:
         """Return whether no other schema, not even a part of this one, applies to the value."""
         return self.alone and not any(name in IN_PLACE for name in self.schema)
 
-
-# Keywords of JSON Schema by meaning, and those that cannot be enforced.
 
 _LONGEST_NAME = 60  # of what a header names
 

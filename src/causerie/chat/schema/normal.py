@@ -43,8 +43,6 @@ _MOST_IGNORED = 32  # unknown keywords and formats that are named
 
 @dataclass(slots=True)
 class _Group:
-    """Patterns of properties that have one schema."""
-
     patterns: list[str]
     part: object
 
@@ -133,8 +131,8 @@ class Rewriter:
         """Return the pointers and keywords of which the grammar admits more than they do."""
         return tuple(self._left.items())
 
-    def _leave(self, schema: str, pointer: str, keyword: str) -> None:
-        """Note a keyword that is left to the check; that items differ has a way of its own."""
+    def _leave_to_check(self, schema: str, pointer: str, keyword: str) -> None:
+        # Equal items are watched for in another way.
         self._left[pointer] = keyword
         if keyword != "uniqueItems":
             self.checked.add(schema)
@@ -152,7 +150,6 @@ class Rewriter:
         return unsupported(self.param, reason, pointer)
 
     def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
-        """Return one subschema, with everything below it."""
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
@@ -160,7 +157,7 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        said = self._said(schema, pointer, alone)
+        said = self._simplified(schema, pointer, alone)
         if isinstance(said, bool):
             return said
         schema = said
@@ -179,10 +176,9 @@ class Rewriter:
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
-    def _said(
+    def _simplified(
         self, schema: Mapping[str, object], pointer: str, alone: bool
     ) -> Mapping[str, object] | bool:
-        """Return the schema in words that a check, or a grammar, knows."""
         if not self.for_grammar:
             return satisfiable(schema)
         said = plain(schema, pointer, self._resolve)
@@ -191,7 +187,7 @@ class Rewriter:
             return said
         narrowed = self._narrowing.of(said, pointer, alone=alone)
         for keyword in narrowed.left:
-            self._leave(pointer, step(pointer, keyword), keyword)
+            self._leave_to_check(pointer, step(pointer, keyword), keyword)
         return narrowed.schema
 
     def _below(
@@ -240,14 +236,13 @@ class Rewriter:
                 "put it below `$defs`, with its `$id`.",
             )
         self._resolve(value, at=pointer)
-        target = (value, self._alone(place, key))
+        target = (value, self._applies_alone(place, key))
         if target not in self._names:
             self._names[target] = f"d{len(self._names)}"
             self._waiting.append(target)
         out["$ref"] = f"#/$defs/{self._names[target]}"
 
     def _resolve(self, reference: str, at: str = "#") -> object:
-        """Return the part of the schema that a reference points to."""
         found: object = self.root
         for part in reference.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -260,22 +255,19 @@ class Rewriter:
                 raise self._refuse(at, f"{reference[:200]!r} points to nothing in the schema.")
         return found
 
-    def _several(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``allOf`` and ``anyOf``."""
+    def _all_or_any_of(self, place: Place, out: Node, key: str, value: object) -> None:
         if key == "allOf":
             options = self._options(place, key, value, alone=False)
             out["allOf"] = [*_list(out.get("allOf")), *options]
         else:
-            options = self._options(place, key, value, alone=self._alone(place, key))
+            options = self._options(place, key, value, alone=self._applies_alone(place, key))
             _conjoin(out, "anyOf", options)
 
     def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``oneOf``, of which a grammar has only options that exclude each other."""
-        options = self._options(place, key, value, alone=self._alone(place, key))
+        options = self._options(place, key, value, alone=self._applies_alone(place, key))
         _conjoin(out, "anyOf" if self.for_grammar else "oneOf", options)
 
-    def _part(self, place: Place, out: Node, key: str, value: object) -> None:
-        """One schema for the same value, its items or its names."""
+    def _subschema(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key, alone=False)
 
     def _dependencies(self, place: Place, out: Node, key: str, value: object) -> None:
@@ -288,8 +280,7 @@ class Rewriter:
             part = self._below(place, of, key, name, alone=False)
             out["allOf"] = [*_list(out.get("allOf")), {"if": held, "then": part}]
 
-    def _alone(self, place: Place, key: str) -> bool:
-        """Return whether only ``key``, apart from the type, applies schemas to the value."""
+    def _applies_alone(self, place: Place, key: str) -> bool:
         return place.alone and not any(name in words.APPLIES for name in place.others(key))
 
     def _options(
@@ -306,7 +297,6 @@ class Rewriter:
     # Keywords of strings and numbers
 
     def _size(self, place: Place, out: Node, key: str, value: object) -> None:
-        """A count: of characters, items or properties."""
         pointer = step(place.pointer, key)
         number = self._values.number(value, pointer)
         if not isinstance(number, int) or number < 0:
@@ -344,7 +334,6 @@ class Rewriter:
             self._ignore(at, words.ignored_format(value))
 
     def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``minimum`` and its like, with the booleans of draft 4."""
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
             if not value:
@@ -420,7 +409,7 @@ class Rewriter:
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if self.for_grammar and not place.by_itself:
-            self._leave(
+            self._leave_to_check(
                 place.pointer, pointer, key
             )  # alongside other schemas of the object, grammars have none
             return
@@ -431,7 +420,7 @@ class Rewriter:
             if ahead:
                 raise self._refuse(at, LOOKS)
             part = self._below(place, schema, key, pattern)
-            rival = self._rival(index, groups, rewritten, part)
+            rival = self._rival_group(index, groups, rewritten, part)
             if rival is None:
                 index.add(rewritten, len(groups))
                 groups.append(_Group([rewritten], part))
@@ -439,18 +428,15 @@ class Rewriter:
                 index.add(rewritten, rival)
                 groups[rival].patterns.append(rewritten)
             elif self.for_grammar:
-                self._leave(place.pointer, at, key)
+                self._leave_to_check(place.pointer, at, key)
             else:
                 groups[rival].part = {"allOf": [groups[rival].part, part]}
         out[key] = {group.pattern: group.part for group in groups}
 
-    def _rival(
+    def _rival_group(
         self, index: PatternIndex, groups: Sequence[_Group], pattern: str, part: object
     ) -> int | None:
-        """Return the group of patterns that cannot stand alongside this one.
-
-        The check takes all patterns as they are, so only the same one is a rival there.
-        """
+        # The check takes all patterns as they are, so only the same one is a rival there.
         for other, group in index.near(pattern):
             if not self.for_grammar:
                 same = other == pattern
@@ -471,7 +457,6 @@ class Rewriter:
         out[key] = list(dict.fromkeys(value))
 
     def _finish(self, place: Place, out: Node) -> None:
-        """Mark a schema that has to be checked; combine keywords that affect each other."""
         if not self.for_grammar and place.pointer in self.checked:
             self._marked.add(place.pointer)
             out[CHECKED] = True
@@ -489,7 +474,6 @@ class Rewriter:
 
 
 def _is_said_by_pattern(name: str, schema: Mapping[str, object]) -> bool:
-    """Return whether a format only names the pattern alongside it."""
     return name in words.SAID_BY_PATTERN and not schema.keys().isdisjoint(("pattern", "allOf"))
 
 
@@ -498,7 +482,6 @@ def _list(value: object) -> list[object]:
 
 
 def _conjoin(out: Node, key: str, value: object) -> None:
-    """Add ``key``, alongside one that may be there already."""
     if key in out:
         out["allOf"] = [*_list(out.get("allOf")), {key: value}]
     else:
@@ -512,8 +495,8 @@ _HANDLERS: Mapping[str, _Handler] = {
     "const": Rewriter._const,
     "enum": Rewriter._enum,
     "$ref": Rewriter._reference,
-    "allOf": Rewriter._several,
-    "anyOf": Rewriter._several,
+    "allOf": Rewriter._all_or_any_of,
+    "anyOf": Rewriter._all_or_any_of,
     "oneOf": Rewriter._one_of,
     "minLength": Rewriter._size,
     "maxLength": Rewriter._size,
@@ -531,16 +514,16 @@ _HANDLERS: Mapping[str, _Handler] = {
     "items": Rewriter._items,
     "prefixItems": Rewriter._prefix,
     "uniqueItems": Rewriter._unique,
-    "contains": Rewriter._part,
+    "contains": Rewriter._subschema,
     "minContains": Rewriter._size,
     "maxContains": Rewriter._size,
-    "unevaluatedItems": Rewriter._part,
-    "unevaluatedProperties": Rewriter._part,
-    "propertyNames": Rewriter._part,
-    "not": Rewriter._part,
-    "if": Rewriter._part,
-    "then": Rewriter._part,
-    "else": Rewriter._part,
+    "unevaluatedItems": Rewriter._subschema,
+    "unevaluatedProperties": Rewriter._subschema,
+    "propertyNames": Rewriter._subschema,
+    "not": Rewriter._subschema,
+    "if": Rewriter._subschema,
+    "then": Rewriter._subschema,
+    "else": Rewriter._subschema,
     "dependentRequired": Rewriter._dependencies,
     "dependentSchemas": Rewriter._dependencies,
     "dependencies": Rewriter._dependencies,

@@ -12,10 +12,6 @@ from causerie.chat.schema.keywords import is_applied, is_rule, step
 from causerie.chat.schema.values import MAX_DEPTH
 from causerie.protocol.numbers import whole_number
 
-# Subschemas with an address or a name of their own: ``$id``, ``$anchor``, ``$dynamicAnchor``.
-#
-# Knows where addresses and references stand; knows no other keyword.
-
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
 BY_NAME = DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
@@ -58,7 +54,7 @@ class Addresses:
     _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._find(self.whole, _Position(None, "", known=True))
+        self._collect(self.whole, _Position(None, "", known=True))
         # What stands below an unknown keyword is a schema only where no other has its address.
         certain = {address for address, _, at in self._noted if at.known}
         for address, schema, at in self._noted:
@@ -103,7 +99,6 @@ class Addresses:
         return base
 
     def _steps(self, place: str) -> Iterator[tuple[object, str]]:
-        """Yield the parts on the way to a place, each with its base address."""
         found: object = self.whole
         base = _base_of(found, "")
         yield found, base
@@ -117,22 +112,20 @@ class Addresses:
             base = _base_of(found, base)
             yield found, base
 
-    def _find(self, value: object, at: _Position, *, by_name: bool = False) -> None:
-        """Take down all addresses in a part; the keys of a part ``by_name`` are no keywords."""
+    def _collect(self, value: object, at: _Position, *, by_name: bool = False) -> None:
         depth = at.path.depth if at.path else 0
         if depth > DEEPEST:
             return
         base = at.base
         if isinstance(value, Mapping) and not by_name:
-            base = self._note(value, at)
+            base = self._collect_schema(value, at)
         for key, of in _inside(value):
             if by_name or key not in DATA:
                 known = at.known and (by_name or isinstance(key, int) or is_applied(key))
                 below = _Position(_Path(at.path, key, depth + 1), base, known)
-                self._find(of, below, by_name=not by_name and key in BY_NAME)
+                self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
-    def _note(self, schema: Mapping[str, object], at: _Position) -> str:
-        """Take down the addresses of one schema; returns the address that its parts go by."""
+    def _collect_schema(self, schema: Mapping[str, object], at: _Position) -> str:
         base = at.base
         name = schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
@@ -166,7 +159,6 @@ def joined(base: str, reference: str) -> str:
 
 
 def _base_of(part: object, base: str) -> str:
-    """Return the address of a part's document; ``base`` is that of the document around it."""
     name = part.get("$id") if isinstance(part, Mapping) else None
     if not isinstance(name, str) or name.startswith("#"):
         return base
@@ -187,8 +179,6 @@ def _pointer(path: _Path | None) -> str:
         path = path.above
     return step("#", *reversed(keys))
 
-
-# Documents outside a schema that it may refer to: the meta-schemas of the standard.
 
 Documents = Mapping[str, Mapping[str, object]]
 _HOST = "json-schema.org/"
@@ -214,15 +204,12 @@ def with_documents(found: Addresses, given: Documents) -> Addresses:
 
 @cache
 def _meta_schemas() -> Documents:
-    """Return the meta-schemas from draft 4 on, by their addresses."""
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
     return {
         address: REGISTRY.contents(address) for address in REGISTRY if "draft-03" not in address
     }
 
-
-# Rules next to a ``$ref``, which the drafts up to 7 ignore and later ones apply.
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
 _KEPT = frozenset({"$ref", "$id"})
@@ -237,17 +224,18 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
         return schema, []
     ignored: dict[str, None] = {}
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    cut = _cut(unnamed, ignored, 0, by_name=False)
+    cut = _without_ignored(unnamed, ignored, 0, by_name=False)
     assert isinstance(cut, Mapping)
     return cut, [*ignored]
 
 
-def _cut(value: object, ignored: dict[str, None], depth: int, *, by_name: bool) -> object:
-    """Return a part without them; the keys of a part ``by_name`` are no keywords."""
+def _without_ignored(
+    value: object, ignored: dict[str, None], depth: int, *, by_name: bool
+) -> object:
     if depth > DEEPEST:
         return value
     if isinstance(value, list):
-        return [_cut(item, ignored, depth + 1, by_name=False) for item in value]
+        return [_without_ignored(item, ignored, depth + 1, by_name=False) for item in value]
     if not isinstance(value, Mapping):
         return value
     refers = not by_name and isinstance(value.get("$ref"), str)
@@ -258,14 +246,11 @@ def _cut(value: object, ignored: dict[str, None], depth: int, *, by_name: bool) 
         elif not by_name and key in DATA:
             out[key] = of
         else:
-            out[key] = _cut(of, ignored, depth + 1, by_name=not by_name and key in BY_NAME)
+            out[key] = _without_ignored(
+                of, ignored, depth + 1, by_name=not by_name and key in BY_NAME
+            )
     return out
 
-
-# Dynamic references to what several documents of a schema could answer.
-#
-# ``$dynamicRef`` and ``$recursiveRef`` lead to the outermost document that was entered on the way
-# and has the anchor. So each part that is referred to is copied for each set of such documents.
 
 _MOST_COPIES = 400
 _PREFIX = "#/$defs/"
@@ -275,13 +260,11 @@ Entered = tuple[tuple[str, str], ...]
 
 
 class _TooMany(Exception):
-    """The schema would be copied too often."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The document that a part is in, and those that lead there."""
-
     base: str
     entered: Entered
 
@@ -313,7 +296,6 @@ class DynamicScope:
         return {**whole, "$defs": definitions}
 
     def _entering(self, entered: Entered, base: str) -> _Scope:
-        """Return the scope in a document that is entered from within others."""
         outer = dict(entered)
         for name, documents in self.found.dynamic.items():
             if base in documents:
@@ -321,7 +303,6 @@ class DynamicScope:
         return _Scope(base, tuple(sorted(outer.items())))
 
     def _copy(self, place: str, entered: Entered) -> str:
-        """Return the reference to a copy of a part."""
         scope = self._entering(entered, self.found.base(place))
         target = place, scope.entered
         if target not in self._names:
@@ -364,15 +345,12 @@ class DynamicScope:
         return {"$ref": self._copy(place, scope.entered)}
 
     def _outermost(self, target: str, scope: _Scope) -> str:
-        """Return the address that a dynamic reference to ``target`` leads to."""
         document, _, name = target.partition("#")
         if document not in self.found.dynamic.get(name, ()):
             return target  # nothing dynamic there: as `$ref`
         outer = dict(scope.entered).get(name, document)
         return f"{outer}#{name}" if name else outer
 
-
-# References to addresses and names, turned into references to places in the whole schema.
 
 _KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
 
@@ -399,8 +377,6 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """Moves the references of one schema to places."""
-
     found: Addresses
 
     def of(self, value: object, base: str, depth: int = 0, *, by_name: bool = False) -> object:
