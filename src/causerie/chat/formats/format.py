@@ -121,6 +121,11 @@ Segment = (
 )
 
 
+def segments(*parts: str | Segment) -> tuple[Segment, ...]:
+    """Return the segments of a call; a text stands for the :class:`Literal` of it."""
+    return tuple(Literal(part) if isinstance(part, str) else part for part in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class CallSection:
     """A section of tool calls: ``begin`` call (``separator`` call)* ``end``."""
@@ -196,7 +201,9 @@ class Reasoning:
         return (self.close, *self.also_close)
 
 
-_TO = "to="
+def unspaced(open: str = "<think>", close: str = "</think>", after_close: str = "") -> Reasoning:
+    """Return reasoning of a family that writes no white space within its markers."""
+    return Reasoning(open, close, after_open="", before_close="", after_close=after_close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +246,7 @@ class MessageHeader:
         """Return texts that begin a header where its first marker is missing or came already."""
         if self.call_close:
             return ()
-        return (_TO, _TO + self.functions) if self.functions else (_TO,)
+        return ("to=", f"to={self.functions}") if self.functions else ("to=",)
 
 
 @dataclass(frozen=True, slots=True)
