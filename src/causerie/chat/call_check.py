@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from causerie.chat.schema.compiled import Work, WorkExceeded
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import MOST_STEPS, CheckedSchema
-from causerie.errors import InvalidRequest
 from causerie.http.event_loop import offload
 from causerie.protocol.request import Tool
 from causerie.protocol.targets import CallClass
@@ -115,7 +115,7 @@ def _checked_schema(schema: bytes) -> CheckedSchema | None:
         return None
     try:
         return CheckedSchema(Rewriter(msgspec.json.decode(schema), "parameters").rewrite())
-    except (InvalidRequest, RecursionError):
+    except (SchemaRefused, RecursionError):
         return None
 
 

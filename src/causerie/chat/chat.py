@@ -141,7 +141,7 @@ async def _tokens_behind_prompt(
 
 
 @dataclass(frozen=True, slots=True)
-class ChatOptions:
+class TextChatOptions:
     """Settings of a model beyond its weights."""
 
     format: str | None = None
@@ -192,7 +192,7 @@ class TextChat:
         self,
         engine: TextEngine,
         grammars: Compiler,
-        options: ChatOptions = ChatOptions(),
+        options: TextChatOptions = TextChatOptions(),
         renderer: MakeRenderer = in_process,
         reserve: Reserve = without_limit,
     ) -> None:
@@ -314,7 +314,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
     )
 
 
-def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> LoadedModel:
+def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
     source = options.template or facts.template
     form = by_name(options.format) if options.format else detect(source)
     own = source + "".join(_texts(form))

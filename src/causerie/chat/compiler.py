@@ -18,8 +18,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from causerie.chat.answer import unsupported_schema
 from causerie.chat.lark import TOO_COMPLEX
-from causerie.chat.schema.keywords import of_function, unsupported
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.worker_process import BOUNDS_WORK, Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded
 
@@ -109,10 +110,11 @@ class Compiler:
         verdict = await self._verdict(grammar, _Vocabulary(vocabulary, words))
         if verdict.reason is None:
             return
-        if verdict.pointer is not None:
-            refused = unsupported(param, verdict.reason, verdict.pointer)
-            raise of_function(verdict.function, refused) if verdict.function else refused
-        raise unsupported(param, f"The answer's constraint cannot be enforced: {verdict.reason}")
+        reason = verdict.reason
+        if verdict.pointer is None:
+            reason = f"The answer's constraint cannot be enforced: {reason}"
+        function = verdict.function or ""
+        raise unsupported_schema(SchemaRefused(param, reason, verdict.pointer, function))
 
     async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         key = _key(grammar, vocabulary)

@@ -39,8 +39,7 @@ from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
-from causerie.chat.schema.keywords import of_function, unsupported
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused
 
 MAX_CALLS = 32  # in one message
 _MOST_PRETTY = 100_000  # characters of rules: a longer grammar takes long to compile
@@ -78,7 +77,7 @@ def compose(
 
     ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
-    ``InvalidRequest`` (``unsupported_schema``) from the schemas of the tools.
+    ``SchemaRefused`` from the schemas of the tools.
     """
     if answer is None and (calls is None or (calls.forbidden and form.calls is None)):
         return None
@@ -364,11 +363,11 @@ class _Section:
         self._text.function = name
         try:
             return self._written(segment, name)
-        except InvalidRequest as refused:
-            raise of_function(name, refused) from None
+        except SchemaRefused as refused:
+            raise refused.of_function(name) from None
         except RecursionError:
-            deep = unsupported("tools", "Its references lead from one to the next too often.")
-            raise of_function(name, deep) from None
+            reason = "Its references lead from one to the next too often."
+            raise SchemaRefused("tools", reason, function=name) from None
 
     def _written(self, segment: Segment, name: str) -> str:
         known = self._text.functions
@@ -402,7 +401,7 @@ def _json_arguments(schema: Schema, text: GrammarText) -> str:
         scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
         try:
             written = pretty_grammar(schema, scope)
-        except (InvalidRequest, Endless):
+        except (SchemaRefused, Endless):
             pass
         else:
             text.include(scope.rules)

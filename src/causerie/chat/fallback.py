@@ -36,7 +36,7 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
     """Return the part of the system message about the tools."""
-    lines = [Traced(write_json(tool["function"])) for tool in tools]
+    lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     return joined(
         (
@@ -136,7 +136,7 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     if not isinstance(function, Mapping):
         raise TypeError("a call without a function")
     arguments = function["arguments"]
-    text = arguments if isinstance(arguments, str) else Traced(write_json(arguments))
+    text = arguments if isinstance(arguments, str) else write_json(arguments)
     return str(function["name"]), text, str(call["id"])
 
 
@@ -178,7 +178,7 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
         if not isinstance(value, str):
             between = (segment.between_json or between).replace("{type}", _json_type(value))
             python = segment.constants == "python" and (value is None or isinstance(value, bool))
-            written = Traced(written if python else write_json(value))
+            written = Traced(written) if python else write_json(value)
         parts += (authored(segment.before), key, authored(between), written)
         parts.append(authored(segment.after))
     return joined(parts)

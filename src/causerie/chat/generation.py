@@ -104,39 +104,32 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
     ).caused_by(ErrorClass.SERVER_ERROR)
 
 
-# Carry out a plan for one choice: tokens in, events out.
-#
-# A generation is a state machine. While an engine runs, its state is the kind of text that the
-# model writes; the other two states need no engine.
-#
-#     state      what happens in it                      is left for
-#     ---------  --------------------------------------  ------------------------------------------
-#     THINKING   the model writes reasoning              ANSWERING, CALLING: a marker was read
-#                                                        CLOSING: the budget is used up, or the
-#                                                        model ended its text without an answer
-#                                                        FINISHED: a limit or a stop token
-#     CLOSING    the service ends the reasoning in the   ANSWERING: the closing marker is appended,
-#                model's stead (re-entry)                the engine goes on from the same tokens
-#                                                        FINISHED: the marker does not fit
-#     ANSWERING  the model writes the answer             THINKING, CALLING: a marker was read
-#                                                        CLOSING: reasoning without a budget began
-#                                                        FINISHED: end, limit, stop string or token
-#     CALLING    the model writes tool calls             ANSWERING: the section of calls is complete
-#                                                        ANSWERING, THINKING, CLOSING: it was none,
-#                                                        so what came before it goes on
-#                                                        FINISHED: end, limit, stop token, or a call
-#                                                        that repeats an earlier one
-#     FINISHED   nothing more is generated               (never)
-#
-# A generation begins in the state that its prompt, or the reply that it resumes, ends in. Usually
-# one run of the engine is enough. A new run begins after CLOSING, and where a run ended early (a
-# minimum length bans the end of the text until it is reached); it goes on from the very same
-# tokens, which the prefix cache of the engine still holds. A run from which items are taken back
-# (:mod:`causerie.chat.backtracking`) is one run here.
-
-
 class State(Enum):
-    """State of a generation; the table above says what each means."""
+    """State of a generation.
+
+    state      what happens in it                      is left for
+    ---------  --------------------------------------  ------------------------------------------
+    THINKING   the model writes reasoning              ANSWERING, CALLING: a marker was read
+                                                       CLOSING: the budget is used up, or the
+                                                       model ended its text without an answer
+                                                       FINISHED: a limit or a stop token
+    CLOSING    the service ends the reasoning in the   ANSWERING: the closing marker is appended,
+               model's stead (re-entry)                the engine goes on from the same tokens
+                                                       FINISHED: the marker does not fit
+    ANSWERING  the model writes the answer             THINKING, CALLING: a marker was read
+                                                       CLOSING: reasoning without a budget began
+                                                       FINISHED: end, limit, stop string or token
+    CALLING    the model writes tool calls             ANSWERING: the section of calls is complete
+                                                       ANSWERING, THINKING, CLOSING: it was none,
+                                                       so what came before it goes on
+                                                       FINISHED: end, limit, stop token, or a call
+                                                       that repeats an earlier one
+    FINISHED   nothing more is generated               (never)
+
+    A generation begins in the state that its prompt, or the reply that it resumes, ends in. A new
+    run of the engine begins after CLOSING, and where a run ended early, because a minimum length
+    bans the end of the text. It goes on from the same tokens, which the engine's cache still holds.
+    """
 
     THINKING = "thinking"
     CLOSING = "closing"

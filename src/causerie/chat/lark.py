@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from causerie.chat.schema import prepare
-from causerie.chat.schema.keywords import step, unsupported
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused, step
 
 # Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
 # reach beyond it (directives, ignored white space, control tokens) is refused.
@@ -63,10 +62,10 @@ class Embedded:
 def embed(text: str, prefix: str, *, param: str = _PARAM) -> Embedded:
     """Put ``prefix`` (lower-case letters) before every name of the grammar ``text``.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) naming the line.
+    Raises ``SchemaRefused`` naming the line.
     """
     if len(text) > MAX_CHARACTERS:
-        raise unsupported(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
+        raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
     if _is_gbnf(text):
         text = _converted(text, param)
     embedder = _Embedder(text, prefix, param)
@@ -80,12 +79,12 @@ def _is_gbnf(text: str) -> bool:
 
 def _converted(text: str, param: str) -> str:
     if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
-        raise unsupported(param, "The GBNF grammar has no rule `root`.")
+        raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
     try:
         return gbnf_to_lark(text)
     except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
         told = str(error).partition("\n")[0][:160]
-        raise unsupported(param, f"The GBNF grammar cannot be read: {told}") from None
+        raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +118,8 @@ class _Embedder:
         lines = (line.strip() for line in "".join(self._out).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
-    def _refuse(self, reason: str, line: int | None = None) -> InvalidRequest:
-        return unsupported(self._param, f"Line {line or self._line} of the grammar: {reason}")
+    def _refuse(self, reason: str, line: int | None = None) -> SchemaRefused:
+        return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
 
     def _next(self) -> _Token | None:
         if self._at >= len(self._text):
@@ -221,7 +220,7 @@ class _Embedder:
         prepared = prepare(schema, param=self._param)
         for pointer, keyword in prepared.left:
             reason = f"`{keyword}` cannot be enforced inside a grammar."
-            raise unsupported(self._param, reason, pointer)
+            raise SchemaRefused(self._param, reason, pointer)
         return prepared.text
 
     def _json(self, directive: str) -> object:
@@ -257,7 +256,7 @@ class _Embedder:
 
     def _check_names(self) -> None:
         if "start" not in self._defined:
-            raise unsupported(self._param, "The grammar has no rule `start`.")
+            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
         for name, line in self._used.items():
             if name not in self._defined:
                 raise self._refuse(f"`{name}` is not defined.", line)

@@ -275,24 +275,24 @@ def read_arguments(text: str) -> JsonDict:
 
 def write_json(
     value: object,
-    *,
     ensure_ascii: bool = False,
     indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
-) -> str:
+) -> Traced:
     """Return JSON as chat templates expect it: no HTML escapes, parsed text verbatim.
 
-    Raises :class:`TypeError` for what JSON cannot say.
+    It is ``tojson`` of Hugging Face templates, whose arguments come in this order. Raises
+    :class:`TypeError` for what JSON cannot say.
     """
     if isinstance(value, Verbatim):
-        return value.source
+        return Traced(value.source, USER)
     kept: dict[str, str] = {}
     bare = _with_placeholders(value, kept, secrets.token_hex(8))
     text = json.dumps(
         bare, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    return _PLACE.sub(lambda found: kept.get(found[1], found[0]), text) if kept else text
+    return Traced(_PLACE.sub(lambda found: kept.get(found[1], found[0]), text), USER)
 
 
 def _with_placeholders(value: object, kept: dict[str, str], secret: str) -> object:

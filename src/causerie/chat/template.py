@@ -124,28 +124,6 @@ def _join(
     return separator.join([item if isinstance(item, str) else str(item) for item in value])
 
 
-def _tojson(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | str | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    text = write_json(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-    return Traced(text, USER)
-
-
-def _unchanged_value(value: object) -> object:
-    # `safe` has no effect where nothing is escaped.
-    return value
-
-
 class Sandbox(SandboxedEnvironment):
     """The sandbox with helpers of Hugging Face templates; strings keep their origin.
 
@@ -166,7 +144,7 @@ class Sandbox(SandboxedEnvironment):
             finalize=_printed,
         )
         self.literals: list[Traced] = []
-        self.filters |= {"join": _join, "safe": _unchanged_value, "tojson": _tojson}
+        self.filters |= {"join": _join, "safe": lambda value: value, "tojson": write_json}
         self.globals |= {"raise_exception": _raise, "strftime_now": strftime_now}
 
     def authored(self, text: str) -> str:

@@ -113,7 +113,7 @@ async def decided(check: Callable[[Work], _T], characters: int) -> _T:
 def validate(text: str, output: OutputFormat, work: Work | None = None) -> str | None:
     """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
 
-    Raises ``InvalidRequest`` where the format itself cannot be enforced; one
+    Raises ``SchemaRefused`` where the format itself cannot be enforced; one
     that went into a constraint can.
     """
     work = work or Work(MOST_STEPS)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from causerie.access.admission import SlotQueue
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.parser import Separation
 from causerie.chat.rendering import Renderers
@@ -43,7 +43,7 @@ class OwnModel:
     """A model that this service runs itself, and who waits for it."""
 
     engine: FleetEngine
-    options: ChatOptions
+    options: TextChatOptions
     chat: TextChat
     admission_queue: SlotQueue
 
@@ -75,19 +75,19 @@ class Targets:
 
 def chat_options(
     settings: Settings, where: Callable[[KeyPath], str] | None = None
-) -> Mapping[str, ChatOptions]:
+) -> Mapping[str, TextChatOptions]:
     """Return the configured options of each model's chat. Reads template files.
 
     ``where`` gives the place of a setting, for problems.
 
     Raises :class:`SettingsError` where one cannot be read, or is no template.
     """
-    options: dict[str, ChatOptions] = {}
+    options: dict[str, TextChatOptions] = {}
     problems: list[Problem] = []
     for index, model in enumerate(settings.models):
         place = where(("models", index, "template")) if where is not None else ""
         try:
-            options[model.id] = ChatOptions(
+            options[model.id] = TextChatOptions(
                 format=model.format,
                 template=_template(model.template),
                 max_output_tokens=model.max_output_tokens,
@@ -107,7 +107,7 @@ def chat_options(
 
 def own_models(
     settings: Settings,
-    options: Mapping[str, ChatOptions],
+    options: Mapping[str, TextChatOptions],
     engines: Fleet,
     parts: ChatParts,
     before: Targets,

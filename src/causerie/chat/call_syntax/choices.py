@@ -6,16 +6,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import APPLIES, is_annotation, step, unsupported
+from causerie.chat.schema.keywords import APPLIES, SchemaRefused, is_annotation, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
 from causerie.chat.validation import following
-from causerie.errors import InvalidRequest
-from causerie.protocol.numbers import whole_number
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
 _VALUES = frozenset({"const", "enum"})
@@ -50,14 +47,10 @@ def part_of(schema: Schema, part: object) -> Schema | None:
 
 def resolved(root: Schema, reference: str) -> Schema | bool:
     """Return the schema that a local reference names; an unresolved one admits anything."""
-    found: object = root
-    for part in reference.removeprefix("#").split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list):
-            index = whole_number(name)
-            found = found[index] if index is not None and index < len(found) else {}
-        else:
-            found = found.get(name, {}) if isinstance(found, Mapping) else {}
+    try:
+        found = part_at(root, reference)
+    except LookupError:
+        return {}
     return found if isinstance(found, Mapping | bool) else {}
 
 
@@ -171,8 +164,8 @@ def _without_single_all_of(
 def choices(schema: Schema) -> Sequence[Schema]:
     """Return schemas of which a value follows one, with definitions; none applies other schemas.
 
-    There are none where no value can follow ``schema``. Raises ``InvalidRequest``
-    (``unsupported_schema``) where they are too many, or cannot be told.
+    There are none where no value can follow ``schema``. Raises ``SchemaRefused``
+    where they are too many, or cannot be told.
     """
     return _choices_of_part(schema, definitions(schema), {})
 
@@ -291,9 +284,9 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
                     "exclusiveMinimum", "exclusiveMaximum"})  # fmt: skip
 
 
-def refused(schema: Schema, reason: str, *keys: str) -> InvalidRequest:
+def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
     """Return the refusal of a part of a function's parameters."""
-    return unsupported("tools", reason, step(str(schema.get(AT, "#")), *keys))
+    return SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 
 def kind_of(value: object) -> str:

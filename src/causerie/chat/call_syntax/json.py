@@ -102,7 +102,7 @@ def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the rule for a document.
 
     ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
-    them. Raises ``InvalidRequest`` (``unsupported_schema``) for what only the engines' own grammar
+    them. Raises ``SchemaRefused`` for what only the engines' own grammar
     can say.
     """
     writer = _Pretty(scope)

@@ -20,7 +20,7 @@ from causerie.chat.schema.pattern import Refused, anywhere, searches
 def string_terminal(schema: Schema) -> str | None:
     """Return the regular expression of a bounded string; ``None`` when any text will do.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) for a pattern that cannot be followed.
+    Raises ``SchemaRefused`` for a pattern that cannot be followed.
     """
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
@@ -192,8 +192,8 @@ def members_of(
     """Return the members that the object may hold; ``None`` if no object is possible.
 
     ``key`` is a regular expression (between slashes) for the free keys of a notation;
-    ``is_writable`` returns whether the notation can write a name. Raises ``InvalidRequest``
-    (``unsupported_schema``) for constraints that cannot be enforced.
+    ``is_writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
+    for constraints that cannot be enforced.
     """
     required = _list(choice, "required")
     declared = _names(choice)

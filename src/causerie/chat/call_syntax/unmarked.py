@@ -20,7 +20,7 @@ from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText
 from causerie.chat.schema.finite import Endless
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused
 
 _LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
 _LONGEST_LANGUAGE = max(map(len, _LANGUAGES))
@@ -257,7 +257,7 @@ def unmarked_grammar(
             name: known.get(name) or _arguments(name, tools[name], scope) for name in sorted(tools)
         }
         expression = _expression(arguments, marks, scope, several)
-    except InvalidRequest:
+    except SchemaRefused:
         return None
     if len(scope.rules) > _MOST_RULES:
         return None
@@ -304,5 +304,5 @@ def _arguments(name: str, schema: Schema, scope: GrammarText) -> str:
     scope.function = name
     try:
         return pretty_grammar(schema, scope)
-    except (InvalidRequest, Endless, RecursionError):
+    except (SchemaRefused, Endless, RecursionError):
         return scope.json(schema)

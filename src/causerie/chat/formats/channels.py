@@ -168,8 +168,9 @@ BEAM = ModelFormat(
 
 # Muse: every message names its recipient, and a call its function twice.
 
+_MUSE_BEGIN = '<atem:function_calls>\n<atem:invoke name="'
 _MUSE_CALL = segments(
-    '<atem:function_calls>\n<atem:invoke name="',
+    _MUSE_BEGIN,
     Name(),
     '">\n',
     ParameterList('<atem:parameter name="', '">', "</atem:parameter>\n"),
@@ -185,7 +186,7 @@ MUSE = ModelFormat(
     ),
     calls=CallSection(
         lead=" ",
-        call=segments("to=", Name(), "<|message|>" + _MUSE_CALL[0].text, *_MUSE_CALL[1:]),
+        call=segments("to=", Name(), "<|message|>" + _MUSE_BEGIN, *_MUSE_CALL[1:]),
         separator=f"<|eom|>{_NEXT} ",
         holds_at="<|message|><atem:function_calls>",
     ),

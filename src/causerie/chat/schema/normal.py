@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import Place, step, unsupported
+from causerie.chat.schema.keywords import Place, SchemaRefused, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
@@ -30,8 +29,6 @@ from causerie.chat.schema.values import (
     is_number,
     multiples,
 )
-from causerie.errors import InvalidRequest
-from causerie.protocol.numbers import whole_number
 
 Node = dict[str, object]
 JsonSchema = Mapping[str, object] | bool
@@ -92,7 +89,7 @@ class Rewriter:
             self.root = placed(said)
 
     def rewrite(self) -> Node:
-        """Return the whole schema; raise ``InvalidRequest`` (``unsupported_schema``)."""
+        """Return the whole schema; raise :class:`SchemaRefused`."""
         top = self._schema(self.root, "#", 0, True)
         if top is False:
             raise self._refuse("#", "`false` admits no document at all.")
@@ -146,8 +143,8 @@ class Rewriter:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
 
-    def _refuse(self, pointer: str, reason: str) -> InvalidRequest:
-        return unsupported(self.param, reason, pointer)
+    def _refuse(self, pointer: str, reason: str) -> SchemaRefused:
+        return SchemaRefused(self.param, reason, pointer)
 
     def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
         self._values.count(pointer, subschemas=1)
@@ -243,17 +240,11 @@ class Rewriter:
         out["$ref"] = f"#/$defs/{self._names[target]}"
 
     def _resolve(self, reference: str, at: str = "#") -> object:
-        found: object = self.root
-        for part in reference.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            index = whole_number(key)
-            if isinstance(found, Mapping) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and index is not None and index < len(found):
-                found = found[index]
-            else:
-                raise self._refuse(at, f"{reference[:200]!r} points to nothing in the schema.")
-        return found
+        try:
+            return part_at(self.root, reference)
+        except LookupError:
+            reason = f"{reference[:200]!r} points to nothing in the schema."
+            raise self._refuse(at, reason) from None
 
     def _all_or_any_of(self, place: Place, out: Node, key: str, value: object) -> None:
         if key == "allOf":
@@ -298,7 +289,7 @@ class Rewriter:
 
     def _size(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        number = self._values.number(value, pointer)
+        number = self._values.finite(value, pointer)
         if not isinstance(number, int) or number < 0:
             raise self._refuse(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
@@ -358,14 +349,14 @@ class Rewriter:
             out[key] = number
             return
         kind = place.schema.get("type")
-        number, few = multiples(number, whole=kind == "integer")
+        number, few = multiples(self._values.number(number, pointer), whole=kind == "integer")
         if few is not None:
             held: list[object] = [{"enum": few}]
             if kind not in ("integer", "number"):
                 held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
             out["allOf"] = [*_list(out.get("allOf")), {"anyOf": held}]
         elif not (kind == "integer" and number == 1):
-            out[key] = self._values.number(number, pointer)
+            out[key] = number
 
     # Keywords of arrays
 

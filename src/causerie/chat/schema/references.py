@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from urllib.parse import unquote, urljoin
+from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import is_applied, is_rule, step
+from causerie.chat.schema.keywords import is_applied, is_rule, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
-from causerie.protocol.numbers import whole_number
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
@@ -90,27 +89,10 @@ class Addresses:
 
     def part(self, place: str) -> object:
         """Return the part of the schema at a place, or ``None``."""
-        *_, (part, _) = self._steps(place)
-        return part
-
-    def base(self, place: str) -> str:
-        """Return the address of the document that a place is in."""
-        *_, (_, base) = self._steps(place)
-        return base
-
-    def _steps(self, place: str) -> Iterator[tuple[object, str]]:
-        found: object = self.whole
-        base = _base_of(found, "")
-        yield found, base
-        for part in place.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                index = whole_number(key)
-                found = found[index] if index is not None and index < len(found) else None
-            else:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            base = _base_of(found, base)
-            yield found, base
+        try:
+            return part_at(self.whole, place)
+        except LookupError:
+            return None
 
     def _collect(self, value: object, at: _Position, *, by_name: bool = False) -> None:
         depth = at.path.depth if at.path else 0
@@ -252,106 +234,6 @@ def _without_ignored(
     return out
 
 
-_MOST_COPIES = 400
-_PREFIX = "#/$defs/"
-
-Entered = tuple[tuple[str, str], ...]
-"""For each dynamic anchor, the outermost document entered that has it; sorted by the anchor."""
-
-
-class _TooMany(Exception):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    base: str
-    entered: Entered
-
-
-@dataclass(slots=True)
-class DynamicScope:
-    """Copies the parts of one schema."""
-
-    found: Addresses
-    _names: dict[tuple[str, Entered], str] = field(default_factory=dict)
-    _waiting: list[tuple[str, Entered]] = field(default_factory=list)
-
-    def unrolled(self) -> Mapping[str, object] | None:
-        """Return a schema that says the same with ``$ref`` alone; ``None`` if it is too long."""
-        base = self.found.base("#")
-        scope = self._entering((), base)
-        self._names["#", scope.entered] = "#"
-        try:
-            whole = self._moved(self.found.whole, scope)
-            assert isinstance(whole, dict)
-            definitions: dict[str, object] = {}
-            while self._waiting:
-                place, entered = self._waiting.pop()
-                scope = _Scope(self.found.base(place), entered)
-                name = self._names[place, entered].removeprefix(_PREFIX)
-                definitions[name] = self._moved(self.found.part(place), scope)
-        except _TooMany:
-            return None
-        return {**whole, "$defs": definitions}
-
-    def _entering(self, entered: Entered, base: str) -> _Scope:
-        outer = dict(entered)
-        for name, documents in self.found.dynamic.items():
-            if base in documents:
-                outer.setdefault(name, base)
-        return _Scope(base, tuple(sorted(outer.items())))
-
-    def _copy(self, place: str, entered: Entered) -> str:
-        scope = self._entering(entered, self.found.base(place))
-        target = place, scope.entered
-        if target not in self._names:
-            if len(self._names) >= _MOST_COPIES:
-                raise _TooMany
-            self._names[target] = f"{_PREFIX}{len(self._names)}"
-            self._waiting.append(target)
-        return self._names[target]
-
-    def _moved(self, value: object, scope: _Scope, depth: int = 0) -> object:
-        if depth > DEEPEST:
-            return value
-        if isinstance(value, list):
-            return [self._moved(item, scope, depth + 1) for item in value]
-        if not isinstance(value, Mapping):
-            return value
-        named = value.get("$id")
-        if isinstance(named, str) and not named.startswith("#"):
-            scope = self._entering(scope.entered, joined(scope.base, named))
-        out: dict[str, object] = {}
-        for key, of in value.items():
-            if key in REFERENCES and isinstance(of, str):
-                out |= self._reference(key, of, scope)
-            elif key in BY_NAME and isinstance(of, Mapping):
-                if key not in DEFINITIONS:
-                    out[key] = {name: self._moved(each, scope, depth + 2)
-                                for name, each in of.items()}  # fmt: skip
-            elif key not in ANCHORS and (key != "$id" or scope.base in self.found.torn):
-                applied = key not in DATA and is_applied(key)
-                out[key] = self._moved(of, scope, depth + 1) if applied else of
-        return out
-
-    def _reference(self, key: str, value: str, scope: _Scope) -> dict[str, object]:
-        target = joined(scope.base, value)
-        if key != "$ref":
-            target = self._outermost(target, scope)
-        place = self.found.place(target)
-        if place is None or self.found.part(place) is None:
-            return {key: value}
-        return {"$ref": self._copy(place, scope.entered)}
-
-    def _outermost(self, target: str, scope: _Scope) -> str:
-        document, _, name = target.partition("#")
-        if document not in self.found.dynamic.get(name, ()):
-            return target  # nothing dynamic there: as `$ref`
-        outer = dict(scope.entered).get(name, document)
-        return f"{outer}#{name}" if name else outer
-
-
 _KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
 
 
@@ -366,10 +248,6 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     found = with_meta_schemas(Addresses(schema))
     if found.plain:
         return schema
-    if any(len(documents) > 1 for documents in found.dynamic.values()):
-        unrolled = DynamicScope(found).unrolled()
-        if unrolled is not None:
-            return unrolled
     moved = _Move(found).of(found.whole, "")
     assert isinstance(moved, Mapping)
     return moved
