@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -205,7 +205,9 @@ async def answer_plan(
     """Return the plan; raise ``InvalidRequest`` (``unsupported_schema``) if it cannot be kept."""
     match output:
         case JsonObject():
-            return _any_object(white_space)
+            any_object = {"type": "object"}
+            text = json_object(white_space)
+            return _document_plan(any_object, "response_format", white_space, text)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
             make = partial(_schema, output, text, control_tokens, white_space)
@@ -219,13 +221,6 @@ async def answer_plan(
             )
         case Grammar(text):
             return await schema_cache.of(text, Grammar, partial(_grammar, text))
-
-
-@cache
-def _any_object(white_space: WhiteSpace) -> AnswerPlan:
-    return _document_plan(
-        {"type": "object"}, "response_format", white_space, json_object(white_space)
-    )
 
 
 def _schema(

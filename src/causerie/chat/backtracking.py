@@ -101,19 +101,15 @@ async def without_faults(
 
 @dataclass(slots=True)
 class _Attempts:
-    """Places from which a value is written anew, with a few draws at each."""
-
     places: list[int] = field(default_factory=list)
     _level: int = 0
     _draws: int = 0
 
     @property
     def place(self) -> int | None:
-        """The place whose turn it is."""
         return self.places[self._level] if self._level < len(self.places) else None
 
     def made(self, *, other: bool) -> None:
-        """Count a draw, which gave another token or not."""
         self._draws += 1
         if not other or self._draws == _AT_A_PLACE:
             self._level, self._draws = self._level + 1, 0

@@ -8,7 +8,6 @@ classes go to whoever made the checker.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from functools import lru_cache
 import msgspec
 import structlog
 
+from causerie.chat.call_syntax.base import json_value
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.normal import Rewriter
@@ -45,7 +45,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
     if tool is None:
         return "unknown_name"
     try:
-        value = json.loads(arguments, parse_constant=_refuse_constant)
+        value = json_value(arguments)
     except (ValueError, RecursionError):
         return "invalid_json"
     if not isinstance(value, dict):
@@ -117,7 +117,3 @@ def _checked_schema(schema: bytes) -> CheckedSchema | None:
         return CheckedSchema(Rewriter(msgspec.json.decode(schema), "parameters").rewrite())
     except (SchemaRefused, RecursionError):
         return None
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON value")

@@ -190,8 +190,6 @@ def name_from_id(value: str) -> str:
 
 @dataclass(slots=True)
 class _Call:
-    """The call being read."""
-
     name: str = ""
     id: str = ""
     started: bool = False

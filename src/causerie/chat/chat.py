@@ -285,7 +285,8 @@ class TextChat:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, self._engine, partial)
-        facts, param = model.facts, _constrained_by(request)
+        facts = model.facts
+        param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
                 await self._grammars.check(
@@ -353,10 +354,6 @@ def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
             )
         if not image.enclosed:
             raise image_not_fetched(param)
-
-
-def _constrained_by(request: ChatRequest) -> str:
-    return "response_format" if request.output is not None else "tools"
 
 
 async def _merged_events(

@@ -180,8 +180,6 @@ class Compiler:
 
 @dataclass(slots=True)
 class _Turn:
-    """Lock on a grammar that several requests compile at once."""
-
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
 
@@ -198,14 +196,11 @@ def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
 
 
 class _Worker(WorkerProcess):
-    """Used by one check at a time; killed when a check does not come back."""
-
     def __init__(self, reader: str, memory: int) -> None:
         super().__init__("causerie.chat.compiler_worker", str(memory), reader)
         self._loaded: dict[str, str] = {}  # what was read, by path
 
     async def prepare(self, vocabulary: _Vocabulary) -> None:
-        """Have the process running, with the vocabulary read."""
         if await self.start():
             self._loaded = {}
         path = vocabulary.path or ""

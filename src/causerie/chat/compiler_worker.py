@@ -63,8 +63,6 @@ class _Bytes:
 
 
 class _Tokenizer:
-    """Vocabulary under the attribute names that llguidance expects."""
-
     def __init__(self, vocabulary: WorkerVocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
         self.special_token_ids = [

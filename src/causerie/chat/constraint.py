@@ -256,12 +256,10 @@ class _Section:
         self._call = text.rule(" | ".join(text.rule(self._one_call(name)) for name in names))
 
     def whole(self) -> str:
-        """``begin`` call (``separator`` call)* ``end``, behind what leads to it."""
         begin = self._text.literal(self._form.lead + self._form.begin)
         return self._text.rule(f"{begin} {self._rest()}")
 
     def offered(self) -> list[str]:
-        """Return the replies that hold calls: text that ends in them."""
         form, text = self._form, self._text
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
@@ -302,7 +300,6 @@ class _Section:
         return self._with_first(whole)
 
     def marks_at_start(self) -> tuple[str, ...]:
-        """Return the texts with which no free text may begin."""
         form = self._form
         return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
 
@@ -319,7 +316,6 @@ class _Section:
         return f"({end})?" if self._form.optional_end else end
 
     def behind(self, trigger: str) -> str:
-        """Return the rest of the section when ``trigger`` has been written already."""
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]

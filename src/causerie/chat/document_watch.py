@@ -59,8 +59,6 @@ class _Value:
 
 @dataclass(slots=True)
 class _Container:
-    """An array or object that is not closed yet."""
-
     schemas: Applicable
     is_array: bool
     distinct: bool
@@ -80,7 +78,6 @@ class _Container:
     earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
     def inside(self) -> tuple[Applicable, str]:
-        """Return what applies to the value that comes, and its pointer."""
         if self.is_array:
             return self.schemas.item(self.index), step(self.pointer, self.index)
         return self.schemas.property(self.name), step(self.pointer, self.name)
@@ -88,8 +85,6 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """The check of one complete value, which may be too long for the event loop."""
-
     schema: CheckedSchema
     value: object
     pointer: str

@@ -514,7 +514,6 @@ class _Marks:
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
-        """Return the first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
         anywhere = self._searches[mode, False]
         if found and found[1] not in anywhere.marks and text[: found[0]].strip():
@@ -522,7 +521,6 @@ class _Marks:
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
-        """Return how many characters at the end of ``text`` may be the beginning of a marker."""
         search = self._searches[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
 
@@ -538,7 +536,6 @@ class _Search:
         self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
-        """Return the middle of a part in which these markers mean something."""
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 

@@ -205,16 +205,13 @@ class _ForeignRenderer:
         return answer.prompt()
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        """Return what stands between a text and its call in the history."""
         answer = await self._answer(encode(Ask.of(request, call=True)), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of its workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def rest(self) -> None:
-        """End the processes that nobody uses."""
         idle = [self._free.get_nowait() for _ in range(self._free.qsize())]
         try:
             for worker in idle:

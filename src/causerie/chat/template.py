@@ -213,10 +213,6 @@ class TooMuch(TemplateError):
     """The rendering took more time, memory or characters than it may."""
 
 
-def _unchanged(prompt: Traced) -> Traced:
-    return prompt
-
-
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """A prompt. ``user`` are the half-open spans of characters that a user wrote, in order.
@@ -270,9 +266,9 @@ class ChatTemplate:
         documents: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
         kwargs: Mapping[str, object] | None = None,
-        amended: Callable[[Traced], Traced] = _unchanged,
+        amended: Callable[[Traced], Traced] | None = None,
     ) -> Rendered:
-        """Return the prompt for these messages, ``amended``.
+        """Return the prompt for these messages, changed by ``amended``.
 
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
@@ -287,7 +283,8 @@ class ChatTemplate:
             "documents": _mutable_copy(documents) if documents else None,
             "add_generation_prompt": add_generation_prompt,
         }
-        text = amended(self._run(self._variant(bool(tools)), variables))
+        text = self._run(self._variant(bool(tools)), variables)
+        text = amended(text) if amended else text
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
     def _variant(self, tools: bool) -> Template:

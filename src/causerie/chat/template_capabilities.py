@@ -155,8 +155,6 @@ def leading_of(
 
 
 class _Probe:
-    """Renders small conversations and looks for their words in order."""
-
     def __init__(
         self,
         render: Callable[..., Rendered],

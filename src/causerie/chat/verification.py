@@ -63,15 +63,10 @@ class _Choice:
 
     @property
     def characters(self) -> int:
-        """Return the length of what is to be checked."""
         arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
         return sum(map(len, self.text)) + sum(map(len, arguments))
 
     def fault(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
-        """Return which rule the choice breaks; it may be cut anywhere unless it is ``whole``.
-
-        Raises :class:`WorkExceeded` where that is unknown.
-        """
         said = "".join(self.text)
         if enforced.call_required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
@@ -82,7 +77,6 @@ class _Choice:
         return validate(said, enforced.answer, work)
 
     def fault_of_calls(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
-        """Return the same of its calls; the last one, if it is cut, counts as none."""
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not _is_document(calls[-1][1]):
             calls.pop()

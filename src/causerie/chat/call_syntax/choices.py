@@ -12,6 +12,7 @@ from causerie.chat.schema.keywords import APPLIES, SchemaRefused, is_annotation,
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
+from causerie.chat.schema.values import is_number
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
@@ -212,16 +213,14 @@ def _without_contradicting_types(choice: Schema) -> Schema | None:
     empty = {
         kind
         for kind, (low, high) in _BOUNDS.items()
-        if low in choice and high in choice and _exceeds(choice[low], choice[high])
+        if is_number(least := choice.get(low))
+        and is_number(most := choice.get(high))
+        and least > most
     }
     if not empty:
         return choice
     left = sorted(kinds_of(choice) - empty)
     return {**choice, "type": left[0] if len(left) == 1 else left} if left else None
-
-
-def _exceeds(low: object, high: object) -> bool:
-    return isinstance(low, int | float) and isinstance(high, int | float) and low > high
 
 
 def _applied(schema: Schema) -> Iterator[Sequence[object]]:

@@ -197,7 +197,6 @@ class _Elements(ArgumentRules[str | None]):
         self._mark = mark
 
     def ways(self, schema: Schema, place: str | None) -> Iterator[str | None]:
-        """Yield the ways to write a value; null is left out where it can be something else."""
         found = choices(schema)
         is_null = all(kinds_of(choice) == _NULL for choice in found)
         lists = any("array" in kinds_of(choice) for choice in found)
@@ -250,7 +249,6 @@ class _Elements(ArgumentRules[str | None]):
         return text + self._any_name(place)
 
     def object(self, choice: Schema, lists: bool = False) -> str | None:
-        """Return its elements; a free one is closed by any name, for no grammar can repeat one."""
         members = members_of(
             choice,
             f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,

@@ -120,7 +120,6 @@ class _Pretty(ArgumentRules[None]):
         self._colon = scope.terminal(rf"/{_SPACE}:{_SPACE}/")
 
     def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        """Yield the ways to write a value."""
         for choice in choices(schema):
             values = constants(choice)
             if values is None:

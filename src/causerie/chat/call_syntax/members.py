@@ -13,7 +13,7 @@ from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.choices import choices, definitions, part_of, refused
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
-from causerie.chat.schema.keywords import FORMATS, SPELLED
+from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list
 from causerie.chat.schema.pattern import Refused, anywhere, searches
 
 
@@ -76,14 +76,15 @@ class ArgumentRules(ABC, Generic[Place]):
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Return the rule for the ways to write all of it, with the rules for what is in it."""
-        top = self.scope.rule(_either(schema, ways))
+        top = self.scope.rule(either(schema, ways))
         while self._waiting:
             name, of, place = self._waiting.pop()
-            self.scope.define(name, _either(of, self.ways(of, place)))
+            self.scope.define(name, either(of, self.ways(of, place)))
         return top
 
 
-def _either(schema: Schema, ways: Iterable[str | None]) -> str:
+def either(schema: Schema, ways: Iterable[str | None]) -> str:
+    """Return the alternatives of what follows a schema; raise where there is none."""
     possible = dict.fromkeys(way for way in ways if way is not None)
     if not possible:
         raise refused(schema, "nothing can follow it.")
@@ -195,7 +196,7 @@ def members_of(
     ``is_writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
     for constraints that cannot be enforced.
     """
-    required = _list(choice, "required")
+    required = as_list(choice.get("required"))
     declared = _names(choice)
     unnamed = declared.keys() - _mapping(choice, "properties").keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
@@ -247,7 +248,7 @@ def names_in(schema: Schema) -> tuple[str, ...]:
 
 
 def _names(choice: Schema) -> dict[str, None]:
-    required = (str(name) for name in _list(choice, "required"))
+    required = (str(name) for name in as_list(choice.get("required")))
     return dict.fromkeys([*_mapping(choice, "properties"), *required])
 
 
@@ -290,8 +291,3 @@ def _bounds_of_free_keys(
 def _mapping(schema: Schema, key: str) -> Mapping[str, object]:
     found = schema.get(key)
     return found if isinstance(found, Mapping) else {}
-
-
-def _list(schema: Schema, key: str) -> list[object]:
-    found = schema.get(key)
-    return found if isinstance(found, list) else []

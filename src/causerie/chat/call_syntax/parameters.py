@@ -27,7 +27,7 @@ from causerie.chat.call_syntax.choices import (
     refused,
     without_text,
 )
-from causerie.chat.call_syntax.members import members_of, property_in, string_terminal
+from causerie.chat.call_syntax.members import either, members_of, property_in, string_terminal
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
@@ -319,11 +319,7 @@ class ParameterReader:
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
     """Return the declared properties in order, required ones always; then other possible ones."""
-    found = (_list_grammar(form, choice, scope) for choice in choices(schema))
-    lists = list(dict.fromkeys(each for each in found if each is not None))
-    if not lists:
-        raise refused(schema, "nothing can follow it.")
-    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+    return f"({either(schema, (_list_grammar(form, choice, scope) for choice in choices(schema)))})"
 
 
 def _list_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None:

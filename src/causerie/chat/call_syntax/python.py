@@ -11,6 +11,7 @@ from causerie.chat.call_syntax.choices import NUMERIC, choices, constants, kinds
 from causerie.chat.call_syntax.members import (
     ArgumentRules,
     ObjectMembers,
+    either,
     items_of,
     members_of,
     names_in,
@@ -54,11 +55,7 @@ class PythonReader:
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    found = (_list(choice, scope) for choice in choices(schema))
-    lists = list(dict.fromkeys(each for each in found if each is not None))
-    if not lists:
-        raise refused(schema, "nothing can follow it.")
-    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+    return f"({either(schema, (_list(choice, scope) for choice in choices(schema)))})"
 
 
 def _list(schema: Schema, scope: GrammarText) -> str | None:
@@ -151,7 +148,6 @@ class _Loose(ArgumentRules[None]):
         self._quote = quote
 
     def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        """Yield the ways to write a value."""
         for choice in choices(schema):
             if constants(choice) is None:
                 yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
@@ -184,7 +180,6 @@ class _Loose(ArgumentRules[None]):
         return self.value(schema, None)
 
     def object(self, choice: Schema) -> str | None:
-        """Return an object with its braces; ``None`` if there can be none."""
         members = members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
         if members is None:
             return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from causerie.chat.schema.keywords import as_list
 
 CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
@@ -218,7 +219,7 @@ class Evaluated:
     def items(self, value: Sequence[object], schema: Schema) -> set[int]:
         """Return the positions that are spoken of alongside ``unevaluatedItems``."""
         self.spend(1 + len(value) // _NAMES_A_STEP)
-        known = set(range(min(len(_list(schema.get("prefixItems"))), len(value))))
+        known = set(range(min(len(as_list(schema.get("prefixItems"))), len(value))))
         if "items" in schema:
             known.update(range(len(value)))
         if "contains" in schema:
@@ -230,17 +231,13 @@ class Evaluated:
         return known
 
     def _parts(self, value: object, schema: Schema) -> Iterator[Schema]:
-        parts = _list(schema.get("allOf"))
+        parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
             parts = [*parts, self.definition(str(schema["$ref"]))]
-        options = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+        options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
         parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
         if "if" in schema:
             holds = self.holds(value, schema["if"], "#")
             branch = schema.get("then" if holds else "else")
             parts = [*parts, *([schema["if"]] if holds else []), branch]
         yield from (part for part in parts if isinstance(part, Mapping))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

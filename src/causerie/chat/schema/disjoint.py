@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLMatcher, LLParserLimits
 
-from causerie.chat.schema.compiled import Work
+from causerie.chat.schema.compiled import HEADER, Work, matcher_of
+from causerie.chat.schema.keywords import as_list
 from causerie.chat.schema.rewriting import declared_types, is_never
 from causerie.chat.schema.values import canonical
 
@@ -75,7 +76,7 @@ def matches(pattern: str, name: str) -> bool:
     literal = _LITERAL.fullmatch(pattern)
     if literal is not None:
         return _holds(*literal.groups(), name=name)
-    matcher = _of_pattern(pattern).deep_copy()
+    matcher = _matcher_of_strings(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
@@ -101,23 +102,14 @@ def _fixed_beginning(pattern: str) -> str:
 
 @lru_cache(maxsize=256)
 def _may_overlap(one: str, other: str) -> bool:
-    matcher = _of({"type": "string", "allOf": [{"pattern": one}, {"pattern": other}]})
+    matcher = _matcher_of_strings(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 
 
 @lru_cache(maxsize=256)
-def _of_pattern(pattern: str) -> LLMatcher:
-    return _of({"type": "string", "pattern": pattern})
-
-
-def _of(schema: Mapping[str, object]) -> LLMatcher:
-    grammar = "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False)
-    return LLMatcher(_bytes(), grammar, log_level=0, limits=_LIMITS)
-
-
-@lru_cache(maxsize=1)
-def _bytes() -> LLTokenizer:
-    return LLTokenizer("byte")
+def _matcher_of_strings(*patterns: str) -> LLMatcher:
+    schema = {"type": "string", "allOf": [{"pattern": each} for each in patterns]}
+    return matcher_of(f"{HEADER}%json {json.dumps(schema, ensure_ascii=False)}", _LIMITS)
 
 
 # Only reasons that can be proven count: other types, other constants, a required property whose
@@ -199,7 +191,8 @@ class SchemaDisjointness:
                 return True
         if frame != {"object"}:
             return False
-        if not self._spend(_names_in(a, b) // _NAMES_A_STEP):
+        names = len(as_list(a.get("required"))) + len(as_list(b.get("required")))
+        if not self._spend(names // _NAMES_A_STEP):
             return False
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
@@ -215,7 +208,7 @@ class SchemaDisjointness:
         if "const" in schema:
             values: Sequence[object] = [schema["const"]]
         elif isinstance(schema.get("enum"), list):
-            values = _sequence(schema["enum"])
+            values = as_list(schema["enum"])
         else:
             return None
         known = self._constants.get(id(schema))
@@ -237,10 +230,10 @@ class SchemaDisjointness:
         target = self._resolve(reference) if isinstance(reference, str) else True
         if self._excludes(target, b, frame, depth + 1):
             return True
-        if any(self._excludes(part, b, frame, depth + 1) for part in _sequence(a.get("allOf"))):
+        if any(self._excludes(part, b, frame, depth + 1) for part in as_list(a.get("allOf"))):
             return True
         for key in ("anyOf", "oneOf"):
-            options = _sequence(a.get(key))
+            options = as_list(a.get(key))
             if options and all(self._excludes(one, b, frame, depth + 1) for one in options):
                 return True
         return False
@@ -250,10 +243,6 @@ def _kinds(declared: object) -> frozenset[str]:
     names = declared if isinstance(declared, list) else [declared]
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
-
-
-def _names_in(*schemas: Mapping[str, object]) -> int:
-    return sum(len(_sequence(schema.get("required"))) for schema in schemas)
 
 
 def _kind(value: object) -> str:
@@ -280,9 +269,5 @@ def _forbids_required(schema: Mapping[str, object], required: object) -> bool:
     return isinstance(named, Mapping) and any(name not in named for name in _strings(required))
 
 
-def _sequence(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
-
-
 def _strings(value: object) -> list[str]:
-    return [name for name in _sequence(value) if isinstance(name, str)]
+    return [name for name in as_list(value) if isinstance(name, str)]

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import TypeGuard
 
-from causerie.chat.schema.keywords import step
+from causerie.chat.schema.keywords import as_list, step
 from causerie.chat.schema.values import canonical, is_number
 
 Schema = Mapping[str, object]
@@ -270,11 +270,9 @@ class _Judge:
 
     @property
     def refused(self) -> bool:
-        """Return whether some part has been found that nothing satisfies, or some kind of it."""
         return self.known is not None and not all(self.known.values())
 
     def admits(self, schema: object) -> bool:
-        """Return whether some finite document satisfies ``schema``."""
         if not isinstance(schema, Mapping):
             return schema is not False
         if self.known is None:
@@ -287,10 +285,10 @@ class _Judge:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in self.finite:
             return False
-        if not all(map(self.admits, _list(schema, "allOf"))):
+        if not all(map(self.admits, as_list(schema.get("allOf")))):
             return False
         for key in _ALTERNATIVES:
-            options = _list(schema, key)
+            options = as_list(schema.get(key))
             if options and not any(map(self.admits, options)):
                 return False
         return any(self._admits_kind(kind, schema) for kind in _kinds(schema))
@@ -309,7 +307,9 @@ class _Judge:
         named = schema.get("properties")
         if not isinstance(named, Mapping):
             return True
-        return all(self.admits(named[name]) for name in _list(schema, "required") if name in named)
+        return all(
+            self.admits(named[name]) for name in as_list(schema.get("required")) if name in named
+        )
 
     def _admits_array(self, schema: Mapping[str, object]) -> bool:
         fewest = schema.get("minItems", 0)
@@ -321,10 +321,6 @@ class _Judge:
         return all(map(self.admits, first[:fewest]))
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
-        """Return where nothing satisfies a schema, and why, if that is known.
-
-        Of a schema that requires itself, the beginning is as good a place as any.
-        """
         if depth > _DEEPEST:
             return "#", ""
         if not isinstance(schema, Mapping):
@@ -347,7 +343,7 @@ class _Judge:
             yield target, str(place)
         named = schema.get("properties")
         if kinds == ["object"] and isinstance(named, Mapping):
-            for name in _list(schema, "required"):
+            for name in as_list(schema.get("required")):
                 yield named.get(name), step(pointer, "properties", str(name))
         fewest = schema.get("minItems", 0)
         if kinds == ["array"] and isinstance(fewest, int):
@@ -358,7 +354,6 @@ class _Judge:
                 yield rest, step(pointer, "items")
 
     def pruned(self, schema: object) -> dict[str, object] | bool:
-        """Return ``schema`` with ``False`` for the parts in it that nothing satisfies."""
         if not isinstance(schema, Mapping):
             return schema is not False
         if not self.admits(schema):
@@ -371,9 +366,11 @@ class _Judge:
             if key in _SCHEMAS and isinstance(value, Mapping):
                 out[key] = {name: self.pruned(part) for name, part in value.items()}
             elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
-                out[key] = [self.pruned(part) for part in _list(schema, key)]
+                out[key] = [self.pruned(part) for part in as_list(schema.get(key))]
             elif key in _ALTERNATIVES:
-                out[key] = [self.pruned(part) for part in _list(schema, key) if self.admits(part)]
+                out[key] = [
+                    self.pruned(part) for part in as_list(schema.get(key)) if self.admits(part)
+                ]
             elif key in _SCHEMA:
                 out[key] = self.pruned(value)
         return out
@@ -390,7 +387,7 @@ def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
-    return _list(schema, "prefixItems"), items
+    return as_list(schema.get("prefixItems")), items
 
 
 def circle(definitions: Mapping[str, object]) -> str | None:
@@ -422,12 +419,7 @@ def _definitions_in_place(schema: object) -> Iterator[str]:
     if isinstance(reference, str):
         yield reference.removeprefix(_PREFIX)
     for key in ("allOf", "anyOf", "oneOf"):
-        for option in _list(schema, key):
+        for option in as_list(schema.get(key)):
             yield from _definitions_in_place(option)
     for key in ("not", "if", "then", "else"):
         yield from _definitions_in_place(schema.get(key))
-
-
-def _list(schema: Mapping[str, object], key: str) -> list[object]:
-    found = schema.get(key)
-    return found if isinstance(found, list) else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 from urllib.parse import quote, unquote
 
 
@@ -33,6 +34,11 @@ def step(pointer: str, *keys: str | int) -> str:
     """Return ``pointer`` with ``keys`` appended, escaped as JSON Pointers in fragments demand."""
     escaped = (str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in keys)
     return "/".join((pointer, *escaped))
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a value that is a list; an empty list for any other."""
+    return value if isinstance(value, list) else []
 
 
 def part_at(root: object, pointer: str) -> object:

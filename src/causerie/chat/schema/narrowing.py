@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, step
+from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, as_list, step
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
 from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
 
@@ -54,11 +53,9 @@ class _Parts:
     """Whether no other schema speaks of the same value."""
 
     def place(self, *keys: str | int) -> Schema:
-        """Return a reference to a part of the schema."""
         return {"$ref": step(self.pointer, *keys)}
 
     def either(self, ways: Sequence[Schema]) -> None:
-        """Add alternatives of which one has to hold."""
         self.added.append(ways[0] if len(ways) == 1 else {"anyOf": list(ways)})
 
 
@@ -104,9 +101,9 @@ class SchemaNarrowing:
             named = part.get("properties")
             if isinstance(named, Mapping):
                 yield from (name for name, of in named.items() if of is not False)
-            yield from (name for name in _list(part.get("required")) if isinstance(name, str))
+            yield from (name for name in as_list(part.get("required")) if isinstance(name, str))
             for key in ("allOf", "anyOf", "oneOf"):
-                waiting += _list(part.get(key))
+                waiting += as_list(part.get(key))
             waiting += [part[key] for key in ("then", "else") if key in part]
             reference = part.get("$ref")
             if isinstance(reference, str) and reference not in seen:
@@ -141,7 +138,7 @@ class SchemaNarrowing:
 
     def _dependencies(self, parts: _Parts, schema: Schema) -> None:
         found = list(_dependencies(parts, schema))
-        required = _list(schema.get("required"))
+        required = as_list(schema.get("required"))
         asked = [each for each in found if each[0] not in required]
         for name, needs in found:
             if name in required:
@@ -191,7 +188,7 @@ class SchemaNarrowing:
         held: list[Schema] = []
         count = 1
         for rival in rivals:
-            excluded = _list(schema["oneOf"])[rival]
+            excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
             ways = _without_contradictions(
                 _without_contradictions(opposite.ways, schema), self._target(option)
@@ -265,7 +262,7 @@ class SchemaNarrowing:
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
         parts.left.append("uniqueItems")
-        values = _list(self._target(schema.get("items")).get("enum"))
+        values = as_list(self._target(schema.get("items")).get("enum"))
         if values and not (isinstance(most, int) and most <= len(values)):
             parts.schema["maxItems"] = len(values)
 
@@ -302,7 +299,7 @@ class SchemaNarrowing:
             parts.left.append("propertyNames")
 
     def _counts(self, parts: _Parts, schema: Schema) -> None:
-        required, named = _list(schema.get("required")), schema.get("properties")
+        required, named = as_list(schema.get("required")), schema.get("properties")
         names = list(named) if isinstance(named, Mapping) else []
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
@@ -354,12 +351,12 @@ class SchemaNarrowing:
             own = {"unevaluatedProperties"} if part is schema else set[str]()
             known = part.get("properties") or {}
             if not isinstance(known, Mapping) or any(
-                name not in known for name in _list(part.get("required"))
+                name not in known for name in as_list(part.get("required"))
             ):
                 return True
             if not (part.keys() - own).isdisjoint(_DECIDED_LATE):
                 return True
-            waiting += _list(part.get("allOf"))
+            waiting += as_list(part.get("allOf"))
             if "$ref" in part:
                 waiting.append(self._resolve(str(part["$ref"])))
         return True
@@ -405,7 +402,7 @@ def _without(names: Sequence[str]) -> Schema:
 
 
 def _is_closed(schema: Schema) -> bool:
-    named, required = schema.get("properties"), _list(schema.get("required"))
+    named, required = schema.get("properties"), as_list(schema.get("required"))
     if not isinstance(named, Mapping) or not named or not schema.keys().isdisjoint(_SILENT):
         return False
     return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
@@ -413,7 +410,7 @@ def _is_closed(schema: Schema) -> bool:
 
 def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
     types = _types(schema)
-    required = _list(schema.get("required"))
+    required = as_list(schema.get("required"))
     return [
         way
         for way in ways
@@ -437,11 +434,7 @@ def _types(schema: Schema) -> frozenset[str]:
 def _joined(schema: dict[str, object], added: Sequence[Schema]) -> dict[str, object]:
     if len(added) == 1 and added[0].keys().isdisjoint(schema):
         return {**schema, **added[0]}
-    return {**schema, "allOf": [*_list(schema.get("allOf")), *added]}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return {**schema, "allOf": [*as_list(schema.get("allOf")), *added]}
 
 
 _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {

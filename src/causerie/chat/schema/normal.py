@@ -16,7 +16,7 @@ from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import Place, SchemaRefused, part_at, step
+from causerie.chat.schema.keywords import Place, SchemaRefused, as_list, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
@@ -249,7 +249,7 @@ class Rewriter:
     def _all_or_any_of(self, place: Place, out: Node, key: str, value: object) -> None:
         if key == "allOf":
             options = self._options(place, key, value, alone=False)
-            out["allOf"] = [*_list(out.get("allOf")), *options]
+            out["allOf"] = [*as_list(out.get("allOf")), *options]
         else:
             options = self._options(place, key, value, alone=self._applies_alone(place, key))
             _conjoin(out, "anyOf", options)
@@ -269,7 +269,7 @@ class Rewriter:
                 of = needs
             held: Node = {"type": "object", "required": [name]}
             part = self._below(place, of, key, name, alone=False)
-            out["allOf"] = [*_list(out.get("allOf")), {"if": held, "then": part}]
+            out["allOf"] = [*as_list(out.get("allOf")), {"if": held, "then": part}]
 
     def _applies_alone(self, place: Place, key: str) -> bool:
         return place.alone and not any(name in words.APPLIES for name in place.others(key))
@@ -354,7 +354,7 @@ class Rewriter:
             held: list[object] = [{"enum": few}]
             if kind not in ("integer", "number"):
                 held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
-            out["allOf"] = [*_list(out.get("allOf")), {"anyOf": held}]
+            out["allOf"] = [*as_list(out.get("allOf")), {"anyOf": held}]
         elif not (kind == "integer" and number == 1):
             out[key] = number
 
@@ -451,7 +451,7 @@ class Rewriter:
         if not self.for_grammar and place.pointer in self.checked:
             self._marked.add(place.pointer)
             out[CHECKED] = True
-        required = _list(out.get("required"))
+        required = as_list(out.get("required"))
         fewest = out.get("minProperties")
         if self.for_grammar and isinstance(fewest, int) and fewest <= len(required):
             del out["minProperties"]
@@ -468,13 +468,9 @@ def _is_said_by_pattern(name: str, schema: Mapping[str, object]) -> bool:
     return name in words.SAID_BY_PATTERN and not schema.keys().isdisjoint(("pattern", "allOf"))
 
 
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
 def _conjoin(out: Node, key: str, value: object) -> None:
     if key in out:
-        out["allOf"] = [*_list(out.get("allOf")), {key: value}]
+        out["allOf"] = [*as_list(out.get("allOf")), {key: value}]
     else:
         out[key] = value
 
@@ -486,37 +482,24 @@ _HANDLERS: Mapping[str, _Handler] = {
     "const": Rewriter._const,
     "enum": Rewriter._enum,
     "$ref": Rewriter._reference,
-    "allOf": Rewriter._all_or_any_of,
-    "anyOf": Rewriter._all_or_any_of,
+    **dict.fromkeys(("allOf", "anyOf"), Rewriter._all_or_any_of),
     "oneOf": Rewriter._one_of,
-    "minLength": Rewriter._size,
-    "maxLength": Rewriter._size,
-    "minItems": Rewriter._size,
-    "maxItems": Rewriter._size,
-    "minProperties": Rewriter._size,
-    "maxProperties": Rewriter._size,
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Rewriter._size),
+    **dict.fromkeys(("minProperties", "maxProperties"), Rewriter._size),
+    **dict.fromkeys(("minContains", "maxContains"), Rewriter._size),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
-    "minimum": Rewriter._bound,
-    "maximum": Rewriter._bound,
-    "exclusiveMinimum": Rewriter._bound,
-    "exclusiveMaximum": Rewriter._bound,
+    **dict.fromkeys(("minimum", "maximum"), Rewriter._bound),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), Rewriter._bound),
     "multipleOf": Rewriter._multiple,
     "items": Rewriter._items,
     "prefixItems": Rewriter._prefix,
     "uniqueItems": Rewriter._unique,
-    "contains": Rewriter._subschema,
-    "minContains": Rewriter._size,
-    "maxContains": Rewriter._size,
-    "unevaluatedItems": Rewriter._subschema,
-    "unevaluatedProperties": Rewriter._subschema,
-    "propertyNames": Rewriter._subschema,
-    "not": Rewriter._subschema,
-    "if": Rewriter._subschema,
-    "then": Rewriter._subschema,
-    "else": Rewriter._subschema,
-    "dependentRequired": Rewriter._dependencies,
-    "dependentSchemas": Rewriter._dependencies,
+    **dict.fromkeys(
+        ("contains", "propertyNames", "not", "if", "then", "else"), Rewriter._subschema
+    ),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), Rewriter._subschema),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas"), Rewriter._dependencies),
     "dependencies": Rewriter._dependencies,
     "properties": Rewriter._properties,
     "patternProperties": Rewriter._pattern_properties,

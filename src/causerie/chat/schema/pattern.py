@@ -178,7 +178,6 @@ class _Reader:
         return self._out
 
     def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
-        """Yield the look-aheads right behind a first ``^``: whether each forbids, and its parts."""
         if not self._pattern.startswith("^"):
             return
         self._next()

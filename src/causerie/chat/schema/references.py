@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import is_applied, is_rule, part_at, step
+from causerie.chat.schema.keywords import as_list, is_applied, is_rule, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
@@ -31,8 +31,6 @@ class _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Position of the search for addresses; ``known`` if only known keywords lead there."""
-
     path: _Path | None
     base: str
     known: bool
@@ -101,7 +99,8 @@ class Addresses:
         base = at.base
         if isinstance(value, Mapping) and not by_name:
             base = self._collect_schema(value, at)
-        for key, of in _inside(value):
+        items = value.items() if isinstance(value, Mapping) else enumerate(as_list(value))
+        for key, of in items:
             if by_name or key not in DATA:
                 known = at.known and (by_name or isinstance(key, int) or is_applied(key))
                 below = _Position(_Path(at.path, key, depth + 1), base, known)
@@ -145,13 +144,6 @@ def _base_of(part: object, base: str) -> str:
     if not isinstance(name, str) or name.startswith("#"):
         return base
     return joined(base, name)
-
-
-def _inside(value: object) -> Iterator[tuple[str | int, object]]:
-    if isinstance(value, list):
-        yield from enumerate(value)
-    elif isinstance(value, Mapping):
-        yield from value.items()
 
 
 def _pointer(path: _Path | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, is_annotation, step
+from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, as_list, is_annotation, step
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number
 
@@ -189,23 +189,24 @@ class SchemaNegation:
         if key == "$ref" and isinstance(value, str) and value.startswith("#"):
             return self.of(self.resolve(value), depth + 1)
         if key in ("const", "enum"):
-            return _other_than([value] if key == "const" else _list(value))
+            return _other_than([value] if key == "const" else as_list(value))
         if key == "type":
             return _of_other_type(declared_types(schema))
         if key == "not":
             return Opposite((value,) if isinstance(value, Mapping) else (), True)
         if key == "required":
-            lacking = [{"type": "object", "properties": {name: False}} for name in _list(value)]
+            lacking = [{"type": "object", "properties": {name: False}} for name in as_list(value)]
             return Opposite(tuple(lacking), True)
         if key == "properties" and isinstance(value, Mapping):
             return self._properties(value, depth)
         if key == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
-            first = self.of(value, depth + 1).ways
-            return Opposite(tuple(_with_first_item(way) for way in first), False)
+            ways = self.of(value, depth + 1).ways
+            first = ({"type": "array", "minItems": 1, "prefixItems": [way]} for way in ways)
+            return Opposite(tuple(first), False)
         if key == "allOf":
-            return _union(self.of(part, depth + 1) for part in _list(value))
+            return _union(self.of(part, depth + 1) for part in as_list(value))
         if key in ("anyOf", "oneOf"):
-            none = self._opposite_of_all(_list(value), depth)
+            none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
         bound = _BOUNDS.get(key)
         way = bound(value) if bound is not None and is_number(value) else None
@@ -237,10 +238,6 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
-def _with_first_item(item: Schema) -> Schema:
-    return {"type": "array", "minItems": 1, "prefixItems": [item]}
-
-
 def _union(opposites: Iterable[Opposite]) -> Opposite:
     each = list(opposites)
     ways = [way for one in each for way in one.ways]
@@ -266,15 +263,13 @@ def _other_than(values: Sequence[object]) -> Opposite:
     if texts and said:
         ways.append({"type": "string", "pattern": pattern_without(texts)})
     if "boolean" in kinds:
-        ways += [{"const": flag} for flag in (True, False) if not _has(values, flag)]
+        ways += [
+            {"const": flag} for flag in (True, False) if not any(each is flag for each in values)
+        ]
     numbers = sorted({value for value in values if is_number(value)})
     ways += _other_numbers(numbers)
     apart = all(high - low > 1 for low, high in pairwise(numbers))
     return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
-
-
-def _has(values: Sequence[object], flag: bool) -> bool:
-    return any(value is flag for value in values)
 
 
 def _other_numbers(numbers: Sequence[int | float]) -> list[Schema]:
@@ -319,10 +314,6 @@ def _kind(value: object) -> str:
         if isinstance(value, types):
             return kind
     return "null" if value is None else "number"
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _below(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
