@@ -106,7 +106,7 @@ class CompilerWorker:
         return b"{}"
 
     def check(self, grammar: str, path: str | None) -> dict[str, object]:
-        """``{}``, or why not: ``reason``, and ``pointer`` where a schema is at fault."""
+        """Return ``{}``, or the ``reason`` of a refusal, with the ``pointer`` into a schema."""
         tokenizer = self._tokenizers.get(path)
         if tokenizer is None or path is None:
             tokenizer, grammar = self._tokenizers[None], _without_ids(grammar)

@@ -88,7 +88,7 @@ def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
 
 
 def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Entry]:
-    """Calls written into the content, results as messages of the user, neighbours together."""
+    """Return the messages with calls in their content, and results as messages of the user."""
     plain: list[Entry] = []
     after_result = False
     for entry in conversation:

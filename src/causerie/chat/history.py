@@ -77,7 +77,7 @@ def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> l
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """System messages where the template shows them, and no neighbours that it refuses.
+    """Return the messages with system messages where they are shown and no refused neighbours.
 
     If several, or later ones, are not shown, all are put together in front; where none is shown, or
     one alone is refused, their text goes in front of the first message of the user, or of the last
@@ -104,7 +104,7 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Neighbours of a role as one message, where the roles have to take turns.
+    """Return the messages, neighbours of a role as one, where the roles have to take turns.
 
     An answer also with the calls that follow it.
     """
@@ -120,7 +120,7 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str]) -> list[Entry]:
-    """Text before its calls as a message of its own, where the template does not take all in one.
+    """Return a text before its calls as a message of its own, where the template needs that.
 
     Reasoning stands before both, or alongside the calls alone where it may not stand alongside
     text.
@@ -136,7 +136,7 @@ def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str])
 
 
 def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Several calls of a message as messages of one, each before its result, where they must be."""
+    """Return each call as a message of its own before its result, where the template needs that."""
     if capabilities.several:
         return list(conversation)
     items: list[Entry] = []

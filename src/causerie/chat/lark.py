@@ -263,9 +263,9 @@ class _Embedder:
 
 
 def tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """Kind, text and start of each token of a Lark text, as far as it can be read.
+    """Yield kind, text and start of each token of a Lark text, as far as it can be read.
 
-    JSON behind a directive is not gone into.
+    JSON behind a directive is skipped.
     """
     at = 0
     while (found := _TOKEN.match(text, at)) is not None:

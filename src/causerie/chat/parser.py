@@ -147,7 +147,7 @@ class Parser:
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
-        """Events that ``text`` brings; what may be a cut marker is held back."""
+        """Return the events of ``text``; what may be the beginning of a marker is held back."""
         flow = self._flow
         if (
             flow is not None
@@ -481,7 +481,8 @@ class _Marks:
         }
         self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
-        opens, closes = _reasoning_marks(form)
+        opens = form.reasoning.opens if form.reasoning else ()
+        closes = form.reasoning.closes if form.reasoning else ()
         answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
         self.headers: tuple[str, ...] = ()
         if form.header is not None:
@@ -523,11 +524,6 @@ class _Marks:
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
         search = self._searches[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
-
-
-def _reasoning_marks(form: ModelFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    marks = form.reasoning
-    return (marks.opens, marks.closes) if marks else ((), ())
 
 
 class _Search:

@@ -39,7 +39,7 @@ _MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with it
 def taken_out(
     conversation: Sequence[Entry], form: ModelFormat, capabilities: TemplateCapabilities
 ) -> tuple[list[Entry], list[Traced]]:
-    """The messages, those with calls without their texts, and these as the model wrote them."""
+    """Return the messages, with calls without their texts, and these as the model wrote them."""
     left: list[Entry] = []
     texts: list[Traced] = []
     for entry in conversation:

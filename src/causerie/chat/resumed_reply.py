@@ -139,7 +139,7 @@ def writings(
     earlier: int,
     between: str | None = None,
 ) -> Iterator[Traced]:
-    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
+    """Yield texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
 
     ``between`` stands between a text and its calls; a line break where nobody knows.
     """

@@ -137,7 +137,7 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
 
 
 def following(values: Iterable[object], schema: Mapping[str, object]) -> list[object]:
-    """Those of some values that follow a schema that refers to nothing."""
+    """Return the values that follow a schema without references."""
     checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
 

@@ -101,7 +101,7 @@ class Items:
     most: int | None
 
     def grammar(self, write: Callable[[Schema], str], separator: str) -> str | None:
-        """Items as ``write`` has them, ``separator`` between; ``None`` where none are enough."""
+        """Return items as ``write`` has them, ``separator`` between; ``None`` if there are too few."""
         first = self.first if self.most is None else self.first[: self.most]
         rest = self.rest if self.most is None or self.most > len(first) else None
         if not first and rest is not None:
@@ -182,7 +182,7 @@ class ObjectMembers:
     most: int | None
 
     def how_many(self, but: int = 0) -> str:
-        """Behind the free keys in a grammar: as often as there may be some, of which some came."""
+        """Return the quantifier of the free keys in a grammar, ``but`` of which have come."""
         most = "" if self.most is None else self.most - but
         return f"{{{max(self.least - but, 0)},{most}}}"
 

@@ -11,9 +11,28 @@ CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
 
 _IN_PLACE = frozenset({"$ref", "allOf"})
-_PREFIX = "#/$defs/"
 
 Schema = Mapping[str, object]
+
+
+def _target(schema: Schema, definitions: Schema) -> list[object]:
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return []
+    return [definitions.get(reference.removeprefix("#/$defs/"))]
+
+
+def _with_all_in_place(
+    found: Iterable[object], in_place: Callable[[Schema], Iterable[object]]
+) -> tuple[Schema, ...]:
+    known: dict[int, Schema] = {}
+    waiting = list(found)
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, Mapping) and id(schema) not in known:
+            known[id(schema)] = schema
+            waiting += in_place(schema)
+    return tuple(known.values())
 
 
 @dataclass(slots=True)
@@ -46,14 +65,8 @@ class CheckedRules:
                 if CHECKED in part:
                     return True
                 waiting += part.values()
-                waiting += self.target(part)
+                waiting += _target(part, self.definitions)
         return False
-
-    def target(self, schema: Schema) -> Iterator[object]:
-        """Yield what a schema refers to."""
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            yield self.definitions.get(reference.removeprefix(_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +105,19 @@ class Certain:
         return _certain(found, self.rules)
 
 
+def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
+    def in_place(schema: Schema) -> list[object]:
+        return [*as_list(schema.get("allOf")), *_target(schema, rules.definitions)]
+
+    return Certain(_with_all_in_place(found, in_place), rules)
+
+
 def certain(rules: Schema) -> Certain:
     """Return what applies to a whole document."""
     definitions = rules.get("$defs")
     top = {key: of for key, of in rules.items() if key != "$defs"}
     known = CheckedRules(definitions if isinstance(definitions, Mapping) else {})
     return _certain([top], known)
-
-
-def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
-    known: dict[int, Schema] = {}
-    waiting = list(found)
-    while waiting:
-        schema = waiting.pop()
-        if isinstance(schema, Mapping) and id(schema) not in known:
-            known[id(schema)] = schema
-            parts = schema.get("allOf")
-            waiting += parts if isinstance(parts, list) else []
-            waiting += rules.target(schema)
-    return Certain(tuple(known.values()), rules)
 
 
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf")
@@ -125,8 +132,8 @@ class Applicable:
     differing items without need than one that has to keep to it is not.
     """
 
-    schemas: tuple[Mapping[str, object], ...]
-    definitions: Mapping[str, object]
+    schemas: tuple[Schema, ...]
+    definitions: Schema
 
     @property
     def distinct(self) -> bool:
@@ -158,33 +165,21 @@ class Applicable:
         return _applicable(found, self.definitions)
 
 
-def applicable(rules: Mapping[str, object]) -> Applicable:
+def _applicable(found: Iterable[object], definitions: Schema) -> Applicable:
+    def in_place(schema: Schema) -> list[object]:
+        options = [each for key in _ALTERNATIVES for each in as_list(schema.get(key))]
+        dependent = schema.get("dependentSchemas")
+        options += dependent.values() if isinstance(dependent, Mapping) else ()
+        options += (schema.get(key) for key in _BRANCHES)
+        return [*options, *_target(schema, definitions)]
+
+    return Applicable(_with_all_in_place(found, in_place), definitions)
+
+
+def applicable(rules: Schema) -> Applicable:
     """Return what applies to a whole document."""
     definitions = rules.get("$defs")
     return _applicable([rules], definitions if isinstance(definitions, Mapping) else {})
-
-
-def _applicable(found: Iterable[object], definitions: Mapping[str, object]) -> Applicable:
-    known: dict[int, Mapping[str, object]] = {}
-    waiting = list(found)
-    while waiting:
-        schema = waiting.pop()
-        if isinstance(schema, Mapping) and id(schema) not in known:
-            known[id(schema)] = schema
-            waiting += _in_place(schema, definitions)
-    return Applicable(tuple(known.values()), definitions)
-
-
-def _in_place(schema: Mapping[str, object], definitions: Mapping[str, object]) -> Iterator[object]:
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        yield definitions.get(reference.removeprefix("#/$defs/"))
-    for keyword in _ALTERNATIVES:
-        options = schema.get(keyword)
-        yield from options if isinstance(options, list) else ()
-    yield from (schema.get(keyword) for keyword in _BRANCHES)
-    dependent = schema.get("dependentSchemas")
-    yield from dependent.values() if isinstance(dependent, Mapping) else ()
 
 
 _NAMES_A_STEP = 50

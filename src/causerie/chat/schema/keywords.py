@@ -64,14 +64,10 @@ class Place:
     depth: int
     alone: bool
 
-    def others(self, key: str) -> list[str]:
-        """Return the keywords alongside ``key``."""
-        return [name for name in self.schema if name != key]
-
     @property
     def by_itself(self) -> bool:
         """Return whether no other schema, not even a part of this one, applies to the value."""
-        return self.alone and not any(name in IN_PLACE for name in self.schema)
+        return self.alone and self.schema.keys().isdisjoint(IN_PLACE)
 
 
 _LONGEST_NAME = 60  # of what a header names
@@ -224,8 +220,8 @@ IN_PLACE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "const", "enum"})
 APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties", "required",
                       "minProperties", "maxProperties"}  # fmt: skip
 
-_REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
-_RULES = ENFORCED | _REFUSED
+REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
+_RULES = ENFORCED | REFUSED
 _MOST_DISTANCE = 0.25
 
 
@@ -234,17 +230,12 @@ def is_applied(key: str) -> bool:
     return key in _RULES or key in ("$defs", "definitions", "additionalItems")
 
 
-def is_rule(key: str) -> bool:
-    """Return whether a keyword has an effect on validity."""
-    return key in _RULES
-
-
 def is_annotation(key: str) -> bool:
     """Return whether a keyword has no effect on validity.
 
     The standard makes every unknown keyword an annotation (JSON Schema Core 2020-12, 6.5).
     """
-    return not is_rule(key)
+    return key not in _RULES
 
 
 def is_unknown(key: str) -> bool:
@@ -291,8 +282,3 @@ def ignored_format(name: str) -> str:
 
 def _in_header(name: str) -> str:
     return quote(name[:_LONGEST_NAME], safe="$@:/", errors="replace")
-
-
-def is_refused(key: str) -> bool:
-    """Return whether a keyword is a rule that cannot be enforced."""
-    return key in _REFUSED

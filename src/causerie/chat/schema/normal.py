@@ -164,7 +164,7 @@ class Rewriter:
             handler = _HANDLERS.get(key)
             if handler is not None:
                 handler(self, place, out, key, value)
-            elif words.is_refused(key):
+            elif key in words.REFUSED:
                 raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore_keyword(pointer, key)
@@ -272,7 +272,9 @@ class Rewriter:
             out["allOf"] = [*as_list(out.get("allOf")), {"if": held, "then": part}]
 
     def _applies_alone(self, place: Place, key: str) -> bool:
-        return place.alone and not any(name in words.APPLIES for name in place.others(key))
+        return place.alone and not any(
+            name in words.APPLIES for name in place.schema if name != key
+        )
 
     def _options(
         self, place: Place, key: str, value: object, *, alone: bool = True

@@ -1,4 +1,4 @@
-"""References of a schema: addresses, anchors, dynamic scope, and their places in the whole."""
+"""References of a schema to addresses and anchors, turned into references to places in it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import as_list, is_applied, is_rule, part_at, step
+from causerie.chat.schema.keywords import as_list, is_annotation, is_applied, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
-DEFINITIONS = frozenset({"$defs", "definitions"})
-BY_NAME = DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
+BY_NAME = frozenset({
+    "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies",
+})  # fmt: skip
 ANCHORS = ("$anchor", "$dynamicAnchor")
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Subschemas stand at every second level at least; what is deeper than they may be is not read.
@@ -215,7 +216,7 @@ def _without_ignored(
     refers = not by_name and isinstance(value.get("$ref"), str)
     out: dict[str, object] = {}
     for key, of in value.items():
-        if refers and key not in _KEPT and is_rule(key):
+        if refers and key not in _KEPT and not is_annotation(key):
             ignored[key] = None
         elif not by_name and key in DATA:
             out[key] = of
