@@ -1,8 +1,6 @@
 """The class of each delivered call: whether its client can run it.
 
-Every reply of an own model is checked, of other targets a sample. The check runs in the thread
-for long work once the reply has been delivered, so no reply waits for it. Knows no metrics: the
-classes go to whoever made the checker.
+The check runs in a thread once the reply has been delivered, so no reply waits for it.
 """
 
 from __future__ import annotations

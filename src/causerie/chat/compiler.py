@@ -1,12 +1,8 @@
 """Compilation check of composed grammars at a bounded cost.
 
-An engine that receives a grammar it cannot compile generates without one, and
-a grammar that compiles too slowly blocks all requests. So every grammar is
-compiled here first, in a process that ends when it exceeds its limit of
-processor time or memory. Verdicts are cached by the grammar's content. A
-machine that is busy otherwise delays a verdict and never changes it.
-
-Knows the worker's requests; knows nothing about schemas or replies.
+An engine that cannot compile a grammar generates without one, and a slow compilation blocks all
+requests. So every grammar is compiled first in a process with a limit of processor time and
+memory.
 """
 
 from __future__ import annotations

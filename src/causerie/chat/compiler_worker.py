@@ -1,9 +1,6 @@
-"""The process that compiles grammars nobody has vetted.
+"""The process that compiles grammars of clients.
 
-It is asked, and answers, in JSON. It may be killed at any moment: it holds
-nothing but vocabularies that it can read again.
-
-Knows llguidance; knows nothing about requests or HTTP.
+It is asked, and answers, in JSON, and may be killed at any moment.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """One grammar for a whole reply, from the format and what the request demands.
 
-The text is Lark in llguidance's dialect. It says where the reasoning ends,
-whether calls must or may come, and what an answer has to look like; the parser
-reads with the same declaration, so what is admitted here is understood there.
-A reply that nothing constrains has no grammar at all: free text stays free.
-
-Knows nothing about engines beyond the ids of their control tokens.
+The parser reads with the same declaration, so what is admitted here is understood there. A reply
+that nothing constrains has no grammar.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """From a prompt to token ids that nobody could forge.
 
-A control token's text that touches a character of a user is cut out and read
-as plain text. A prompt in which there is none has exactly the ids of its whole
-text; of these only what was not read before is read.
+A control token's text that touches a character of a user is cut out and read as plain text.
 """
 
 from __future__ import annotations

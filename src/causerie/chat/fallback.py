@@ -1,10 +1,7 @@
-"""Tools and thinking for models whose template knows neither.
+"""Tools and thinking for models whose template shows neither.
 
-The tools are described in the system message, calls and results of the history
-are written into plain content, and thinking is asked for in words. The texts
-are short, because the models that need them are small. The form of a call is
-the one that the format declares, so that what the model is told is what the
-parser reads; without one it is a JSON object between ``<tool_call>`` tags.
+Tools are described in the system message, calls and results are written into plain content in the
+declared form, and thinking is asked for in words, all briefly: the models are small.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The messages of a request as the dictionaries that a chat template reads.
 
-Fixed words (roles, types) are this program's; everything else stays the user's. The template's
-capabilities decide the shape. It renders nothing. Each call of a request has its result behind
-it.
+Fixed words (roles, types) are this program's; everything else stays the user's.
 """
 
 from __future__ import annotations

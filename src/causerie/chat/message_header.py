@@ -1,8 +1,7 @@
 """Headers of messages, for families whose reply is several messages on channels.
 
-A header says who reads a message. It is read whole, however models spell it: the recipient
-before or behind the channel, with or without a type of content, with or without spaces. Knows
-nothing of calls and events.
+A header is read however models spell it: the recipient before or behind the channel, with or
+without a type of content.
 """
 
 from __future__ import annotations

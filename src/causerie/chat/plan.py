@@ -1,8 +1,7 @@
 """A request on one text engine, decided before the first token.
 
-Everything that can be refused is refused here: the messages by the template, the length by the
-context, the schemas by the compiler. The result is a :class:`Plan` that generation only carries
-out.
+Everything that can be refused is refused here: by the template, the context's length, or a
+schema.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Capabilities of one chat template, determined by rendering small conversations with it.
 
-Templates differ in what they refuse or silently drop: system messages, content
-in parts, arguments as an object or as text. Reading a template does not reveal
-this; rendering it does. Each trait is determined once per template and cached.
+Templates differ in what they refuse or silently drop, and reading one does not reveal that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The process that renders a template nobody has vetted.
+"""The process that renders a template that does not come with this program.
 
-It has one template at a time, and may be killed at any moment: it holds nothing
-but what the template can show, which it finds out again.
+It has one template at a time, and may be killed at any moment.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The finished answer, checked once more against what was asked for.
+"""The check of the finished answer against what was asked for.
 
-The constraint has enforced all of it while tokens were drawn; this is the
-second pair of eyes, with a reader of its own. Work is counted, so no schema
-and no pattern holds up the service: a check that is too long for the event loop
-runs in a thread, and one of more than :data:`MOST_STEPS` is given up.
-Knows the request's output formats; knows nothing of engines.
+Work is counted: a check that is too long for the event loop runs in a thread, and one of more
+than :data:`MOST_STEPS` is given up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The last check of a choice: what was enforced while it was generated has to hold at its end.
+"""The last check of a choice: what its grammar enforced has to hold at its end.
 
-An engine that gives up a grammar in the middle says so only in its log and goes on
-without it, so each finished choice is read once more. A choice that breaks a rule
-ends with an error and is never delivered as good. One that takes too much work to check is
-delivered, and marked.
+An engine that gives up a grammar says so only in its log. A choice that breaks a rule ends with
+an error; one that takes too much work to check is delivered, and marked.
 """
 
 from __future__ import annotations

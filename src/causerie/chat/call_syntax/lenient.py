@@ -1,9 +1,7 @@
-"""One call that deviates from its declared form, read as what it plainly means.
+"""Calls that deviate from their declared form.
 
-The markers around it say that it is a call; its inside may be another family's: JSON where tags
-are declared, tags where JSON is, arguments as a string, another key for them. It is a call only
-if it names an offered function, and its arguments are an object; else it stays text. Knows no
-family and no stream beyond where a call ends.
+A text between the markers of calls is a call if it names an offered function and its arguments
+are an object: JSON where tags are declared, the reverse, or another key for the arguments.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Items:
     most: int | None
 
     def grammar(self, write: Callable[[Schema], str], separator: str) -> str | None:
-        """Return items as ``write`` has them, ``separator`` between; ``None`` if there are too few."""
+        """Return the items that ``write`` writes; ``None`` if there can be too few."""
         first = self.first if self.most is None else self.first[: self.most]
         rest = self.rest if self.most is None or self.most > len(first) else None
         if not first and rest is not None:

@@ -1,10 +1,7 @@
 """Values in a notation that is looser than JSON, turned into JSON as they arrive.
 
-Python literals (``True``, ``None``, ``'x'``, ``(1, 2)``) and objects with bare
-keys and other quotes (``{a:<|"|>x<|"|>}``) differ only in their quotes and in
-how the outermost list of values is written; both are read here, however the
-text is cut, and strings go out while they come in. Knows no schema beyond the
-names of a function's parameters, in order.
+Python literals (``True``, ``'x'``, ``(1, 2)``) and objects with bare keys and other quotes differ
+only in their quotes and in how the outermost list is written.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""A reply that consists of calls written as plain JSON, without the family's own marker.
+"""A reply that consists of calls in plain JSON, without the family's own marker.
 
-Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences;
-others a list in Python's notation. Such a reply is a call only if nothing else stands with it,
-so its text is held back until its end. The grammar holds the arguments to the same schemas;
-text may still follow, and makes all of it text. Knows the functions and the fixed texts of a
-section, and nothing of messages or streams.
+Small models often write such a reply, also in code fences. It counts as calls only if nothing
+else stands with it, so its text is held back until its end.
 """
 
 from __future__ import annotations

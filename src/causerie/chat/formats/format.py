@@ -1,18 +1,12 @@
-r"""The vocabulary that a format is declared in.
+r"""The vocabulary that a format is declared in: how one model family writes its replies.
 
-A :class:`ModelFormat` says how one model family writes its reasoning, its answer and its tool
-calls. It is data: the parser (:mod:`causerie.chat.parser`), the constraint
-(:mod:`causerie.chat.constraint`) and the renderer's hints all come from the one declaration, so
-they cannot disagree.
+The parser, the grammar and the renderer's hints all come from the one declaration. A call is a
+sequence of segments, for instance for Hermes::
 
-A call is a sequence of segments, for instance for Hermes::
+    segments('<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
 
-    (Literal('<tool_call>\n{"name": "'), Name(), Literal('", "arguments": '),
-     JsonArguments(), Literal('}\n</tool_call>'))
-
-Readers are lenient if it costs nothing (white space in a literal matches any white space or
-none), constraints produce exactly the declared text. The literal text is the one the model was
-trained on.
+Readers are lenient where it costs nothing; constraints produce exactly the declared text, which is
+the one the model was trained on.
 """
 
 from __future__ import annotations

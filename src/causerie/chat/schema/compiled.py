@@ -1,9 +1,7 @@
 """The patterns and formats of one schema, compiled once, to check strings by them.
 
-The library matches by derivatives without backtracking, but it allocates about a kilobyte for
-each new character, and each of its calls holds the interpreter's lock. So it reads texts in
-pieces, the caller's :class:`Work` pays for the processor time, and the least recently used
-schemas lose their compiled patterns when all of them take too much memory.
+The library allocates about a kilobyte for each new character, and each of its calls holds the
+interpreter's lock. So it reads texts in pieces, and work and memory are counted.
 """
 
 from __future__ import annotations

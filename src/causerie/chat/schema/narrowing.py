@@ -1,9 +1,7 @@
-"""Rules that no grammar has, said with those that it has.
+"""Rules that no grammar has, written with those that it has: conditions become alternatives.
 
-Conditions become alternatives. The result may admit fewer documents than the schema. Where it
-admits more, the keyword is named, and only the check of the finished answer enforces it
-(:mod:`causerie.chat.validation`). Parts of the schema are referred to at their places. Knows
-the keywords of JSON Schema; knows nothing of grammars.
+The result may admit fewer documents than the schema. Where it admits more, the keyword is named,
+and only the check of the finished answer enforces it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """A schema rewritten into the part of JSON Schema that is enforced exactly.
 
-The input is what a client wrote, in any draft from 4 to 2020-12. The output is a
-2020-12 schema of few keywords, without annotations, with patterns in the common
-dialect and every ``$ref`` pointing to a definition of its own; or a refusal that names
-the place. It is written either for a grammar, or for the check of a finished answer
-(see :class:`Rewriter`). Knows the keywords; knows nothing about how either works.
+A schema of draft 4 to 2020-12 becomes one of few keywords, for a grammar or for the check of a
+finished answer; or a refusal names the place.
 """
 
 from __future__ import annotations

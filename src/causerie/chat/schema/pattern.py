@@ -1,10 +1,7 @@
-r"""Regular expressions brought into the subset that every reader means alike.
+"""Regular expressions rewritten into the subset that every reader means alike.
 
-A schema's ``pattern`` is written in ECMAScript's dialect, enforced by a Rust
-engine while tokens are drawn, and checked by Python when the answer is done.
-Here it is rewritten so that all three agree (``\d`` becomes ``[0-9]``, a dot
-the characters that are no line break, a literal brace is escaped), or refused
-where one of them cannot follow. Knows nothing about schemas or grammars.
+A ``pattern`` is written in ECMAScript's dialect, enforced by a Rust engine and checked by Python.
+It is refused where one of them cannot follow.
 """
 
 from __future__ import annotations
