@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -227,7 +228,7 @@ def test_a_transition_of_the_table(transition: Transition) -> None:
 
 
 def test_the_docstring_lists_the_states_in_the_order_of_the_table() -> None:
-    text = State.__doc__ or ""
+    text = inspect.getdoc(State) or ""
     rows = [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
     assert [row for row in rows if row in State.__members__] == [
         state.name for state in TRANSITIONS

@@ -111,8 +111,7 @@ async def make_plan(
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
         form = _with_call_lead(form, told.leading_call, rendered, space)
-    may_think = form.thinking is not None and thought.on is not False
-    state = "open" if reasoning_open else "possible" if may_think else "none"
+    state = "open" if reasoning_open else _reasoning_state(form, thought)
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
@@ -172,6 +171,10 @@ async def _render_prompt(
     if thought.written and not continued:
         return told, _opened(told.rendered, thought.form, space), ""
     return told, told.rendered, space
+
+
+def _reasoning_state(form: ModelFormat, thought: ThinkingPlan) -> str:
+    return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
 def _continued_answer(request: ChatRequest) -> str:
