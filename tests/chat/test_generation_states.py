@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -228,8 +227,8 @@ def test_a_transition_of_the_table(transition: Transition) -> None:
 
 
 def test_the_docstring_lists_the_states_in_the_order_of_the_table() -> None:
-    text = inspect.getdoc(State) or ""
-    rows = [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
+    text = State.__doc__ or ""
+    rows = [line.split()[0] for line in text.splitlines() if line.strip()]
     assert [row for row in rows if row in State.__members__] == [
         state.name for state in TRANSITIONS
     ]
