@@ -19,7 +19,7 @@ from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.chat.call_check import CallChecker
-from causerie.chat.chat import ChatOptions
+from causerie.chat.chat import TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
@@ -110,7 +110,7 @@ class Prepared:
     settings: Settings
     doors: DoorTable
     providers: Mapping[str, ConnectedProvider]
-    options: Mapping[str, ChatOptions]
+    options: Mapping[str, TextChatOptions]
     credentials: Credentials
 
 
