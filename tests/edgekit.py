@@ -17,9 +17,9 @@ from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
 from causerie.http.api import RequestLimits
 from causerie.http.application import Edge
-from causerie.http.connection import Connections
+from causerie.http.connection import Connections, Listen
 from causerie.http.doors import DoorTable, MountedDoor
-from causerie.http.server import Listen, serve
+from causerie.http.server import serve
 from causerie.metering.meter import Meter
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline, PipelineDoor, Scopes
@@ -228,11 +228,11 @@ async def call(
     lines = "".join(f"{name}: {value}\r\n" for name, value in given)
     head = f"{verb} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
     transport = MemoryTransport()
-    connections = Connections(edge.answer, Listen().bounds)
+    connections = Connections(edge.answer, Listen())
     connection = connections()
     connection.connection_made(transport)
     connection.data_received(head + content)
-    await connections.ended()
+    await connections.workers.ended()
     return parse_response(bytes(transport.written), verb)
 
 

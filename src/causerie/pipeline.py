@@ -60,19 +60,6 @@ from causerie.shapes.chat_completions.encoder import (
     ResponseSink,
 )
 
-# THE REQUEST, top to bottom. Read this first.
-#
-#     which door · who (401) · which model (403, 404) · within its limits (429) and budgets (402)
-#     · which target, is there room (503)
-#     · generate (400, 502, 503) · meter
-#
-# The stages do not know each other; they meet here and nowhere else.
-# :meth:`Pipeline.answer` awaits the first content-bearing event before it
-# delivers anything, for streams too. Until then a failure has its real status,
-# unless the edge has started a stream that waits for long. The end of an answer,
-# however it comes about (finished, client gone, cancelled, failed), frees the
-# engine, gives the place back and writes the usage.
-
 
 class PipelineDoor(Locked, Protocol):
     """The parts of a door that the pipeline reads: its keys, its models, and accepted fields."""
@@ -97,8 +84,6 @@ _FULL = (Overloaded, RateLimited)
 
 
 class _Choice(Struct, frozen=True):
-    """A model as a door has it: what is limited of the two, and whether it is a free variant."""
-
     door: PipelineDoor
     model: Entry
     scopes: Sequence[RateScope]
@@ -106,12 +91,6 @@ class _Choice(Struct, frozen=True):
 
 
 class _Asked(Struct, frozen=True):
-    """One request, where its answer goes, and what is written down of it.
-
-    ``goes_on`` says of a failure whether another model is asked then; ``tried`` lists who was
-    asked, of all models.
-    """
-
     door: PipelineDoor
     caller: Caller
     request: ChatRequest
@@ -200,7 +179,6 @@ class Pipeline:
                 await entered
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
-        """The answer of one model."""
         choice = self._choice_to(asked, name)
         record = asked.record
         record.model, record.stream = choice.model.id, asked.request.stream
@@ -210,7 +188,6 @@ class Pipeline:
         return self._answered(asked, choice)
 
     async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
-        """The answer of a free model, which counts as one of the day."""
         hold = await days.take(asked.caller.project)
         with hold:
             try:
@@ -222,10 +199,6 @@ class Pipeline:
     async def _answered(
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
     ) -> None:
-        """The answer of this model; its headers say ``more`` of limits.
-
-        A plain one is started anew where it breaks off.
-        """
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if choice.free else model.candidates(request)
@@ -271,7 +244,6 @@ class Pipeline:
     async def _reserve(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
-        """Hold the estimate against budgets; from then on the request leaves a record."""
         record = asked.record
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
         written = self.meter.begin_request(record, lambda: need().input)
@@ -288,11 +260,6 @@ class Pipeline:
             self.check_calls(execution.served_by, execution.calls, tools)
 
     async def _first_of(self, asked: _Asked) -> None:
-        """The answer of the first model that has one, of those the request falls back on.
-
-        Those whose last day has gone by are passed over, unless there is no other. If the last one
-        is full, the model that has room first is reported.
-        """
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self._choice_to(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
@@ -337,7 +304,6 @@ class Pipeline:
         return self._choice(door, caller, name).model
 
     def _choice_to(self, asked: _Asked, name: str) -> _Choice:
-        """As :meth:`_choice`, whose failures tell the field that the name stands in."""
         try:
             return self._choice(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:
@@ -357,7 +323,7 @@ class Pipeline:
         return choice
 
     def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
-        """Free variants have limits of their own, to stand in the way of no paid request."""
+        # Free variants have limits of their own, so that they never block a paid request.
         model = self.catalog.resolve(door.models, name)
         free = is_free(model.id)
         limited = free_name(door.name) if free and self.scopes.free is not None else door.name
@@ -371,7 +337,6 @@ class Pipeline:
         return candidates
 
     def _scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
-        """Return the scopes whose limits apply to a request."""
         found = choice.scopes
         if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
@@ -427,12 +392,11 @@ def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequ
 
 @lru_cache(maxsize=10_000)
 def _cache_scope(owner: str) -> str:
-    """Return the same opaque name in every process, which servers of others may see."""
+    # The same opaque name in every process; servers of others may see it.
     return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
 def _kept(asked: _Asked) -> Contents:
-    """Return the contents that the record keeps, for a project that logs them."""
     context = ResponseContext(asked.identity, asked.request.model, "")
     contents = asked.record.contents = Contents(asked.request, context)
     return contents
@@ -457,9 +421,6 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 def _context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
-    """Return the context of a reply; its price is computed at its end, by the target that served
-    it.
-    """
     request, fingerprint = asked.request, attempt.answer.fingerprint
     visible, reasoning_object = request.thinking.visible, asked.door.reasoning_object
     if not isinstance(model, Listing):
@@ -542,13 +503,12 @@ def target_headers(execution: Execution) -> dict[str, str]:
 
 
 def _milliseconds(seconds: float) -> str:
-    """Return the time to a tenth; to write a number takes long."""
+    # From a table, since formatting a number takes long.
     tenths = int(seconds * 10_000 + 0.5)
     return _TENTHS[tenths] if 0 <= tenths < len(_TENTHS) else f"{seconds * 1000:.1f}"
 
 
 def _listed_changes(changes: Sequence[str]) -> str:
-    """The changes in one line; of many, the first ones and the number of the others."""
     text = ", ".join(changes)
     if len(text) <= _MAX_CHANGES_LENGTH:
         return text

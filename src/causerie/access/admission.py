@@ -51,8 +51,6 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Capacity:
-    """An amount that is handed out to requests in their order."""
-
     size: Callable[[], int]
     """Returns the present amount; it may change when a model is loaded."""
     taken: int = 0
@@ -90,7 +88,6 @@ class _Capacity:
                 entry.turn.set_result(None)
 
     def _leave(self, entry: _Waiting) -> None:
-        """Give up waiting; what was handed over meanwhile goes to the next."""
         if entry.turn.done() and not entry.turn.cancelled():
             self.give_back(entry.amount)
         elif entry in self.queue:

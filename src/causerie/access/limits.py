@@ -228,7 +228,6 @@ class Lease(Struct, kw_only=True):
             failure.headers = headers | failure.headers
 
     def _release_used(self) -> None:
-        """Count generated tokens, including discarded ones, which take the engine as long."""
         used = self.used
         self.release(used.prompt, used.completion + used.discarded)
 
@@ -376,7 +375,6 @@ class Estimate:
 
 
 def _given(output: int, candidates: Sequence[Candidate]) -> int:
-    """The most of these tokens that anybody gives; the first one gives all of them as a rule."""
     most = 0
     for one in candidates:
         bound = one.bounds.max_output_tokens

@@ -44,8 +44,6 @@ _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick:
-    """Use within one tenth of a second; ``tokens`` are of input and output."""
-
     __slots__ = ("at", "gone", "input", "requests", "tokens")
 
     def __init__(self, at: int) -> None:
@@ -55,8 +53,6 @@ class _Tick:
 
 
 class _Window:
-    """The last minute of one scope: its ticks, their sums, and what runs now."""
-
     __slots__ = ("input", "newest", "requests", "running", "ticks", "tokens")
 
     def __init__(self) -> None:
@@ -92,8 +88,6 @@ class _Window:
 
 
 class _Windows(dict[str, _Window]):
-    """Windows by the ids of their scopes, made when they are first asked for."""
-
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._sweep_at = _FIRST_SWEEP
@@ -105,7 +99,7 @@ class _Windows(dict[str, _Window]):
         return window
 
     def _sweep(self, now: int) -> None:
-        """Forget who has done nothing for a minute, each time twice as many are remembered."""
+        # Runs each time twice as many scopes are remembered.
         for id, window in list(self.items()):
             window.forget(now)
             if not window.ticks and not window.running:
@@ -172,7 +166,6 @@ class MemoryLease(Lease):
         return requests, tokens
 
     def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
-        """More was used than foreseen, at least of one."""
         window.add(tick, min(input, 0), min(output, 0))
         now = self.clock() // _TICK
         later = window.newest if window.newest.at == now else window.turn(now)
@@ -284,12 +277,10 @@ def _refusals(scope: RateScope, window: _Window, need: Tokens, now: int) -> Iter
 
 
 def _reset(window: _Window, read: _Read, now: int) -> int:
-    """Ticks until more is free, where the oldest tick has none of it."""
     return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 
 def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
-    """Seconds until so much is free that is taken; 0 where nothing is."""
     freed = last = 0
     for tick in window.ticks:
         part = read(tick)

@@ -158,10 +158,7 @@ class Catalog:
         visible: frozenset[str] | None,
         allowed: frozenset[str] | None,
     ) -> Sequence[str]:
-        """The names to show of a wildcard.
-
-        Others begin alike, but are an exact name or have a longer wildcard.
-        """
+        # Other names that begin alike are exact names or have a longer wildcard.
         whole = allowed is None or wildcard.id in allowed
         more = () if allowed is None else sorted(allowed)
         names = [

@@ -211,7 +211,7 @@ def _sorted(
 
 
 def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
-    """The less the better. One that nobody has measured lately gets one request to measure it."""
+    # One that nobody has measured lately gets one request to measure it.
     target_stats = stats_of(name) or UNKNOWN_STATS
     measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is None:
@@ -222,8 +222,6 @@ def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
 
 
 def _single(candidates: Sequence[Candidate], stats_of: StatsReader) -> Sequence[Candidate]:
-    """The first choice among those that are up."""
-
     def rank(one: Candidate) -> tuple[bool, int, float]:
         return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
 

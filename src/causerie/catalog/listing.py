@@ -69,7 +69,7 @@ class ListingFacts:
 
 @dataclass(slots=True)
 class _KeptFacts:
-    """Facts, and the profiles that they follow from: lists ask a thousand models for them."""
+    # Kept because lists ask a thousand models for them.
 
     profiles: tuple[ModelProfile, ...] = ()
     facts: ListingFacts = ListingFacts()
@@ -259,7 +259,6 @@ class Listing:
 
     @property
     def _facts(self) -> ListingFacts:
-        """Return what its endpoints make of it, found anew when a profile has changed."""
         kept, profiles = self._kept, self.profiles
         if kept.profiles != profiles:
             kept.facts = ListingFacts(

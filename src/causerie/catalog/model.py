@@ -314,7 +314,6 @@ class ServedModel:
         )
 
     def _profile(self) -> ModelProfile:
-        """Return the profile that holds for every target: the shortest lengths that are known."""
         profiles = [capabilities.profile() for capabilities in self._capabilities]
         return ModelProfile(
             context_length=_least(profile.context_length for profile in profiles),
@@ -327,7 +326,6 @@ class ServedModel:
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
-        """Each parameter has somebody who supports it, and nobody supports all."""
         lacking = {one.candidate.name: sorted(wanted - known(one)) for one in self._capabilities}
         nearest = min(lacking.values(), key=len)
         words = "; ".join(

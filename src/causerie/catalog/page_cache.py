@@ -131,7 +131,7 @@ class Filters:
 async def _sorted(
     entries: Sequence[Listing], key: Callable[[Listing], Decimal | float], turns: Turns
 ) -> Sequence[Listing]:
-    """Return entries in the order of a key that takes time: it is what was measured of each."""
+    # The key takes time to compute, so it is computed once for each entry.
     keys = []
     for one in entries:
         keys.append(key(one))

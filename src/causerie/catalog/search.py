@@ -186,7 +186,6 @@ class CatalogQuery:
         )
 
     def _fields(self) -> list[tuple[str, str]]:
-        """Return the fields that differ from their defaults."""
         said = [
             ("q", self.text),
             ("cost", self.cost),
@@ -214,7 +213,6 @@ def gives(_: Searchable) -> frozenset[str]:
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:
-    """Return whether all words are in its id (with the author), its name or its description."""
     if not words:
         return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()

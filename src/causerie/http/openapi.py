@@ -220,7 +220,6 @@ def _catalog_operation(name: str, summary: str, security: list[Schema]) -> Schem
 def _open_operation(
     name: str, summary: str, answer: tuple[str, str], *parameters: Schema
 ) -> Schema:
-    """Return the operation of a path that needs no key."""
     return {
         "operationId": name,
         "summary": summary,
@@ -231,7 +230,6 @@ def _open_operation(
 
 
 def _key_operation(name: str, summary: str, answer: tuple[str, str], *parameters: Schema) -> Schema:
-    """Return the operation of a path for the bearer of a key of an account."""
     return {
         "operationId": name,
         "summary": summary,

@@ -91,7 +91,6 @@ def _is_always_sent(kind: type[Struct], one: FieldInfo) -> bool:
 
 
 def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
-    """Return the schemas that msgspec makes, and their structs by the same names."""
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
     for schema in schemas.values():
         if "description" in schema:
@@ -103,7 +102,6 @@ def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[s
 
 
 def _structs(kind: Any) -> Iterator[type[Struct]]:
-    """Yield the structs that values of a type may hold."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         yield kind
         for each in declared(kind):
@@ -113,8 +111,6 @@ def _structs(kind: Any) -> Iterator[type[Struct]]:
 
 
 # Schemas of bodies: of requests from the declared parameters, of responses from their types.
-#
-# A test gives every place of a request every odd value and holds the answers to the schemas.
 
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
 _MODEL_OR_MODELS = [
@@ -143,7 +139,6 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
 
 
 def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
-    """Return the type of a body with these parameters, and with all hints."""
     required = [(each.name, each.annotation) for each in parameters if each.required]
     optional = [(each.name, each.optional, None) for each in parameters if not each.required]
     hints = [(hint, _Hint, None) for hint in HINTS]
@@ -162,7 +157,6 @@ def response_schemas() -> dict[str, Schema]:
 
 
 def _chunk_data() -> Schema:
-    """Return the schema of the text after ``data:``: a chunk, or the mark of the end."""
     chunk: Schema = {
         "type": "string",
         "contentMediaType": "application/json",

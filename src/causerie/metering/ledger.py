@@ -144,11 +144,6 @@ def record_id() -> str:
 
 
 class _Waiting(Struct):
-    """A record on its way to the database, and who waits for it there.
-
-    ``mark`` is that of the journal, 0 where it has not taken it.
-    """
-
     record: UsageRecord
     mark: int = 0
     kept: asyncio.Future[None] | None = None
@@ -222,7 +217,7 @@ class Ledger:
         return self
 
     async def _take_over(self, left: Sequence[UsageRecord]) -> None:
-        """Write what was left; what the database refuses now as it did then keeps nobody away."""
+        # What the database refuses now as it did before must not keep the service from starting.
         try:
             await self._store.append(left)
         except StoreUnavailable:
@@ -290,7 +285,6 @@ class Ledger:
         self._more.set()
 
     async def _write(self) -> None:
-        """Until it is closed: whatever waits, in batches, in the order it came."""
         pause = _FIRST_PAUSE
         while await self._something():
             if self._write_ahead_log is not None and not self._closing:
@@ -312,7 +306,6 @@ class Ledger:
                 self._done(batch)
 
     async def _something(self) -> bool:
-        """Wait until a record waits; false where none does and none will."""
         while not self._waiting:
             if self._closing:
                 return False
@@ -321,7 +314,7 @@ class Ledger:
         return True
 
     def _put_off(self, failure: StoreUnavailable) -> None:
-        """The database is away: the records stay here, but nobody is kept waiting for it."""
+        # While the database is away records stay here and nobody waits for it.
         self._away = True
         log.warning(
             "usage waits for the database", records=len(self._waiting), reason=failure.message
@@ -335,7 +328,7 @@ class Ledger:
                 _tell(each.kept, failure)
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
-        """Find the record that the database does not take, by trying each alone."""
+        # Each record is tried alone to find the one that the database refuses.
         self._away = False
         if len(batch) > 1:
             self._batch = 1

@@ -114,7 +114,6 @@ def _weight(message: Message) -> int:
 
 
 def _size(event: Event) -> int:
-    """About its bytes in JSON."""
     match event:
         case TextDelta():
             return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)

@@ -86,7 +86,7 @@ class RequestLog:
 
 
 def _why(record: Record) -> Sequence[str]:
-    """The reason of a failure; one of ours is found in other lines by the request's id."""
+    # An internal failure is found in other log lines by the id of the request.
     if record.code is None:
         return ()
     words = [record.code, record.error_class] if record.error_class else [record.code]

@@ -180,7 +180,7 @@ class WriteAheadLog:
         self._lock.release()
 
     def _next_part(self) -> None:
-        """Start a file with the lines of all requests that run: those before it may be removed."""
+        # Lines of all running requests are copied, so the files before it can be removed.
         file, written = _started(self._part(self._number + 1), b"".join(self._running.values()))
         full, self._file, self._written = self._file, file, written
         self._turns_at = written + self._part_bytes
@@ -204,7 +204,6 @@ def _line(record: UsageRecord) -> bytes:
 
 
 def _started(part: Path, content: bytes) -> tuple[int, int]:
-    """Return a new file with this content, and its size; raises :class:`OSError`, without one."""
     file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         written = os.write(file, content) if content else 0
@@ -230,7 +229,6 @@ def _flush(file: int) -> None:
 
 
 def _read(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
-    """Yield the records of a file, each with whether its request has ended."""
     lines = part.read_bytes().split(b"\n")
     for line in lines[:-1]:  # the last is empty, or was cut off
         checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")

@@ -116,10 +116,6 @@ class MemoryBook:
 
 
 # Turns conditions into alerts, and alerts into messages to receivers.
-#
-# An alert fires once for an event, however many processes find that its condition holds. It is over
-# when no process has found it to hold for a while. Its messages are delivered at least once: a
-# receiver tells repetitions apart by the id of the message.
 
 log = structlog.get_logger(__name__)
 
@@ -295,7 +291,6 @@ def _bounded(
     options: AlertOptions,
     sent: dict[tuple[str, str], int],
 ) -> list[Delivery]:
-    """One delivery for each receiver; ``sent`` counts those of the last hour, and these."""
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)

@@ -60,8 +60,6 @@ class Email:
 
 
 # A channel that posts signed JSON to an address of the configuration.
-#
-# Redirects are not followed. An attempt has an end to its time, and little is read of the answer.
 
 _ANSWER_BYTES = 2048
 _SHOWN = 200  # characters of an answer
@@ -144,7 +142,6 @@ def _outcome(place: str, status: int, answer: str) -> Outcome:
 
 
 async def _beginning(response: HttpResponse) -> str:
-    """Return what can be shown of the answer; one that breaks off has its status all the same."""
     found = b""
     try:
         while len(found) < _ANSWER_BYTES and (piece := await response.piece()):

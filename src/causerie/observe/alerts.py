@@ -119,10 +119,6 @@ class NotificationChannel(Protocol):
 
 
 # Alerts and deliveries as they are kept, and the interface of what keeps them.
-#
-# Of several processes over one book, one decides: :meth:`AlertBook.fire`, :meth:`AlertBook.resolve`
-# and :meth:`AlertBook.claim` succeed for one of them. An alert and the deliveries of its messages
-# are kept in one step, so that a process that ends in between loses none.
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# Log lines: structured, with the request id on each, never with contents.
-#
 # Lines of other libraries come out in the same form. Everything goes to stderr;
 # stdout belongs to the command that runs.
 
@@ -107,7 +105,7 @@ def _is_json(form: Format, out: TextIO) -> bool:
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to what ``sys.stderr`` is at that moment: above a progress bar while there is one."""
+    # sys.stderr changes while a progress bar is shown.
 
     @property
     def stream(self) -> TextIO:
@@ -119,7 +117,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 def _console_renderers(out: TextIO) -> list[Processor]:
-    """Tracebacks are shown without the values of variables: those may be contents."""
+    # Values of variables are left out of tracebacks: they may be contents.
     return [
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
@@ -136,7 +134,6 @@ def _json_renderers() -> list[Processor]:
 
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    """One line; the order is time, level, event, then the rest."""
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
 
@@ -215,7 +212,6 @@ class LogBuffer:
 
 
 def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
-    """Whole lines, in pieces that no other process can write into."""
     piece: list[bytes] = []
     size = 0
     for line in lines:
@@ -239,10 +235,8 @@ _PIECE = 4096  # bytes, for which a pipe with room has a page
 
 
 class _Heedless:
-    """A stream on which writing never fails, and never waits long.
-
-    A slow reader is waited for a moment; after that not at all, until there is room again.
-    """
+    # Writing never fails. A slow reader is waited for a moment, then not at all until there is
+    # room again.
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -261,7 +255,6 @@ class _Heedless:
         return len(text)
 
     def _write_pieces(self, text: str) -> None:
-        """In pieces that go in without a wait where there is room at all."""
         ends = monotonic() + self._patience
         for piece in _terminal_pieces(text):
             _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
@@ -277,7 +270,6 @@ class _Heedless:
 
 
 def _terminal_pieces(text: str) -> Iterator[str]:
-    """The text in pieces of whole lines, as many as are sure to be short enough together."""
     most = _PIECE if text.isascii() else _PIECE // 4
     start = 0
     while start < len(text):
@@ -287,7 +279,6 @@ def _terminal_pieces(text: str) -> Iterator[str]:
 
 
 def _may_wait(stream: TextIO) -> bool:
-    """Return true if a reader may drain the stream and waiting for room is possible."""
     try:
         return sys.platform != "win32" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except OSError:

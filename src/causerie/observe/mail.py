@@ -62,10 +62,6 @@ def _carry_out(work: Callable[[], _T], made: Future[_T]) -> None:
 
 
 # Sends short letters by SMTP, one after the other, alongside everything else.
-#
-# A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
-# whether a letter was sent. A letter that cannot be sent is tried again a few times, then dropped,
-# and the log reports it, without an address.
 
 log = structlog.get_logger(__name__)
 

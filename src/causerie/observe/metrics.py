@@ -135,8 +135,6 @@ class MetricsCounters:
 
 
 class _Times:
-    """Histogram: counts of times within each bound, and of all; bounds and sum are in seconds."""
-
     __slots__ = ("all", "bounds", "sum", "within")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -159,8 +157,6 @@ class _Times:
 
 
 class _Place:
-    """The numbers of one model behind one door; times by the names of their metrics."""
-
     __slots__ = (
         "cached", "completion", "continued", "discarded", "prompt", "reasoning", "requests",
         "times",
@@ -213,8 +209,6 @@ class _Place:
 
 
 class _Past(Collector):
-    """Metrics of events since the start."""
-
     def __init__(
         self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
     ) -> None:
@@ -251,8 +245,6 @@ class _Past(Collector):
 
 
 class _Present(Collector):
-    """Metrics of the state at the moment of collection."""
-
     def __init__(
         self,
         engines: Callable[[], Sequence[EngineStatus]],
@@ -314,7 +306,6 @@ class _Present(Collector):
         yield from self._shared_store()
 
     def _shared_store(self) -> Iterator[Metric]:
-        """Yield whether the server of replicas answers."""
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
             there = _gauge("shared_store_up", words)
@@ -378,7 +369,6 @@ def counts(texts: Sequence[str]) -> str:
 
 
 def _families(texts: Sequence[str]) -> Iterator[Metric]:
-    """Yield each family once, with the samples of all texts."""
     families: dict[str, Metric] = {}
     samples: dict[str, _Samples] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):

@@ -55,8 +55,6 @@ _propagator = TraceContextTextMapPropagator()
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A span under way, and what makes it no longer the current one."""
-
     span: Span
     reset: Reset[Context]
 
@@ -93,7 +91,7 @@ class TracedMeter(Meter):
 
 
 class _Ending:
-    """The sink that ends spans: what is told of a request is certain then."""
+    # Spans end at the sink because what is told of a request is certain then.
 
     def write(self, record: Record) -> None:
         if isinstance(record.span, _Open):
@@ -189,8 +187,6 @@ class TracedTarget:
 
 
 class _Attempt:
-    """An answer under way, and its span, which ``begin`` begins."""
-
     _span: Span
 
     def __init__(
@@ -282,7 +278,7 @@ class _Attempt:
         return batch
 
     async def _asked(self) -> Batch:
-        """The next batch; the span is current meanwhile, so that the next server hears of it."""
+        # The span is current meanwhile, so that the next server gets it.
         reset = context.attach(set_span_in_context(self._span))
         try:
             return await anext(self._events)
@@ -291,7 +287,6 @@ class _Attempt:
 
 
 def _note(span: Span, failure: BaseException) -> None:
-    """Return the reason it failed; one that is no longer waited for has not."""
     if isinstance(failure, ServiceError):
         span.set_attribute("error.type", failure.code or str(failure.status))
         span.set_status(Status(StatusCode.ERROR))
@@ -342,7 +337,7 @@ async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
 
 
 def _resource() -> Resource:
-    """Return the resource of this service; an operator's own name for the service wins."""
+    # An operator's own name for the service wins.
     ours = {"service.name": "causerie", "service.version": __version__}
     said = OTELResourceDetector().detect().attributes
     return Resource.create({name: value for name, value in ours.items() if name not in said})

@@ -24,9 +24,6 @@ from causerie.protocol.declaration import Number, Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
 # Reading one JSON object field by field, with errors that name the field.
-#
-# ``null`` is the same as leaving an optional field out. A path is written as in
-# ``messages[3].tool_calls[0].id``.
 
 
 def kind(value: object) -> str:
@@ -231,7 +228,6 @@ def read_parameter(body: ObjectReader, name: str) -> Any:
 
 
 def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
-    """Return the reader of a parameter with a simple type."""
     name, number, most = parameter.name, parameter.number, parameter.most_characters
     if number is not None:
         return _number_reader(name, number)

@@ -123,7 +123,6 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
 
 
 def _is_harmless(document: bytes, bounds: Bounds) -> bool:
-    """Return whether a small document is neither deep nor holds costly numbers for sure."""
     if document.count(b"[") + document.count(b"{") > bounds.nesting:
         return False
     if len(document) <= min(bounds.digits, bounds.exponents * len(_HUGE[0])):
@@ -135,8 +134,6 @@ def _is_harmless(document: bytes, bounds: Bounds) -> bool:
 
 
 class _Scan:
-    """Count what is expensive: escapes, and what is outside strings, slice by slice."""
-
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._in_string = False
@@ -198,11 +195,8 @@ def _count(text: bytes, marks: tuple[bytes, ...]) -> int:
 
 
 def _is_deeper(bare: bytes, depth: int) -> bool:
-    """Return whether brackets nest deeper than that.
-
-    Each pass removes the innermost pairs. Of text that is no JSON brackets are left that close
-    nothing; then their number decides.
-    """
+    # Each pass removes the innermost pairs. Text that is no JSON keeps brackets that close
+    # nothing; then their number decides.
     brackets = bare.translate(_TO_BRACKETS, delete=_NOT_BRACKETS)
     for _ in range(depth):
         outer = brackets.replace(b"[]", b"")

@@ -153,7 +153,6 @@ def without_none(kind: Any) -> Any:
 
 
 def _opened(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the type of the values without ``None``, and the outermost notes."""
     if get_origin(kind) is not Annotated:
         return without_none(kind), ()
     inner, *notes = get_args(kind)

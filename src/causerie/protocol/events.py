@@ -23,14 +23,6 @@ from msgspec.structs import replace
 from causerie.protocol.reasoning import Block
 
 # Events of an answer, the same for every kind of target.
-#
-# Every target (a text engine behind ``chat``, or another's server behind ``providers``) yields
-# these, in this order for each choice: reasoning before text, a call's start before its arguments,
-# exactly one ``Finished`` last. ``Usage`` comes once, after every choice has finished. Events
-# travel in batches: those that arrived together are passed on together.
-#
-# None of these is ever part of a reference cycle, so the garbage collector skips them
-# (``gc=False``).
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
@@ -240,7 +232,6 @@ def joined_events(events: Batch) -> list[Event]:
 
 
 def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
-    """Return the key that is common to the pieces of one text; ``None`` for other events."""
     match event:
         case TextDelta(logprobs=()):
             return TextDelta, event.choice
@@ -261,7 +252,6 @@ def is_large_batch(batch: Batch) -> bool:
 
 
 def _size(event: Event) -> int:
-    """Return about how many characters take as long to write."""
     size = _SIZES.get(event.__class__)
     return 0 if size is None else size(event)
 
@@ -295,7 +285,7 @@ def _pieces(event: Event) -> Iterator[Event]:
 
 
 def _texts_and_tokens(event: TextDelta) -> Iterator[Event]:
-    """The text first: log-probabilities may follow it."""
+    # The text first: log-probabilities may follow it.
     tokens = event.logprobs
     for text in _cut_text(event.text):
         yield TextDelta(text, (), event.choice)

@@ -126,11 +126,6 @@ def privilege_of(name: str) -> Privilege | None:
 
 
 # Known fields of a request, at every depth, and removal of all others from a body.
-#
-# Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A provider's
-# list extends it by paths like ``messages.content.cache_control``, in which the elements of an
-# array have no number. An unlisted field is reported by name, unless it is ``null``, and goes no
-# farther.
 
 _MESSAGES = "messages"
 _MOST_NAMES = 32
@@ -180,7 +175,7 @@ def _merged(one: Known, other: Known) -> Known:
 
 
 def _of_hint(kind: Any) -> Known:
-    """Return what is known of a hint; one of an odd type is not sent on."""
+    # A hint of an unexpected type is not sent on.
     known = known_of(kind)
     return known if known.fields else OPEN
 
@@ -245,8 +240,6 @@ def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
 
 
 class _Found:
-    """The unlisted fields: the first ones by name, each once for all elements of an array."""
-
     __slots__ = ("message", "more", "names")
 
     def __init__(self) -> None:
@@ -286,7 +279,6 @@ def _sifted_value(value: Any, known: Known, path: str, found: _Found) -> Any:
 def _sifted_object(
     value: Mapping[str, Any], known: Known, path: str, found: _Found
 ) -> Mapping[str, Any]:
-    """Return the listed fields of an object: the object itself where there are no others."""
     fields = known.fields
     kept: dict[str, Any] | None = None
     if not value.keys() <= fields.keys():
@@ -333,12 +325,11 @@ def _below(known: Known, name: str) -> Known:
 
 
 def _joined(path: str, name: str) -> str:
-    """Return the path of a field, cut: a name may be as long as a body, and hold many fields."""
+    # Cut: a name may be as long as a body and hold many fields.
     return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
 
 
 def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
-    """Yield the paths of the unlisted fields, with the indexes of elements in arrays."""
     if known is OPEN:
         return
     if isinstance(value, list):

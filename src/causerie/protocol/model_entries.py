@@ -32,10 +32,6 @@ def free_name(name: str) -> str:
 
 
 # Types of the catalog on the wire: entries of ``GET /models``, at the doors of routers and others.
-#
-# Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written as
-# ``null``. Names of the router's fields are those that clients of the well-known aggregating router
-# read.
 
 DefaultParameters = Annotated[
     SamplingDefaults | None,

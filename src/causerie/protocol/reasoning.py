@@ -91,7 +91,6 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
 
 
 def _put_together(blocks: list[Block], field: str, texts: Sequence[str]) -> None:
-    """Give the last block its text, of which there were several pieces."""
     if texts:
         blocks[-1] = {**blocks[-1], field: "".join(texts)}
 
@@ -110,7 +109,6 @@ def _is_plain(block: Block) -> bool:
 
 
 def _continues(last: Block, block: Block) -> bool:
-    """Return true if the block is a further piece of the same text; a signature ends one."""
     return (
         last["type"] == block["type"]
         and last.get("index") == block.get("index")

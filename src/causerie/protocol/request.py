@@ -360,7 +360,7 @@ def _behind_line(text: str) -> str:
 # reservation, and the charge of a request whose provider never reported its tokens:
 #
 # - a token for each four characters of ASCII text, for each three bytes of UTF-8
-#   of any other (a Chinese character is three bytes and about one token);
+# of any other (a Chinese character is three bytes and about one token);
 # - four more a message, for the template's markers;
 # - 1,024 an image (128 to 1,600 are common, by its size);
 # - tools, schemas and documents by the size of their JSON;
@@ -393,7 +393,6 @@ def output_estimate(request: ChatRequest) -> int:
 
 
 def _tokens_alongside(request: ChatRequest) -> int:
-    """Estimate the tokens of the prompt in addition to its messages."""
     tokens = sum(map(_json_tokens, request.documents))
     for tool in request.tools:
         tokens += (

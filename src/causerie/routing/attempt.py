@@ -149,7 +149,7 @@ async def _leave(
     reply: AbstractAsyncContextManager[TargetReply] | None,
     entry: AbstractAsyncContextManager[QueuePlace],
 ) -> None:
-    """The reply first: its place is taken until it is over."""
+    # The reply first: its place is taken until it is over.
     try:
         if reply is not None:
             await reply.__aexit__(None, None, None)

@@ -120,8 +120,6 @@ class Passed(Struct):
 
 
 class _Together:
-    """Events put together, which takes little more room than their text."""
-
     __slots__ = ("arguments", "calls", "finish", "finished", "reasoning", "text", "uncut")
 
     def __init__(self) -> None:
@@ -309,7 +307,6 @@ class Execution(TargetSelector, eq=False):
                 await self._taken()
 
     def _pass_on(self, emit: BatchSink, batch: Batch) -> bool:
-        """Emit a batch; false where the client takes no more now: see :meth:`_taken`."""
         self._full = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
@@ -320,13 +317,11 @@ class Execution(TargetSelector, eq=False):
         return self._full is None
 
     async def _taken(self) -> None:
-        """Wait until the client takes more."""
         full, self._full = self._full, None
         if full is not None:
             await full
 
     async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
-        """Return an attempt that continues the reply; the same one if only its end was missing."""
         if failure.error_class in _BROKEN:
             failure.caused_by(ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
@@ -343,7 +338,6 @@ class Execution(TargetSelector, eq=False):
         return broken
 
     def _ended(self, attempt: Attempt, batch: Batch, told: Usage) -> Batch:
-        """The batch that ends a whole reply; its usage is that of all targets."""
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
@@ -362,10 +356,6 @@ class Execution(TargetSelector, eq=False):
         return batch
 
     async def _continued(self, broken: Attempt, failure: ServiceError) -> Attempt:
-        """Return an attempt that continues the reply, or begins it anew if none of it was shown.
-
-        Raises ``failure`` if there is none.
-        """
         usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.target_state.failed(failure)
         self.broke(broken, failure)
@@ -383,7 +373,6 @@ class Execution(TargetSelector, eq=False):
         return await self.again(failure)
 
     async def _gone_on(self, partial: Partial, failure: ServiceError) -> Attempt:
-        """Return an attempt that continues ``partial``; raise ``failure`` if there is none."""
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
@@ -402,7 +391,6 @@ class Execution(TargetSelector, eq=False):
         raise failure
 
     def _able(self, partial: Partial) -> list[TargetState]:
-        """Return the targets that can continue, with those that failed in this request last."""
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [

@@ -85,7 +85,7 @@ def explain(
 
 
 def _undecided() -> float:
-    """No lot is drawn: what is tied stays as configured."""
+    # Ties stay as configured.
     return 0.0
 
 

@@ -173,7 +173,7 @@ def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> 
 
 
 def _distance(candidate: Candidate, conversation: bytes) -> float:
-    """Exponentially distributed with the weight as its rate: the least wins by weight."""
+    # Exponential with the weight as its rate: the smallest distance wins by weight.
     drawn = blake2b(candidate.name.encode(), key=conversation, digest_size=8).digest()
     return -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / candidate.weight
 
@@ -312,7 +312,6 @@ class TargetSelector(Struct, eq=False):
         return self.request
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
-        """Return true if its context is known to be no longer than one that was too short."""
         reported = [
             failure.metadata.get("context_length")
             for failure in failures
@@ -351,7 +350,6 @@ class TargetSelector(Struct, eq=False):
         *,
         hopeless: bool,
     ) -> ServiceError:
-        """Return the error for the client when no target answers."""
         telling = [one for one in failures if not _unable(one)]
         passing = [one for one in telling if one.retryable] or telling
         failure = passing[-1] if passing else next(iter(failures), None)
@@ -387,14 +385,12 @@ class TargetSelector(Struct, eq=False):
 
 
 def _listed(candidates: Sequence[Candidate]) -> str:
-    """Return the names of the targets; of many, the first ones and the number of the others."""
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)
 
 
 def _last(failure: UpstreamFailed) -> str:
-    """Return the failure's own words, with the target they are about."""
     target = failure.metadata.get("target")
     return f"{target}: {failure!s}" if target else str(failure)
 
@@ -405,5 +401,4 @@ def _may_succeed_elsewhere(failure: ServiceError) -> bool:
 
 
 def _unable(failure: ServiceError) -> bool:
-    """Return true if a target only lacks a parameter or the context, which another may have."""
     return failure.code in _OF_THE_TARGET

@@ -126,7 +126,6 @@ class TargetState:
         self._tell_opening(failure, was_open=was_open)
 
     def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
-        """Log once why the target is down. The cause names host and port, never a secret."""
         if self.breaker.open and not was_open:
             log.warning(
                 "target down",
@@ -192,15 +191,12 @@ def wait_of(failure: ServiceError) -> float:
 
 
 def _is_bound_of_ours(failure: ServiceError) -> bool:
-    """Return true if we refused the request ourselves, which is checked anew for the next one."""
+    # The service refused the request itself, which is checked anew for the next one.
     return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
 
 
 def _is_answered(failure: ServiceError) -> bool:
-    """Return true if the target did its part: a status below 500, or output that is no answer.
-
-    408 means that it was too slow.
-    """
+    # 408 means that the target was too slow.
     if failure.error_class is ErrorClass.UNUSABLE_OUTPUT:
         return True
     status = failure.metadata.get("upstream_status")

@@ -139,11 +139,9 @@ class AvailabilityHistory:
         return counted
 
     def _since(self) -> int:
-        """Return when the first quarter of the last day began, in Unix seconds."""
         return (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
 
     def _time_bucket(self) -> TimeBucket:
-        """Return the time bucket of the current quarter of an hour, as it is so far."""
         return TimeBucket(
             start=self._number * QUARTER_SECONDS,
             answered=sum(minute.answered for minute in self._minutes),
@@ -159,7 +157,7 @@ _LENGTHS = (5, 30, 1440)  # minutes
 
 
 class _Window:
-    """The sums of the minutes of one length of time. Each minute is added and taken out once."""
+    # Each minute is added once and subtracted once.
 
     __slots__ = ("_answered", "_failed", "_length", "_minutes")
 
@@ -183,7 +181,6 @@ class _Window:
         return answered / (answered + failed) if answered + failed else None
 
     def _drop(self, now: float) -> None:
-        """Take out minutes that are too old at the minute with this number."""
         minutes, since = self._minutes, now - self._length
         while minutes and minutes[0].number <= since:
             old = minutes.popleft()
@@ -293,7 +290,6 @@ class LatencyStats:
         return self._uptime.share(minutes, self._clock() // 60)
 
     def _next_minute(self, now: float) -> Minute:
-        """The minute of now; it is a shorter one where its quarter of an hour ends before."""
         number = now // 60
         self._minute = Minute(number)
         self._uptime.begin(self._minute)
@@ -341,5 +337,4 @@ class CallStats:
         return msgspec.convert(dict(total), CallCounts) if total else None
 
     def _number(self) -> int:
-        """Return the number of this quarter of an hour."""
         return int(self._clock() // QUARTER_SECONDS)

@@ -364,7 +364,6 @@ class ChunkEncoder:
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
     def _told(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
-        """An event of a choice that has started; ``before`` is what its chunks have in common."""
         if isinstance(event, Finished):
             self._ended.add(event.choice)
             end = b"}]}" if event.verified else _UNVERIFIED
@@ -420,7 +419,6 @@ def _chunk_choice(index: int, delta: Delta) -> ChunkChoice:
 
 
 def _reasoning(event: ReasoningDelta) -> Delta:
-    """A piece of reasoning under all its names."""
     delta = Delta(reasoning_details=_blocks(event))
     if event.text:
         delta.reasoning_content = delta.reasoning = event.text

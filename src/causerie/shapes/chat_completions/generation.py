@@ -167,12 +167,6 @@ def read_top_logprobs(body: ObjectReader) -> int | None:
 
 
 # One setting for thinking, out of the five places where it can be asked for.
-#
-# ``chat_template_kwargs`` (``enable_thinking``, ``thinking``,
-# ``reasoning_effort``), ``reasoning_effort``, ``thinking_token_budget``,
-# ``include_reasoning`` and, where the door knows it, the ``reasoning`` object.
-# Two that contradict each other are refused; which of them was meant is not
-# guessed.
 
 _THINKING_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
 _DEFAULT_THINKING = Thinking()
@@ -183,8 +177,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Said(Generic[T]):
-    """The value of one field, and the field's name."""
-
     value: T
     param: str
 
@@ -247,7 +239,7 @@ def _switch(fields: ObjectReader, name: str) -> _Said[bool] | None:
 
 
 def _template_switch(kwargs: ObjectReader) -> _Said[bool] | None:
-    """``thinking`` is a switch for some templates; another type of value means something else."""
+    # `thinking` is a switch for some templates; another type of value means something else.
     value = kwargs.get("thinking")
     return _Said(value, kwargs.param("thinking")) if isinstance(value, bool) else None
 
@@ -279,7 +271,7 @@ def _implied(effort: _Said[str] | None) -> _Said[bool] | None:
 
 
 def _implied_by_budget(budget: _Said[int] | None) -> _Said[bool] | None:
-    """No tokens for thinking means off; some tokens only bound it."""
+    # No tokens for thinking means off; some tokens only bound it.
     return _Said(False, budget.param) if budget is not None and not budget.value else None
 
 
@@ -289,7 +281,6 @@ def _check_budget(enabled: _Said[bool] | None, budget: _Said[int] | None) -> Non
 
 
 def _agreed(said: list[_Said[T] | None]) -> _Said[T] | None:
-    """Return the value on which all given fields agree."""
     given = [one for one in said if one is not None]
     for other in given[1:]:
         if other.value != given[0].value:
@@ -348,7 +339,6 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
 
 
 def _json_object(fields: ObjectReader) -> OutputFormat:
-    """Any object, or one by the schema that some clients put alongside the type."""
     if not fields.has("schema"):
         return JsonObject()
     schema = fields.required_object("schema").values

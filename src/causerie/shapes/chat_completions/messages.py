@@ -133,7 +133,6 @@ def _assistant(fields: ObjectReader, name: str | None) -> Message:
 
 
 def _reasoning(fields: ObjectReader) -> str | None:
-    """Earlier reasoning, by any of its names; of blocks, what can be read of them."""
     reasoning = fields.string("reasoning_content")
     if reasoning is None:
         reasoning = fields.string("reasoning")
@@ -232,7 +231,7 @@ def _image(fields: ObjectReader) -> ImagePart:
 
 
 def _holds_image(url: str) -> bool:
-    """Return whether a ``data:`` address is an image in base64; at memory speed, it may be long."""
+    # At memory speed: the address may be long.
     head = _DATA_IMAGE.match(url)
     if head is None or not url.isascii():
         return False

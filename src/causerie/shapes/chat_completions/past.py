@@ -89,8 +89,6 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
 
 
 class _Changes:
-    """The first changes by name, and the number of the others."""
-
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
         self._more = 0
@@ -107,7 +105,6 @@ class _Changes:
 
 
 def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
-    """Return the message with U+FFFD for halves of surrogate pairs."""
     if not mark:
         return value
     whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
@@ -120,8 +117,6 @@ def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
 
 
 class _MessageMender:
-    """Mends the form of one message; the message itself is never changed."""
-
     def __init__(self, index: int, role: Role, changes: _Changes) -> None:
         self._role: Role = role
         self._place = f"messages[{index}]"
@@ -225,7 +220,6 @@ class _MessageMender:
 
 
 def _text_part(part: Entry, kind: str) -> Entry | None:
-    """Return the part with its text alone, and what is not of any part."""
     text = part.get(kind)
     if not isinstance(text, str):
         return None
@@ -252,7 +246,6 @@ def _is_list_of_objects(value: list[Any]) -> bool:
 
 
 def _arguments(given: Any) -> str:
-    """Return arguments that are no text of a JSON object as such a text."""
     if given is None or (isinstance(given, str) and not given.strip()):
         return "{}"
     text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
@@ -260,8 +253,6 @@ def _arguments(given: Any) -> str:
 
 
 class _Call:
-    """A call of the history, by what its client calls it."""
-
     __slots__ = ("given", "id", "name", "result")
 
     def __init__(self, given: str | None, id: str, name: str) -> None:
@@ -272,8 +263,6 @@ class _Call:
 
 
 class _CallIds:
-    """Ids that are unique in the conversation; the first call with an id keeps it."""
-
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._times: Counter[str] = Counter()
@@ -293,8 +282,6 @@ class _CallIds:
 
 
 class _OpenCalls:
-    """Calls without results by the ids that their client gave them, of the newest message first."""
-
     def __init__(self) -> None:
         self._by_id: dict[object, deque[deque[_Call]]] = {}
         self._newest: deque[_Call] = deque()
@@ -331,7 +318,6 @@ class _OpenCalls:
 
 
 def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tuple[int, Any]]:
-    """Return the messages with the result of each call behind it, in the order of the calls."""
     ids = _CallIds()
     calls = {
         index: [_call_of(call, ids) for call in message["tool_calls"]]
@@ -354,7 +340,6 @@ def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tupl
 def _match_results(
     messages: Sequence[tuple[int, Any]], calls: Mapping[int, Sequence[_Call]]
 ) -> Mapping[int, Entry]:
-    """Give calls their results; return the results of no call."""
     unanswered = _OpenCalls()
     early: list[tuple[int, Entry]] = []
     for index, message in messages:
@@ -420,7 +405,6 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 def _with_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: _Changes
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield a result that answers no call behind a call of ours."""
     given = message.get("tool_call_id") if _is_text(message.get("tool_call_id")) else None
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)

@@ -124,7 +124,6 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
 
 
 def _params_of(given: _Given) -> frozenset[str]:
-    """The names of the fields that were sent; there are few such sets."""
     sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
     names = _params_by_given[given] = frozenset(["model", "messages", *sent])
     return names
@@ -230,8 +229,6 @@ def _asked_for(fields: ObjectReader) -> frozenset[str]:
 
 
 class _Repaired(Struct, frozen=True):
-    """A request whose conversation and names need no repair, and the changes that were made."""
-
     fields: ObjectReader
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
@@ -262,7 +259,6 @@ def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired
 def _read_conversation(
     fields: ObjectReader, rules: ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
-    """Return the fields with a conversation that needs no repair, its messages, and the repairs."""
     if mark:
         _check_halves({**fields.values, "messages": None}, mark)
     values = message_values(fields, rules)
@@ -287,12 +283,12 @@ def _check_halves(new: object, mark: str) -> None:
 
 
 def _asks_for_anything(fields: ObjectReader, name: str) -> bool:
-    """Return true if the field asks for anything; some clients always send ``logprobs: false``."""
+    # Some clients always send `logprobs: false`.
     return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 
 def _cache_key(fields: ObjectReader) -> str | None:
-    """A hint, so whatever it is, it is taken."""
+    # It is a hint, so no value is refused.
     key = fields.get("prompt_cache_key")
     return key[:MAX_ID] if isinstance(key, str) and key else None
 
@@ -304,7 +300,6 @@ def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, 
 
 
 def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
-    """The body without what is said to the router, which stays here."""
     if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
         return fields.values
     return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
@@ -321,7 +316,7 @@ def _refuse_known(fields: ObjectReader) -> None:
 
 
 def _include_usage(fields: ObjectReader) -> bool:
-    """Without ``stream`` the usage is in the answer anyway."""
+    # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
     return bool(options and options.boolean("include_usage"))
 
@@ -338,7 +333,6 @@ def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
 def _generation_prompt(
     fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
 ) -> bool:
-    """Return whether a new answer begins; a continued message must be there to be continued."""
     wanted = read_parameter(fields, "add_generation_prompt")
     if not continues:
         return True if wanted is None else wanted

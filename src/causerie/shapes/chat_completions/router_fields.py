@@ -98,12 +98,11 @@ def _names(fields: ObjectReader, name: str, most: int) -> tuple[str, ...]:
 
 
 def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
-    """``None`` for an empty list too: programs send one where nothing was chosen."""
+    # Programs send an empty list where nothing was chosen.
     return frozenset(_names(fields, name, MAX_PROVIDER_NAMES)) or None
 
 
 def _sort(provider: ObjectReader) -> SortBy | None:
-    """``"price"``, or ``{"by": "price"}``."""
     value = provider.get("sort")
     place, name = provider, "sort"
     if isinstance(value, dict):
@@ -120,7 +119,6 @@ def _max_price(provider: ObjectReader) -> MostPrice:
 
 
 def _money(prices: ObjectReader, name: str) -> Decimal | None:
-    """A number, or a number as text, which keeps its digits."""
     value = prices.get(name)
     if value is None:
         return None

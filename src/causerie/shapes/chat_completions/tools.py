@@ -129,9 +129,6 @@ def _function_name(fields: ObjectReader, defined: set[str]) -> str:
 
 
 # Map names of functions that clients' tool servers chose to names that every target takes.
-#
-# A name like ``files.read/v2`` becomes ``files_read_v2`` on the way in; the request's
-# ``function_names`` map it back in the reply. Two names never become the same one.
 
 _TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
@@ -170,7 +167,6 @@ def _plain_name(name: str) -> str:
 
 
 def _distinct_name(name: str, plain: str, taken: set[str]) -> str:
-    """Return the name with digits that no other name has."""
     digest = hashlib.sha256(name.encode()).hexdigest()
     digits = (digest[at : at + _DIGITS] for at in range(len(digest) - _DIGITS))
     made = (f"{plain[: _MAX_NAME_LENGTH - _DIGITS - 1]}_{each}" for each in digits)
