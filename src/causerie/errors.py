@@ -1,23 +1,4 @@
-"""Every failure a client can see: its status, type and code.
-
-    ServiceError
-      InvalidRequest       400, 405, 413, 415, 421, 431, 501  the request itself
-        ConstraintNotKept  400                 the model found no reply that keeps its constraint
-      Unauthenticated      401                 no key, or not a valid one
-      OverBudget           402                 budget spent
-      Forbidden            403                 the key may not
-      NotFound             404                 no such model, path or door
-      RateLimited          429                 the caller's limit
-      InternalError        500                 our fault
-      TemplateFailed       500                 the model's chat template takes too much
-      UpstreamFailed       502, 504            all attempts failed
-        EngineLost         503                 an engine ended beneath the request
-      Overloaded           503                 loading, queue full, no provider
-
-Raised anywhere, turned into a response in one place (``edge``). A message says what was wrong,
-where, and what would be right; it never carries a credential, a stack trace or another server's
-body.
-"""
+"""Every failure that a client can see, with its status, type and code."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""May a request start now, or must it wait, or go away.
-
-One :class:`SlotQueue` a model. It counts requests when they arrive, before any work
-is done for them: as many run as the engine has slots, a bounded number waits
-in order, and the next is told at once to come back later. Where the slots share a
-cache, a request also waits, once its prompt is known, for the tokens that it may need.
-"""
+"""Admission to one model: run a request, queue it, or refuse it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Authentication: a credential that a client sent, matched against digests of keys.
-
-A credential is known inside by its digest alone. Keys stand in the configuration of a door, or
-belong to accounts, which the pipeline sees through an interface.
-"""
+"""Authentication: match a sent credential against digests of keys."""
 
 from __future__ import annotations
 

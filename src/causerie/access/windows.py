@@ -1,19 +1,4 @@
-"""Counts of the last minute, in the memory of this process.
-
-A sliding window, exact to a tenth of a second: for every tick in which something was taken the
-sums are kept until the tick's first moment is a minute ago. (Were it the last, a caller could
-be told to wait for 61 seconds; official clients wait for 60 at most.) A bucket that refills
-(token bucket; GCRA, of which ITU-T I.371, annex A, says the same in another form) costs one
-number instead of at most 600 small records, but is wrong in one direction or the other: full,
-it lets nearly twice the limit through within one minute; made small, it refuses while headroom
-is left. The window does neither, and its memory is bounded by the ticks, not by the requests.
-
-An estimate counts from the moment it was taken. Once the truth is known, what was not used is
-given back at that moment of the past, and what was not foreseen counts from now on.
-
-Nothing here waits, so all limits of a request are looked at and taken in one step of the event
-loop.
-"""
+"""Count the use of the last minute, in the memory of this process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Schemas of the OpenAPI document: of requests from the declared parameters, of responses from
-their types.
-
-A test gives every place of a request every odd value and holds the answers to the schemas.
-"""
+"""Schemas of the OpenAPI document, made from the declared parameters and the types of responses."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import fields
 
 from causerie.errors import Error
 from causerie.http.health import Health
@@ -29,8 +25,6 @@ from causerie.protocol.model_entries import (
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
 
-# The words that schemas of the OpenAPI document are written in where no type says them.
-
 Schema = dict[str, object]
 
 
@@ -45,16 +39,6 @@ def text_schema(**more: object) -> Schema:
 def integer_schema(least: int, most: int, **more: object) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
-
-def structure(required: str = "", /, **properties: Schema) -> Schema:
-    """An object; ``required`` are names with spaces between."""
-    schema: Schema = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required.split()
-    return schema
-
-
-# Schemas of the OpenAPI document, made from types by msgspec.
 
 _REF_TEMPLATE = "#/components/schemas/{name}"
 
@@ -80,14 +64,10 @@ def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
         schema["required"] = [
             each.encode_name
             for each in fields(structs[name])
-            if _is_always_sent(structs[name], each)
+            if each.default is not UNSET
+            and (each.required or not structs[name].__struct_config__.omit_defaults)
         ]
     return schemas
-
-
-def _is_always_sent(kind: type[Struct], one: FieldInfo) -> bool:
-    omitted = kind.__struct_config__.omit_defaults and not one.required
-    return not omitted and one.default is not UNSET
 
 
 def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
@@ -109,8 +89,6 @@ def _structs(kind: Any) -> Iterator[type[Struct]]:
     for argument in get_args(kind):
         yield from _structs(argument)
 
-
-# Schemas of bodies: of requests from the declared parameters, of responses from their types.
 
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
 _MODEL_OR_MODELS = [
@@ -147,19 +125,15 @@ def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
 
 def response_schemas() -> dict[str, Schema]:
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
+    chunk = text_schema(contentMediaType="application/json", contentSchema=ref("Chunk"))
     return {
         **sent_schemas(
             Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER_TYPES
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": structure("data", data=_chunk_data()),
+        "ChunkEvent": {
+            "type": "object",
+            "properties": {"data": {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}},
+            "required": ["data"],
+        },
     }
-
-
-def _chunk_data() -> Schema:
-    chunk: Schema = {
-        "type": "string",
-        "contentMediaType": "application/json",
-        "contentSchema": ref("Chunk"),
-    }
-    return {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}

@@ -1,14 +1,4 @@
-"""Decode JSON of strangers at a cost that is known beforehand.
-
-The cost of decoding depends on more than the size: an object of many keys, or a number with an
-exponent such as ``1e289``, takes a hundred times as long as text of the same length. So a
-linear scan counts what is expensive before anything is decoded. It works in slices, so that in
-a thread it leaves the interpreter to others every few milliseconds.
-
-The bounds admit what real requests hold: 16 MiB of text, images as ``data:`` addresses,
-thousands of messages, hundreds of tools, a ``logit_bias`` of 65,536 tokens, megabytes of source
-code.
-"""
+"""Decode JSON from clients and providers at a bounded cost."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The form in which a parameter of a request is declared: a typed field, and :class:`Facts`.
-
-A declaration is a field of a struct, ``Annotated[TYPE, Meta(...), Facts(...)]``: the type and
-its ``Meta`` give name, type, range and description, ``Facts`` the rest. :func:`declared` reads
-the fields of a struct back as :class:`Parameter`. Knows no parameter by name.
-"""
+"""The form of a declared parameter: ``Annotated[TYPE, Meta(...), Facts(...)]`` in a struct."""
 
 from __future__ import annotations
 

@@ -1,14 +1,4 @@
-"""An answer as the stages pass it on: its events, the same for every kind of target; the part that
-was sent before a target failed; batches split and joined; the report on the prefix cache.
-
-Every target (a text engine behind ``chat``, or another's server behind ``providers``) yields
-these, in this order for each choice: reasoning before text, a call's start before its
-arguments, exactly one ``Finished`` last. ``Usage`` comes once, after every choice has finished.
-Events travel in batches: those that arrived together are passed on together.
-
-None of these is ever part of a reference cycle, so the garbage collector skips them
-(``gc=False``).
-"""
+"""Events of a reply, the same for every kind of target, with helpers to split and join them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Known fields of a request, at every depth, removal of all others from a body, and the names by
-which a request would use what belongs to the operator.
-
-Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A
-provider's list extends it by paths like ``messages.content.cache_control``, in which the
-elements of an array have no number. An unlisted field is reported by name, unless it is
-``null``, and goes no farther. A field with a privileged name never reaches a provider, except
-where the operator allows that very field.
-"""
+"""The known fields of a request, removal of all others, and names of privileged fields."""
 
 from __future__ import annotations
 

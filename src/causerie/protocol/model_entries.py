@@ -1,10 +1,4 @@
-"""Types of the catalog on the wire: entries of ``GET /models``, at the doors of routers and
-others, and the variants of a model by the end of its id.
-
-Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written
-as ``null``. Names of the router's fields are those that clients of the well-known aggregating
-router read.
-"""
+"""Wire types of the catalog, and variants of a model by the end of its id."""
 
 from __future__ import annotations
 

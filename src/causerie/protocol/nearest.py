@@ -1,10 +1,4 @@
-"""The nearest of many known names to an unknown one, in bounded work.
-
-The distance of two names is the length of what differs between their common beginning and their
-common end. A typing error is in one place, so that is as good as an edit distance, and linear.
-Only neighbours in the order of beginnings and in that of ends are compared, so the number of
-names does not matter.
-"""
+"""Find the known name that is nearest to an unknown one, in bounded work."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Numbers that are read from outside: amounts of money, and whole numbers as text.
-
-A short text may name a number that fills the memory once it is written out (``1e-50000000``),
-or that no operation can hold (``9e999999``). What these functions return is small, so every
-operation with it is cheap. Only :func:`money` makes a decimal of what came from outside.
-"""
+"""Parse amounts of money and whole numbers from outside."""
 
 from __future__ import annotations
 

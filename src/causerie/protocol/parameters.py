@@ -1,13 +1,4 @@
-"""Every parameter of a request, declared once, with the words of reasoning effort and the rules by
-which a door reads them.
-
-A parameter is a field of the struct of its group: its type and range, a description, and the
-:class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
-messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
-engines, the parameters that models support, the probe, the defaults of models, the playground and
-the reference page are derived from here. Decision 0050 says how; `add-a-request-parameter.md`
-shows it by an example.
-"""
+"""Every parameter of a request, declared once, and the rules by which doors read them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Blocks of reasoning: ``reasoning_details`` as the well-known aggregating router has them.
-
-A block is a JSON object: readable text, a summary, or what only its provider
-can read (encrypted, or text with a signature). The latter must come back to
-the provider as it was. This module knows their shape, and no provider.
-"""
+"""Reasoning in blocks, as providers send it and need it back."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""A request for a chat, parsed: what the pipeline and every stage read, its labels, its images,
-and an estimate of its tokens.
-
-A shape makes it from the body and refuses what is wrong; from there on nothing reads the raw
-dictionary again, except a provider to which it is passed on. Objects made for every request are
-never part of a reference cycle, so the garbage collector skips them (``gc=False``).
-"""
+"""A parsed chat completion request, as all stages read it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-r"""Server-sent events as bytes, in both directions.
-
-Lines end at ``\r\n``, ``\n`` or ``\r``. Readers that split text at every character that Unicode
-calls a line break cut JSON strings in two; on bytes that cannot happen. The meaning of the data
-is not known here.
-"""
+"""Server-sent events as bytes, and the end of JSON that arrives in pieces."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Targets that may answer a request: candidates and their bounds, what a request prefers among
-them, and what was observed of them.
-"""
+"""Data on targets that several rooms share: candidates, preferences, statistics."""
 
 from __future__ import annotations
 

@@ -1,19 +1,4 @@
-"""Circuit breaker of a server: of a target of requests, or of a member of a pool.
-
-Only failed connections, time-outs and 5xx count: a client's error says nothing about the
-target, and a target that is full is not broken. After ``THRESHOLD`` failures in a row the
-target gets no requests for a while, longer after each request that has tried it in vain; then
-one request tries it. The waits have random jitter, so that several services do not come back
-together (exponential back-off). Only a whole reply resets the failures: a target that begins
-every reply and breaks it off is broken too.
-
-One failure is enough for a target that has answered nothing lately. While an active check
-fails, the target stays down; no request tries it before a check has succeeded.
-
-A target may reject every request (because of its key, model or account) while all health checks
-succeed. After ``THRESHOLD`` rejections in a row its state is rejecting until a reply starts;
-about once a minute one request tries it.
-"""
+"""Circuit breaker of a target, or of a member of a pool."""
 
 from __future__ import annotations
 

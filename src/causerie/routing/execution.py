@@ -1,4 +1,4 @@
-"""One request on its way over targets: started at one, continued where that one breaks off."""
+"""One request over its targets: started at one, continued at another if that fails."""
 
 from __future__ import annotations
 

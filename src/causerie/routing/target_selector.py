@@ -1,4 +1,4 @@
-"""Selection of a target that answers: in which order targets are asked, within one budget."""
+"""Choose the order of targets, and ask one after the other within a budget."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The answer on the wire: the types of chunks, completions and usage, and the encoder of events
-into a stream's bytes or a plain answer, which says what its stream would say, put together.
-
-Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written
-as ``null``.
-"""
+"""Chat completions on the wire: types of chunks and completions, and their encoder."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Mend the past of a conversation, which its client cannot repair.
-
-The past is every assistant and tool message, and everything before the last message of a user
-or tool: a fault there would end the conversation for good. All the rest is left to be judged by
-the readers of its fields. Mending is deterministic, so that the same history has the same
-prompt. It knows no target: what only some targets demand is written by their dialects and
-templates.
-"""
+"""Repair the past of a conversation, which its client cannot change any more."""
 
 from __future__ import annotations
 

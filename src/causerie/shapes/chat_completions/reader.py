@@ -1,10 +1,4 @@
-"""From the bytes of a body to a :class:`ChatRequest`, or a refusal that names the field.
-
-Every parameter is honoured, is a hint that is dropped, or is refused; none is ignored in
-silence. The model that will answer is not known here, so nothing is checked that depends on
-one. Requests as most are take one pass of native code over the bytes; those of another kind, or
-wrong, are read field by field.
-"""
+"""Parse the body of a chat completion request, in one native pass or field by field."""
 
 from __future__ import annotations
 
@@ -65,12 +59,6 @@ from causerie.shapes.chat_completions.tools import (
     with_names,
 )
 
-# Requests as most are: a model, messages of plain text, a limit and a temperature.
-#
-# Types and ranges are checked in one pass of native code over the bytes. Requests that are not of
-# this kind, or wrong, are not judged here but read field by field, which gives the same request and
-# reports the error.
-
 _decode_fast = msgspec.json.Decoder(FastFields).decode
 _DEFAULT_SAMPLING = SamplingParams()
 _Given = tuple[bool, bool, bool, bool, bool, bool]
@@ -79,7 +67,10 @@ _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
 def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """The request, or ``None`` where it is of another kind or not right."""
+    """Parse a usual request (messages of plain text, a limit, a temperature) in one native pass.
+
+    ``None`` for any other or an invalid one: reading field by field reports the error.
+    """
     try:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -129,24 +120,16 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-# The whole body: every field read by the file of its subject, then the rules between them.
-
 _AT_ONCE = 32 * 1024  # bytes of a body; to read it field by field and to mend it takes up to 10 ms
 
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
-    """The request that ``body`` holds.
-
-    Raises :class:`InvalidRequest` that names the first field that is wrong.
-    """
+    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     return _read_fast(body, rules) or _read_slowly(body, rules)
 
 
 def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Return the request if it is read quickly, else ``None``: it is to be parsed off the loop.
-
-    Raises :class:`InvalidRequest` as :func:`parse` does.
-    """
+    """Like :func:`parse`, but return ``None`` if it takes too long for the event loop."""
     request = _read_fast(body, rules) if len(body) <= LARGE else None
     return request or (_read_slowly(body, rules) if len(body) <= _AT_ONCE else None)
 
@@ -174,15 +157,15 @@ def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
 def read_fields(
     fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
-    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one.
+    """Read a request field by field; raise :class:`InvalidRequest` for the first wrong one.
 
-    ``mark`` stands for halves of surrogate pairs, which are an error but in the past.
+    ``mark`` stands for halves of surrogate pairs, which are allowed in the past only.
     """
     _refuse_known(fields)
     repaired = _repaired(fields, rules, mark)
     fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
-    length = read_length(fields)
+    max_tokens, min_tokens = read_length(fields)
     model, fallbacks = _models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
     return ChatRequest(
@@ -191,8 +174,8 @@ def read_fields(
         characters=plain_length(messages),
         stream=read_parameter(fields, "stream") or False,
         include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
-        max_tokens=length.most,
-        min_tokens=length.least,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
         sampling=read_sampling(fields),
         stop=read_stop(fields),

@@ -1,9 +1,4 @@
-"""The functions a model may call, which of them it must, and names for them that every target
-takes.
-
-A name like ``files.read/v2`` becomes ``files_read_v2`` on the way in; the request's
-``function_names`` map it back in the reply. Two names never become the same one.
-"""
+"""Read tools and the tool choice, and give functions names that every target accepts."""
 
 from __future__ import annotations
 
