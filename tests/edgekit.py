@@ -26,10 +26,11 @@ from causerie.pipeline import Pipeline, PipelineDoor, Scopes
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
 from causerie.protocol.model_entries import Model
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.protocol.response import Response as Reply
 from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetStatus
-from causerie.shapes.chat_completions import encoder
 
 KEY = "ck_abc_secret"
 _AT_ONCE = 32
@@ -78,7 +79,7 @@ class ScriptedPipeline(Pipeline):
         self.prefill = prefill
         self.any_model = any_model
         self.requests: list[ChatRequest] = []
-        self.identities: list[encoder.CompletionIdentity] = []
+        self.identities: list[CompletionIdentity] = []
         self.labels: list[Labels] = []
         self.opened = asyncio.Event()
         self.released = asyncio.Event()
@@ -97,8 +98,8 @@ class ScriptedPipeline(Pipeline):
         door: PipelineDoor,
         caller: Caller,
         request: ChatRequest,
-        identity: encoder.CompletionIdentity,
-        response: encoder.Response,
+        identity: CompletionIdentity,
+        response: Reply,
         labels: Labels = UNLABELLED,
     ) -> None:
         self.labels.append(labels)
@@ -110,7 +111,7 @@ class ScriptedPipeline(Pipeline):
         try:
             for step in self.prefill:
                 await _pass(step)
-            frame = encoder.ResponseContext(identity, request.model, "script")
+            frame = ResponseContext(identity, request.model, "script")
             await self._stream(response.begin({"x-served-by": "script"}, frame))
         finally:
             self.released.set()

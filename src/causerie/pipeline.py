@@ -20,7 +20,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from causerie.access.keys import (
     AccountPorts,
@@ -48,17 +48,18 @@ from causerie.metering.meter import Contents, Meter, Record
 from causerie.protocol.events import BatchSink
 from causerie.protocol.model_entries import Model, free_name, is_free
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Tool
+from causerie.protocol.response import (
+    CompletionIdentity,
+    ReplyFormat,
+    Response,
+    ResponseContext,
+    ResponseSink,
+)
 from causerie.protocol.targets import Candidate
 from causerie.routing.attempt import Attempt
 from causerie.routing.execution import Execution
 from causerie.routing.router import Router
 from causerie.routing.target_state import wait_of
-from causerie.shapes.chat_completions.encoder import (
-    CompletionIdentity,
-    Response,
-    ResponseContext,
-    ResponseSink,
-)
 
 
 class PipelineDoor(Locked, Protocol):
@@ -96,6 +97,7 @@ class _Asked(Struct, frozen=True):
     request: ChatRequest
     identity: CompletionIdentity
     begin: ResponseSink
+    completion: ReplyFormat
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
     tried: list[Attempt] = []
@@ -166,7 +168,8 @@ class Pipeline:
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
         request = scoped(door, caller, request)
-        asked = _Asked(door, caller, request, identity, response.begin, record)
+        begin, completion = response.begin, response.completion
+        asked = _Asked(door, caller, request, identity, begin, completion, record)
         try:
             await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
         except BaseException as failure:
@@ -398,7 +401,7 @@ def _cache_scope(owner: str) -> str:
 
 def _kept(asked: _Asked) -> Contents:
     context = ResponseContext(asked.identity, asked.request.model, "")
-    contents = asked.record.contents = Contents(asked.request, context)
+    contents = asked.record.contents = Contents(asked.request, context, asked.completion)
     return contents
 
 
@@ -421,25 +424,17 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 def _context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
-    request, fingerprint = asked.request, attempt.answer.fingerprint
-    visible, reasoning_object = request.thinking.visible, asked.door.reasoning_object
-    if not isinstance(model, Listing):
-        return ResponseContext(
-            asked.identity,
-            request.model,
-            fingerprint,
-            visible,
-            reasoning_object,
-            function_names=request.function_names,
-        )
+    request = asked.request
+    priced = isinstance(model, Listing)
     return ResponseContext(
         asked.identity,
         request.model,
-        fingerprint,
-        visible,
-        reasoning_object,
-        lambda usage: float(model.cost(execution.served_by, usage)),
-        model.provider(execution.served_by),
+        attempt.answer.fingerprint,
+        request.thinking.visible,
+        asked.door.reasoning_object,
+        # At the end of the reply, by the target that served it then.
+        (lambda usage: float(model.cost(execution.served_by, usage))) if priced else None,
+        model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
         request.function_names,
     )
 

@@ -21,11 +21,8 @@ from causerie.http.exchange import Exchange
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
 from causerie.protocol.request import ChatRequest
-from causerie.shapes.chat_completions.encoder import (
-    ChunkEncoder,
-    CompletionIdentity,
-    ResponseContext,
-)
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 
 
 class KeepAlive:
@@ -70,6 +67,7 @@ class PlainAnswer:
     __slots__ = ("_context", "_events", "_headers", "_joined")
 
     early_start = False
+    completion = staticmethod(completion)
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
@@ -87,11 +85,11 @@ class PlainAnswer:
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
-        events, completion = self._events, self._context.completion
+        events, context = self._events, self._context
         if is_large_batch(events):
-            body = await offload(lambda: _encode_json(completion(events)))
+            body = await offload(lambda: _encode_json(completion(context, events)))
         else:
-            body = _encode_json(completion(events))
+            body = _encode_json(completion(context, events))
         exchange.respond(200, body, headers=self._headers)
 
 
@@ -105,6 +103,8 @@ class StreamedAnswer:
         *("_encoder", "_exchange", "_head_timer", "_identity"),
         *("_pings", "_request", "_silent", "early_start"),
     )
+
+    completion = staticmethod(completion)
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ from causerie.protocol.model_entries import (
 )
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
-from causerie.shapes.chat_completions.encoder import CompletionIdentity
+from causerie.protocol.response import CompletionIdentity
 from causerie.shapes.chat_completions.reader import parse, parse_at_once
 
 log = structlog.get_logger(__name__)

@@ -38,7 +38,7 @@ _ERRORS = {
 _OPEN: list[Schema] = [{}]
 _WITH_KEY: list[Schema] = [{"key": []}]
 _WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
-_ROUTER = "/router/v1"
+ROUTER_BASE = "/router/v1"
 _OPEN_ERRORS = ("400", "404", "429")
 _KEY_ERRORS = ("400", "401", "403", "404", "429", "503")
 _EXAMPLE_REQUEST: Schema = {
@@ -225,7 +225,7 @@ def document(max_messages: int) -> Schema:
         },
         "paths": {
             **_model_paths(),
-            **{f"{_ROUTER}{path}": each for path, each in _router_paths().items()},
+            **{f"{ROUTER_BASE}{path}": each for path, each in _router_paths().items()},
             "/health": _health("showHealth", "health", "It serves; the body says how busy."),
             "/health/live": _health("showLiveness", "liveness", "The process lives."),
             "/health/ready": _health("showReadiness", "readiness", "A request would be served."),

@@ -24,7 +24,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
-from causerie.shapes.chat_completions.encoder import ResponseContext
+from causerie.protocol.response import ReplyFormat, ResponseContext
 
 # Contents of one request and its reply, within bounds, for projects that keep them.
 #
@@ -45,19 +45,22 @@ class Excerpt(Struct, frozen=True):
 
 
 class Contents:
-    """The contents of one request, while it is answered.
+    """The contents of one request and its reply, within bounds, for projects that keep them.
 
-    ``context`` is what its reply is told in, and may be replaced before the end.
+    ``completion`` puts the reply together with the ``context``, which may be replaced before.
     """
 
-    __slots__ = ("_cut", "_kept", "_open", "_request", "_size", "_told", "context")
+    __slots__ = ("_completion", "_cut", "_kept", "_open", "_request", "_size", "_usage", "context")
 
-    def __init__(self, request: ChatRequest, context: ResponseContext) -> None:
+    def __init__(
+        self, request: ChatRequest, context: ResponseContext, completion: ReplyFormat
+    ) -> None:
         self._request = request
+        self._completion = completion
         self.context = context
         self._kept: list[Event] = []
         self._open: dict[int, bool] = {}  # choices that have started: whether they have not ended
-        self._told: Usage | None = None
+        self._usage: Usage | None = None
         self._size = 0
         self._cut = False
 
@@ -90,12 +93,12 @@ class Contents:
         if not self._open:
             return Excerpt("", cut=False)
         ends = [Finished("error", one) for one, started in self._open.items() if started]
-        whole = self.context.completion([*self._kept, *ends, self._told or used])
+        whole = self._completion(self.context, [*self._kept, *ends, self._usage or used])
         return _excerpt(whole, cut=self._cut)
 
     def _takes(self, event: Event) -> bool:
         if isinstance(event, Usage):
-            self._told = event
+            self._usage = event
             return False
         if isinstance(event, Finished):
             self._open[event.choice] = False
