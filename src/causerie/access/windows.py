@@ -46,7 +46,7 @@ class _Window:
         self.requests = self.input = self.tokens = self.running = 0
 
     def forget(self, now: int) -> None:
-        """Leave out the ticks that began a minute ago."""
+        """Remove ticks that began a minute ago."""
         ticks = self.ticks
         while ticks and now - ticks[0].at >= _MINUTE:
             tick = ticks.popleft()
@@ -56,14 +56,14 @@ class _Window:
             self.tokens -= tick.tokens
 
     def turn(self, now: int) -> _Tick:
-        """Begin the tick ``now``, which is later than the newest; what it makes old is left out."""
+        """Start the tick ``now``, and remove old ones."""
         self.forget(now)
         tick = self.newest = _Tick(now)
         self.ticks.append(tick)
         return tick
 
     def add(self, tick: _Tick, input: int, output: int) -> None:
-        """Count tokens in a tick, or give back with negative numbers."""
+        """Count tokens in a tick; negative numbers release them."""
         if not tick.gone:
             tokens = input + output
             tick.input += input
@@ -96,14 +96,13 @@ _Part = tuple[RateScope, _Window, _Tick, int]  # what was taken of one scope, an
 
 
 class MemoryLease(Lease):
-    """The use that one request has taken from its windows: the same input from each of them."""
+    """The use of one request in its windows, with the same input in each."""
 
     clock: Callable[[], int]
     input: int
     parts: Sequence[_Part]
 
     def release(self, input: int, output: int) -> None:
-        """The request has ended and has used this."""
         more_input = input - self.input
         for scope, window, tick, reserved in self.parts:
             window.running -= 1
@@ -115,7 +114,6 @@ class MemoryLease(Lease):
                     window.add(tick, more_input, more_output)
 
     def undo(self) -> None:
-        """Nothing was taken after all."""
         self.release(0, 0)
         for _, window, tick, _ in self.parts:
             if not tick.gone:
@@ -123,7 +121,6 @@ class MemoryLease(Lease):
                 window.requests -= 1
 
     def limit_statuses(self) -> LimitStatuses:
-        """Return the current state of the strictest limits."""
         now = self.clock() // _TICK
         requests: LimitStatus | None = None
         tokens: LimitStatus | None = None
@@ -158,27 +155,29 @@ class MemoryLease(Lease):
 
 
 class MemoryCounters:
-    """The windows of all scopes. ``clock`` gives nanoseconds and never goes back."""
+    """Counts the last minute of all scopes; ``clock`` returns monotonic nanoseconds.
+
+    A window is exact to a tenth of a second: the sums of every tick with use are kept until its
+    start is a minute ago. A token bucket would take less memory, but lets nearly twice the limit
+    through in a minute, or refuses while there is room. An estimate counts from its reservation on;
+    unused tokens are released at that moment, and further ones count from now on. Nothing waits, so
+    all limits of a request are checked and taken in one step of the event loop.
+    """
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
         self._windows = _Windows(clock)
 
     def __len__(self) -> int:
-        """Scopes that are remembered."""
         return len(self._windows)
 
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> MemoryLease:
-        """As :meth:`take_now`."""
         return self.take_now(scopes, estimate)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
-        """A lease on all scopes; see :meth:`causerie.access.limits.RateLimiter.take`.
-
-        Output that would not fit into an empty window is cut down to what does.
-        """
+        """Take a lease; see :meth:`causerie.access.limits.RateLimiter.take`."""
         now, windows = self._clock() // _TICK, self._windows
         need: Tokens | None = None
         input = output = 0

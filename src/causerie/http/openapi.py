@@ -128,7 +128,8 @@ def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
     return _operation(name, summary, security, answers, errors, parameters)
 
 
-def _router_paths() -> dict[str, Schema]:
+def market_paths() -> dict[str, Schema]:
+    """Return the operations of a router's door, by their full paths."""
     slug = "May end in a suffix like `:free`."
     model = (
         _parameter("path", "author", "Whose model it is.", text_schema(minLength=1)),
@@ -146,7 +147,7 @@ def _router_paths() -> dict[str, Schema]:
         answers: Schema = {"200": _json_answer(*answer)}
         return {"get": _operation(name, summary, security, answers, errors, parameters)}
 
-    return {
+    paths = {
         "/models": {"get": _catalog("routerListModels", "List the catalog", _OPEN)},
         "/models/user": {
             "get": _catalog("routerListOwnModels", "List what the key may use", _WITH_KEY)
@@ -192,6 +193,7 @@ def _router_paths() -> dict[str, Schema]:
             )
         },
     }
+    return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
 
 
 @dataclass(slots=True)
@@ -225,7 +227,7 @@ def document(max_messages: int) -> Schema:
         },
         "paths": {
             **_model_paths(),
-            **{f"{ROUTER_BASE}{path}": each for path, each in _router_paths().items()},
+            **market_paths(),
             "/health": _health("showHealth", "health", "It serves; the body says how busy."),
             "/health/live": _health("showLiveness", "liveness", "The process lives."),
             "/health/ready": _health("showReadiness", "readiness", "A request would be served."),

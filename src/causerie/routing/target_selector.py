@@ -35,14 +35,16 @@ _SECONDS = 600.0
 
 
 class LastTargets:
-    """Names of targets by conversation; ``now`` is in seconds of any clock."""
+    """The target that answered each recent conversation last, whose prompt cache has its start.
+
+    ``now`` is in seconds of any clock.
+    """
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._known: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
 
     def note(self, conversation: str, target: str, now: float) -> None:
-        """Remember that this target answered the conversation."""
         key = _digest(conversation)
         self._known[key] = target, now
         self._known.move_to_end(key)
@@ -50,7 +52,7 @@ class LastTargets:
             self._known.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
-        """Return the name of the target; empty if nobody answered it lately."""
+        """Return the name of the target; empty if none answered lately."""
         target, noted = self._known.get(_digest(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
@@ -63,10 +65,9 @@ def _digest(conversation: str) -> bytes:
 
 
 class RetryBudget(Struct, frozen=True):
-    """Bounds on one request, over all targets and before and after its first event.
+    """Bounds on one request over all targets: attempts, and ``seconds`` without an answer.
 
-    At most ``attempts`` requests are sent, and none after ``seconds`` without an answer.
-    ``wait_seconds`` of these may be spent waiting for a target that can continue a broken reply.
+    At most ``wait_seconds`` of these are spent on waiting for a target that can continue a reply.
     """
 
     attempts: int = 4
@@ -75,7 +76,7 @@ class RetryBudget(Struct, frozen=True):
 
 
 class RoutingContext(Struct, frozen=True):
-    """``clock`` gives seconds, ``chance`` a number from 0 to 1; ``pause`` waits so many seconds."""
+    """State that requests share: ``clock`` returns seconds, ``chance`` a number from 0 to 1."""
 
     target_states: Mapping[str, TargetState]
     budget: RetryBudget
@@ -107,9 +108,12 @@ def order(
     chance: Callable[[], float],
     last: str = "",
 ) -> list[TargetState]:
-    """The targets of the candidates, the one to be asked first in front.
+    """Return the targets in the order in which they are tried.
 
-    ``last`` is the name of the target that answered the conversation last, if that is known.
+    Lower priority numbers come first. Within a group the conversation's own target is the first,
+    unless it has more than 1.25 of its share of requests; that is the one that answered it
+    ``last``, or one by rendezvous hashing with weights and bounded loads. The others follow by
+    load. Of unavailable targets only the one that is back first is tried, and one that rejects.
     """
     groups: dict[int, list[Candidate]] = {}
     resting: list[TargetState] = []
@@ -164,10 +168,7 @@ def affinity_target(
 
 
 def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
-    """Return the candidates in the conversation's order of preference, by weight without load.
-
-    The one that answered it ``last`` is the first.
-    """
+    """Return the candidates in the conversation's order, without load; ``last`` is the first."""
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     return sorted(group, key=lambda one: (one.name != last, _distance(one, key)))
 
@@ -179,10 +180,9 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 
 
 def affinity_key(request: ChatRequest) -> str:
-    """Return the key of a conversation: its session, its cache key, or its opening.
+    """Return the key of a conversation: its session, its cache key, or its first messages.
 
-    The opening is read without the line that a client changes at every turn. Requests of
-    different cache scopes have different keys.
+    Requests of different cache scopes have different keys.
     """
     scope = request.cache_scope
     if request.session_id is not None:
@@ -215,7 +215,7 @@ _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
 
 class TargetSelector(Struct, eq=False):
-    """Sends one request to ``candidates``, one after the other, until one answers."""
+    """Sends one request to the candidates, one after the other, until one answers."""
 
     context: RoutingContext
     request: ChatRequest
@@ -244,11 +244,11 @@ class TargetSelector(Struct, eq=False):
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     def waited(self, seconds: float) -> None:
-        """Time went by in which nobody was asked."""
+        """Count time without a request."""
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        """Record that the target which answered has broken off."""
+        """Record that the answering target has failed."""
         self._seconds += attempt.began - attempt.started
         attempt.reached = True
         attempt.failure = cause_of(failure)
@@ -264,10 +264,9 @@ class TargetSelector(Struct, eq=False):
     async def find(
         self, target_states: Sequence[TargetState], partial: Partial | None = None
     ) -> Attempt:
-        """Return the attempt that answers, now ``attempt``, with its first content-bearing event.
+        """Return the attempt that answers, with its first content-bearing event.
 
-        Raises at once a failure that no other target could avoid, else the most informative one
-        when all have failed.
+        Raises a failure that no other target could avoid at once, else the most informative one.
         """
         hopeless = False
         failures: list[ServiceError] = []

@@ -29,11 +29,10 @@ _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
 
 class TargetStatus(Struct, frozen=True):
-    """State of a target; ``wait_seconds`` until it is asked again.
+    """State of a target; ``wait_seconds`` until requests may be sent to it.
 
-    ``answered`` counts the requests that it began to answer, ``failed`` by their causes those that
-    failed there, or whose usage was impossible, both since it was made; ``calls`` its delivered
-    calls that were checked, by class.
+    ``answered`` counts started replies, ``failed`` failed requests and replies with impossible
+    usage by cause, ``calls`` checked calls by class, all since its start.
     """
 
     name: str
@@ -51,15 +50,8 @@ class TargetState:
     """One target, by its name; ``admission_queue`` bounds what it does at the same time."""
 
     __slots__ = (
-        "admission_queue",
-        "answered",
-        "breaker",
-        "call_stats",
-        "failures",
-        "in_flight",
-        "latency_stats",
-        "name",
-        "target",
+        *("admission_queue", "answered", "breaker", "call_stats", "failures"),
+        *("in_flight", "latency_stats", "name", "target"),
     )
 
     def __init__(
@@ -80,16 +72,8 @@ class TargetState:
         self.answered = 0  # requests that it began to answer, ever
         self.failures: Counter[str] = Counter()  # requests that failed, ever, by cause
 
-    def enter(self) -> None:
-        """A request is under way there."""
-        self.in_flight += 1
-
-    def leave(self) -> None:
-        """A request that entered has ended."""
-        self.in_flight -= 1
-
     def failed(self, failure: ServiceError) -> None:
-        """Draw the conclusion from a failure."""
+        """Record a failed request."""
         cause, reason = failure.error_class, cause_of(failure)
         self.failures[reason] += 1
         if cause is not None and cause.is_rejection:
@@ -136,11 +120,7 @@ class TargetState:
             )
 
     def state(self) -> State:
-        """Return the state that every page and API shows.
-
-        A target is ``up`` only where nothing is held against it or where it has answered a
-        request in the last minutes.
-        """
+        """Return the state to show: ``up`` after failures only if it has answered lately."""
         breaker = self.breaker
         state = breaker.state()
         if state == "up" and (breaker.failures or breaker.rejections) and not self.proven:
@@ -185,7 +165,7 @@ def cause_of(failure: ServiceError) -> str:
 
 
 def wait_of(failure: ServiceError) -> float:
-    """After how many seconds a full target may have room."""
+    """Return the seconds after which a full target may have room."""
     said = failure.headers.get("Retry-After", "")
     return float(said) if said.isdigit() else _FULL_SECONDS
 
@@ -210,9 +190,9 @@ def _is_answered(failure: ServiceError) -> bool:
 
 
 class Check(Struct, frozen=True):
-    """``ask`` raises ``ServiceError`` where the place of these targets does not answer.
+    """A health check of targets; ``ask`` raises ``ServiceError`` if their server does not answer.
 
-    Otherwise the first one comes after an interval; with ``at_start`` at once.
+    The first one comes after an interval, with ``at_start`` at once.
     """
 
     ask: Callable[[], Awaitable[None]]
@@ -222,7 +202,7 @@ class Check(Struct, frozen=True):
 
 
 class HealthChecker:
-    """Carries out checks while the block runs; ``target_states`` finds the target of a target."""
+    """Runs health checks during its block, of targets that get no requests or fail."""
 
     def __init__(
         self,
@@ -264,11 +244,9 @@ class HealthChecker:
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
-    """Ask once, and tell the targets; whether it is there.
+    """Run a check, record its result at the targets, and return whether the server answered.
 
-    A refusal of the check counts against it, for the question is our own. An answer tells something
-    new only after one that failed: a target may have failed its requests while it went on answering
-    questions like this.
+    A success only counts after a failed check: a target may fail requests and answer checks.
     """
     try:
         await check.ask()
