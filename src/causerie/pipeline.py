@@ -439,8 +439,6 @@ def _context(
     )
 
 
-# Response headers of an answer: its target, changes to the request, and times.
-
 _TENTHS = [f"{tenths // 10}.{tenths % 10}" for tenths in range(1000)]
 _NO_WAIT = "0.0, route;dur=0.0"
 _MAX_CHANGES_LENGTH = 2048  # of the header that lists the changes

@@ -17,8 +17,6 @@ from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
 from causerie.protocol.targets import Candidate
 
-# A credential that a client sent, known inside by its digest alone.
-
 KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 NO_SCHEME = "authorization without Bearer"
 SEVERAL = "several"
@@ -72,11 +70,6 @@ def bearer(authorization: str) -> Credential | None:
         return Credential.of(token)
     return Credential(b"", header=NO_SCHEME) if authorization.strip() else None
 
-
-# Authentication: match a credential against the key digests in a door's configuration.
-#
-# Keys themselves are never held, only their SHA-256. Nothing is known here of
-# requests or of what a caller may do once inside.
 
 _LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
 
@@ -187,12 +180,6 @@ class StaticKeys:
         return caller
 
 
-# Those who come with keys of accounts, as the pipeline sees them.
-#
-# Protocols only: what a pipeline with accounts is handed. Knows nothing of how
-# accounts are kept.
-
-
 class KeyAuthenticator(Protocol):
     """Authentication by keys of accounts."""
 
@@ -245,8 +232,6 @@ class AccountPorts:
     free_days: FreeAllowance | None
     """``None`` if another process counts free requests."""
 
-
-# Limits of free variants: so much for each account, whichever of its keys asks.
 
 _KEPT = 10_000
 _BUSY_SECONDS = 2

@@ -14,10 +14,6 @@ from causerie.protocol.events import Usage
 from causerie.protocol.request import UNNAMED_OUTPUT, ChatRequest, prompt_estimate
 from causerie.protocol.targets import Candidate
 
-# The words of limits: whose they are, how high, what a request needs, how much is left.
-#
-# Numbers only. Nothing here counts, and nothing knows of requests or responses.
-
 UNLIMITED = sys.maxsize
 
 ScopeKind = Literal["key", "user", "project", "model", "door"]
@@ -109,8 +105,6 @@ def _limit(given: int | None) -> int:
     return given
 
 
-# Errors for requests that are not admitted: the limit, its owner, and when to retry.
-
 _CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
 _WORDS = {
     "requests": ("request", "per minute"),
@@ -174,11 +168,6 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
         },
     )
 
-
-# The lease of one request: a slot and tokens, until its block ends.
-#
-# The base class has no limits. A component that counts use by scope subclasses it to report the
-# reservation, return it, and give the state of the limits.
 
 _NOTHING = Usage(0, 0)
 _NO_LIMITS: LimitStatuses = (None, None)
@@ -277,17 +266,6 @@ def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
         headers["x-ratelimit-reset-tokens"] = _TENTHS[reset]
 
 
-# May this caller have this much now: limits on scopes, held as a lease.
-#
-# A request is in several scopes (its key, the model, the door). It is let in where all of them have
-# room, and then takes from all of them: one place, one request, and the tokens that are foreseen.
-# The lease gives the place back and settles the tokens by the truth however the request ends. If
-# one scope has no room, nothing is taken anywhere, and the refusal names the limit, its owner and
-# the time.
-#
-# The counts and their place are behind :class:`RateLimiter`: memory here, a shared store if
-# replicas share their limits.
-
 _NO_TOKENS = Tokens()
 
 
@@ -316,9 +294,6 @@ def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Token
             if need.input > scope.most_input:
                 raise too_large(scope, need.input)
     return need
-
-
-# Estimate of the tokens to reserve for a request before a target is chosen.
 
 
 def estimate(

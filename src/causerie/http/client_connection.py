@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import sys
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -47,17 +48,17 @@ class ResponseBody:
 
     __slots__ = ()
 
+    @abstractmethod
     def piece(self) -> Awaitable[bytes]:
         """Return what has arrived, ``b""`` at the end; raise :class:`TransportFailed`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unread(self, piece: bytes) -> None:
         """Put a piece back, to be returned first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Give up the rest."""
-        raise NotImplementedError
 
     async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
         """Return the first bytes until they are ``enough``, without consuming them.

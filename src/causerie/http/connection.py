@@ -28,8 +28,6 @@ from causerie.http.head import (
 from causerie.http.headers import Headers
 from causerie.http.tasks import Handler, Workers
 
-# One client connection: HTTP/1.1 in, exchanges out, with bounds on what it may cost.
-
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0

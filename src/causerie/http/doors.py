@@ -15,12 +15,6 @@ from causerie.access.keys import KeyDigest
 from causerie.errors import InvalidRequest, NotFound
 from causerie.http.headers import Headers
 
-# Cross-origin requests (CORS): which pages of other origins may call a door from a browser.
-#
-# A page that may not gets no header of this, so its browser keeps the response from it. Cookies are
-# never allowed, and paths that are not a door's own (the console, management, metrics) have no part
-# in this.
-
 _MAX_AGE_SECONDS = 7200  # the most that Chromium keeps
 _LIMIT_HEADERS = [
     f"x-ratelimit-{value}-{what}"
@@ -110,12 +104,6 @@ def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
         headers["access-control-allow-private-network"] = "true"
     return headers
 
-
-# Doors: which policy a request comes under, by its host name and path.
-#
-# A door is data; nothing else in the edge asks by which address a request came.
-# A host name only ever chooses among doors that exist: what a door allows does
-# not depend on it.
 
 DoorKind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"

@@ -17,8 +17,6 @@ from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-# Long work of one request, done off the event loop so that the other requests go on.
-
 LARGE = 128 * 1024  # bytes of a body whose processing is offloaded
 _TURN_SECONDS = 0.005
 _THREADS = 2
@@ -122,8 +120,6 @@ class Turns:
             await asyncio.sleep(0)
             self._until = monotonic() + _TURN_SECONDS
 
-
-# The sockets of one event loop: what they send leaves together, dense traffic is awaited awake.
 
 _MAX_HELD = 16  # pieces; by then the price of waking is small alongside them
 _LARGE_PIECE = 16 * 1024  # bytes: such a piece costs more than waking, and is not kept in memory

@@ -40,12 +40,8 @@ def random_token() -> str:
     return _drawn_tokens.pop()
 
 
-# Errors for typed clients of the well-known router: a number where others read a word.
-#
-# Their generated types demand ``code`` to be the status as an integer, and refuse
-# the whole answer where it is a word. They name themselves in ``User-Agent``;
-# everybody else gets the errors as they are documented. The word stays readable
-# in ``metadata``.
+# Generated types of typed clients of the well-known router demand `code` to be the status as an
+# integer. They name themselves in `User-Agent`; the word stays readable in `metadata`.
 
 _TYPED_CLIENT = "speakeasy-sdk/"
 _TYPED_KINDS: Mapping[str, str] = {

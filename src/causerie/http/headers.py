@@ -52,12 +52,6 @@ class Headers(dict[str, str]):
         return [self[name], *(value for key, value in self.again or () if key == name)]
 
 
-# The headers in which a client names its program, as the well-known router's clients do, what the
-# request is for, and its place in a trace (W3C Trace Context).
-#
-# Names are text of strangers that people will read: made short, without control
-# characters, and without what an address may hold in addition to the address.
-
 _TITLES = ("x-openrouter-title", "x-title")
 _REFERER = "http-referer"
 _TAG = "x-tag"

@@ -128,72 +128,58 @@ def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
     return _operation(name, summary, security, answers, errors, parameters)
 
 
+def _get(
+    name: str, summary: str, answer: tuple[str, str], *parameters: Schema, key: bool = False
+) -> Schema:
+    security, errors = (_WITH_KEY, _KEY_ERRORS) if key else (_OPEN, _OPEN_ERRORS)
+    answers: Schema = {"200": _json_answer(*answer)}
+    return {"get": _operation(name, summary, security, answers, errors, parameters)}
+
+
 def market_paths() -> dict[str, Schema]:
     """Return the operations of a router's door, by their full paths."""
+    title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
+    name, summary = "routerCreateChatCompletion", "Create a routed chat completion"
+    completion = _completion("RouterRequest", name, summary, title)
+    paths = _catalog_paths() | _key_paths() | {"/chat/completions": {"post": completion}}
+    return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
+
+
+def _catalog_paths() -> dict[str, Schema]:
     slug = "May end in a suffix like `:free`."
     model = (
         _parameter("path", "author", "Whose model it is.", text_schema(minLength=1)),
         _parameter("path", "slug", slug, text_schema(minLength=1)),
     )
-    past = {**_parameter("query", "id", "The `id` of its completion."), "required": True}
-    entry, key = "/{author}/{slug}", "Limits and usage of the key."
-    generation = "Tokens, cost and provider of the request."
-    title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
-
-    def get(
-        name: str, summary: str, answer: tuple[str, str], *parameters: Schema, key: bool = False
-    ) -> Schema:
-        security, errors = (_WITH_KEY, _KEY_ERRORS) if key else (_OPEN, _OPEN_ERRORS)
-        answers: Schema = {"200": _json_answer(*answer)}
-        return {"get": _operation(name, summary, security, answers, errors, parameters)}
-
-    paths = {
+    mine = _catalog("routerListOwnModels", "List what the key may use", _WITH_KEY)
+    count = ("The number of models.", "RouterCount")
+    data = ("The entry, in `data`.", "RouterModelData")
+    endpoints = ("The entry and its endpoints.", "RouterEndpoints")
+    shown = "Show the endpoints of an entry"
+    return {
         "/models": {"get": _catalog("routerListModels", "List the catalog", _OPEN)},
-        "/models/user": {
-            "get": _catalog("routerListOwnModels", "List what the key may use", _WITH_KEY)
-        },
-        "/models/count": get(
-            "routerCountModels", "Count the catalog", ("The number of models.", "RouterCount")
-        ),
-        f"/models{entry}": get(
+        "/models/user": {"get": mine},
+        "/models/count": _get("routerCountModels", "Count the catalog", count),
+        "/models/{author}/{slug}": _get(
             "routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *model
         ),
-        f"/model{entry}": get(
-            "routerShowModelData",
-            "Show an entry in `data`",
-            ("The entry, in `data`.", "RouterModelData"),
-            *model,
+        "/model/{author}/{slug}": _get(
+            "routerShowModelData", "Show an entry in `data`", data, *model
         ),
-        f"/models{entry}/endpoints": get(
-            "routerListEndpoints",
-            "Show the endpoints of an entry",
-            ("The entry and its endpoints.", "RouterEndpoints"),
-            *model,
-        ),
-        "/key": get("routerShowKey", "Show the key", (key, "RouterKey"), key=True),
-        "/credits": get(
-            "routerShowCredits",
-            "Show credits",
-            ("Credits that were bought and used.", "RouterCredits"),
-            key=True,
-        ),
-        "/generation": get(
-            "routerShowGeneration",
-            "Show a past request",
-            (generation, "RouterGeneration"),
-            past,
-            key=True,
-        ),
-        "/chat/completions": {
-            "post": _completion(
-                "RouterRequest",
-                "routerCreateChatCompletion",
-                "Create a routed chat completion",
-                title,
-            )
-        },
+        "/models/{author}/{slug}/endpoints": _get("routerListEndpoints", shown, endpoints, *model),
     }
-    return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
+
+
+def _key_paths() -> dict[str, Schema]:
+    key = ("Limits and usage of the key.", "RouterKey")
+    credits = ("Credits that were bought and used.", "RouterCredits")
+    past = ("Tokens, cost and provider of the request.", "RouterGeneration")
+    id = {**_parameter("query", "id", "The `id` of its completion."), "required": True}
+    return {
+        "/key": _get("routerShowKey", "Show the key", key, key=True),
+        "/credits": _get("routerShowCredits", "Show credits", credits, key=True),
+        "/generation": _get("routerShowGeneration", "Show a past request", past, id, key=True),
+    }
 
 
 @dataclass(slots=True)

@@ -29,12 +29,6 @@ async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[N
             raise failure
 
 
-# Tasks that answer exchanges, one after the other.
-#
-# A task costs more than the steps between it and its work, so one that has
-# answered waits for the next exchange. Knows nothing of connections, nor of what
-# an answer is.
-
 Handler = Callable[[Exchange], Coroutine[None, None, None]]
 """Answers an exchange: ends or abandons its response."""
 
@@ -98,8 +92,6 @@ class Workers:
             idle.append(call)
             exchange = await call
 
-
-# Work under way, and how it ends: by itself, because the client left, or at a stop.
 
 _LAST_WORDS_SECONDS = 5.0
 

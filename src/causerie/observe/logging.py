@@ -1,8 +1,4 @@
-"""Log lines: structured, with the request id on each, never with contents.
-
-Lines that come by the thousand are kept for a moment and written together. A service does not
-end because nobody reads its standard error.
-"""
+"""Structured log lines, with the request id on each and never with contents."""
 
 from __future__ import annotations
 
@@ -23,9 +19,6 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# Lines of other libraries come out in the same form. Everything goes to stderr;
-# stdout belongs to the command that runs.
-
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "console"]
 
@@ -33,7 +26,7 @@ CLOCK = "%H:%M:%S"
 """Time of a line for people."""
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The request that the current task answers; it is on every line that the task logs."""
+"""Id of the request of the current task, which is on every line."""
 
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 _shown: set[Level] = {"warning", "error"}  # until it is set up
@@ -42,10 +35,9 @@ _QUIET = dict.fromkeys(("alembic", "asyncio", "httpx2", "huggingface_hub"), logg
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
-    """Set up logging for the whole process; a later call replaces an earlier one.
+    """Set up logging for the process, also of other libraries; by default to stderr.
 
-    ``auto`` writes coloured text to a terminal and one JSON object a line elsewhere. Text has the
-    time of this machine's clock, JSON has date and time in UTC.
+    ``auto`` writes coloured text with local time to a terminal, and JSON lines in UTC elsewhere.
     """
     out = stream if stream is not None else sys.stderr
     is_json = _is_json(form, out)
@@ -113,7 +105,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
     @stream.setter
     def stream(self, value: TextIO) -> None:
-        """The base class sets it; there is nothing to keep."""
+        """Ignore the stream that the base class sets."""
 
 
 def _console_renderers(out: TextIO) -> list[Processor]:
@@ -142,12 +134,6 @@ def _number(level: Level) -> int:
     return _NUMBERS[level]
 
 
-# Log lines that come by the thousand: kept for a moment, then written together.
-#
-# JSON lines look like all other lines; on a terminal each is a short line of its own form. Nothing
-# is kept for longer than a quarter of a second, nor more than a few hundred lines, and
-# :meth:`LogBuffer.flush` writes what is there at once.
-
 _SECONDS = 0.25
 _MOST = 256  # lines; more would hold up what else there is to do while they are written
 _WHOLE_BYTES = 4096  # a pipe takes so many in one piece, whoever else writes to it (POSIX PIPE_BUF)
@@ -158,27 +144,21 @@ RequestLevel = Literal["info", "warning"]
 
 
 class LineFormat(Protocol[_Subject]):
-    """Both forms of the line of one kind of subject."""
+    """The JSON line and the terminal line of one kind of subject."""
 
-    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct:
-        """Return the JSON line; its first fields are ``time``, ``level`` and ``event``."""
-
-    def text(self, subject: _Subject, clock: str, *, colours: bool) -> str:
-        """Return the line for people, without its end; it begins with the time of the clock."""
+    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct: ...
+    def text(self, subject: _Subject, clock: str, *, colours: bool) -> str: ...
 
 
 class LogBuffer:
-    """Writes to where all log lines go, in their form."""
+    """Collects frequent log lines, and writes them together within a quarter of a second."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[LineFormat[Any], Any, datetime]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
-        """Keep what there is a line of, where lines of its level are wanted.
-
-        The line is made when it is written.
-        """
+        """Queue a line if its level is written; it is formatted when it is written."""
         if not wanted(level):
             return
         self._waiting.append((form, subject, datetime.now(UTC)))
@@ -193,7 +173,7 @@ class LogBuffer:
                 self._timer = loop.call_later(_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write what is kept."""
+        """Write all queued lines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -225,10 +205,8 @@ def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
         yield b"".join(piece).decode()
 
 
-# The stderr of a service, which ends for nothing that is said there.
-#
-# The terminal may have been closed, the program that read it may have gone or may
-# read no more, the disk may be full: what cannot be written is lost.
+# The terminal may be closed, its reader may be gone or slow, the disk may be full: output is lost
+# then.
 
 _PATIENCE = 0.25  # seconds
 _PIECE = 4096  # bytes, for which a pipe with room has a page
@@ -287,6 +265,6 @@ def _may_wait(stream: TextIO) -> bool:
 
 @contextmanager
 def heedless() -> Iterator[None]:
-    """While the block runs nothing fails because stderr cannot be written to."""
+    """Ignore failures to write to stderr during the block."""
     with redirect_stderr(cast(TextIO, _Heedless(sys.stderr))):
         yield

@@ -259,12 +259,8 @@ _READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
 )
 
 
-# Bytes to one JSON object, in bounded time and memory.
-#
-# ``bounded_json`` judges the bytes before anything is decoded. Numbers that no
-# double and no 64-bit integer holds, ``NaN`` and ``Infinity`` are not accepted:
-# what cannot be passed on unchanged is refused, not altered. Halves of surrogate
-# pairs are accepted where the past of a conversation has them.
+# Numbers that no double and no 64-bit integer holds, `NaN` and `Infinity` are refused: what cannot
+# be passed on unchanged is not altered.
 
 BOUND_SETTINGS = {
     "nesting": "server.max_nesting",

@@ -10,8 +10,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from causerie.protocol.parameters import Effort, SamplingDefaults
 from causerie.protocol.targets import CallCounts, Percentiles
 
-# Variants of a model in the router's catalog, by the end of its id.
-
 FREE = ":free"
 
 
@@ -24,8 +22,6 @@ def free_name(name: str) -> str:
     """Return the name of the counts of free variants, apart from those of everything else."""
     return f"{name} free"
 
-
-# Types of the catalog on the wire: entries of ``GET /models``, at the doors of routers and others.
 
 DefaultParameters = Annotated[
     SamplingDefaults | None,

@@ -25,8 +25,6 @@ from causerie.protocol.body_types import (
 )
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
 
-# Reasoning effort, in words, and the share of the output limit that each word stands for.
-
 EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
 EFFORT_SHARES: Mapping[str, float] = MappingProxyType(
     {
@@ -57,14 +55,10 @@ def effort_within(budget: int, limit: int | None) -> str:
     return "minimal"
 
 
-# Every parameter of a request, declared once.
-#
-# A parameter is a field of the struct of its group: its type and range, a description, and the
-# :class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
-# messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
-# engines, the parameters that models support, the probe, the defaults of models, the playground and
-# the reference page are derived from here. `docs/internals/design/events-and-shapes.md` says
-# how; `docs/internals/change-one-thing.md` shows it by an example.
+# Readers and their messages, the fast path, known fields, the OpenAPI document, dialects, requests
+# to engines, supported parameters, the probe, model defaults, the playground and the reference page
+# are derived from here; see `docs/internals/design/events-and-shapes.md` and
+# `docs/internals/change-one-thing.md`.
 
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
@@ -483,9 +477,6 @@ def refused_by(engine: str) -> frozenset[str]:
     return frozenset(
         name for name, each in PARAMETERS.items() if each.facts.engines.get(engine, name) is None
     )
-
-
-# Rules by which a door reads requests, and the names of all parameters by their treatment.
 
 
 class ParsingRules(Struct, frozen=True):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-# The end of a JSON object or array whose text arrives in pieces.
-
 _STRUCTURE = re.compile(r'[{}\[\]"]')
 _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
@@ -52,8 +50,6 @@ class Brackets:
         self.closed = mark in "}]" and self._depth <= 0
         return found.end()
 
-
-# Server-sent events as bytes, in both directions.
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
 _FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")

@@ -37,8 +37,6 @@ from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import TargetSelector
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
-# The part of a reply that was passed on, so that another target can continue it.
-
 _UNCUT = ("stop", "tool_calls")
 _At = tuple[int, int]  # choice, and index of a call there
 MANY = 256  # batches that are kept as they are; more are put together, to be small
@@ -169,12 +167,6 @@ def added(before: Usage, new: Usage) -> Usage:
         impossible=before.impossible or new.impossible,
     )
 
-
-# One request on its way over targets: started at one, continued where that one breaks off.
-#
-# Nothing is passed on before the first content-bearing event. There is one
-# budget of attempts and time for the whole request, however many targets fail
-# before or after that event.
 
 _FIRST_PAUSE_SECONDS = 0.25
 _BROKEN = frozenset({ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})  # once a reply has begun

@@ -27,11 +27,6 @@ from causerie.routing.target_selector import (
 )
 from causerie.routing.target_state import TargetState, TargetStatus
 
-# Routing explanation: the targets of a request at this moment, and the reasons for their rank.
-#
-# The order itself is :func:`~causerie.routing.target_selector.order`'s, as requests get it; nothing
-# is sent, and no target's state changes.
-
 Decided = Literal["alone", "home", "overflow", "load", "last"]
 """Reason of a target's place.
 
@@ -117,8 +112,6 @@ def _prospect(
 def _load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
     return (target_states[one.name].in_flight + 1) / one.weight
 
-
-# Targets by name, and the ways of requests over them.
 
 _BUDGET = RetryBudget()
 

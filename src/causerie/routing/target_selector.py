@@ -24,12 +24,6 @@ from causerie.protocol.targets import Candidate
 from causerie.routing.attempt import Attempt
 from causerie.routing.target_state import TargetState, cause_of, wait_of
 
-# The target that answered a conversation last: its prompt cache has the beginning.
-#
-# Hashing alone sends a conversation back to the target of its own that was full or away for a
-# while, and that has nothing of it. Each process remembers its own conversations: at most so many,
-# the one answered longest ago goes first, and none for longer than prompt caches of providers live.
-
 _MOST = 20_000  # conversations, of some 200 bytes each
 _SECONDS = 600.0
 
@@ -61,9 +55,6 @@ def _digest(conversation: str) -> bytes:
     return blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-# Shared state of all requests over the same targets.
-
-
 class RetryBudget(Struct, frozen=True):
     """Bounds on one request over all targets: attempts, and ``seconds`` without an answer.
 
@@ -85,17 +76,6 @@ class RoutingContext(Struct, frozen=True):
     pause: Callable[[float], Awaitable[None]]
     last_targets: LastTargets
 
-
-# In which order targets are asked.
-#
-# Lower priority numbers first. Inside a group a conversation stays with the
-# target that has its beginning in the cache, as long as that target carries no
-# more than its share and a quarter. That is the one that answered it last, else
-# the one of rendezvous hashing (Thaler, Ravishankar 1998) with weights and
-# bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
-# The rest follow by what is under way there for their weight. Of the targets that
-# cannot be asked now only the one that is back soonest is tried, and of those that
-# reject all requests one behind that.
 
 _SHARE = 1.25
 _AFFINITY_KEY_CHARACTERS = 4096  # of a message; more would only cost time
@@ -196,10 +176,6 @@ def affinity_key(request: ChatRequest) -> str:
             break
     return "\0".join(texts)
 
-
-# Finding a target that answers: one after the other, within one budget a request.
-#
-# Knows nothing of what becomes of the reply once it has started.
 
 _ABANDONED = "left"
 _NAMED = 4

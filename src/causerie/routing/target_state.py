@@ -18,8 +18,6 @@ from causerie.routing.circuit_breaker import CircuitBreaker, State
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_stats import HALF_HOUR, CallStats, LatencyStats
 
-# A target as routing knows it: its breaker, what is under way there, and how that went.
-
 log = structlog.get_logger(__name__)
 
 IMPOSSIBLE_USAGE = "impossible_usage"
@@ -181,12 +179,6 @@ def _is_answered(failure: ServiceError) -> bool:
         return True
     status = failure.metadata.get("upstream_status")
     return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"
-
-
-# Asking providers whether they are there, in addition to the requests they get.
-#
-# A provider that is gone is found before a request does, and one that is back is tried at once. A
-# target that answers requests needs no check.
 
 
 class Check(Struct, frozen=True):

@@ -18,8 +18,6 @@ from causerie.protocol.targets import (
     TimeBucket,
 )
 
-# Measurements of one kind, for percentiles of the last minutes.
-
 FIVE_MINUTES = 300.0
 HALF_HOUR = 1800.0
 SAMPLES_KEPT = 2000
@@ -75,11 +73,6 @@ class Samples:
         self._known[window] = (now, found)
         return found
 
-
-# A target's last day in quarters of an hour: how often it answered, how soon, how fast.
-#
-# For pages that show how it went; nothing is decided by it. It lives as long as
-# the process, like all else that is measured of a target.
 
 _SECOND_NS = 1_000_000_000
 _QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
@@ -150,8 +143,6 @@ class AvailabilityHistory:
         )
 
 
-# The share of requests that a target answered, of the last few minutes, half hour and day.
-
 _LENGTHS = (5, 30, 1440)  # minutes
 
 
@@ -204,10 +195,6 @@ class Uptime:
     def share(self, minutes: int, now: float) -> float | None:
         return self._windows[minutes].share(now, self._current)
 
-
-# Statistics of a target's requests: latency, speed and uptime.
-#
-# Percentiles are of up to half an hour, shares of answered requests are by the minute, for a day.
 
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
@@ -287,9 +274,6 @@ class LatencyStats:
         left = self.history.begin(self._minute, now)
         self._minute_ends = min((number + 1) * 60, now + left)
         return self._minute
-
-
-# Classes of the calls that a target delivered: since the start, and of the last day.
 
 
 class CallStats:

@@ -28,11 +28,7 @@ from causerie.protocol.events import (
 from causerie.protocol.reasoning import Block, block_of, joined
 from causerie.protocol.response import ResponseContext
 
-# Types of the responses on the wire: chunks of a stream, a whole completion, usage.
-#
-# Field order is the order on the wire. ``UNSET`` fields are left out, ``None``
-# ones are written as ``null``. None of these is ever part of a reference cycle, so
-# the garbage collector skips them (``gc=False``).
+# Field order is the order on the wire. `UNSET` fields are left out, `None` ones are `null`.
 
 
 class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -163,10 +159,6 @@ class Completion(msgspec.Struct, kw_only=True, gc=False):
     choices: list[CompletionChoice]
     usage: UsageBody
 
-
-# Events into the contract: a stream's chunks in bytes, and the same chunks into a plain answer.
-#
-# A plain answer says what its stream would say, put together.
 
 _encode_json = msgspec.json.Encoder().encode
 _EVENT_END = sse.BEHIND

@@ -137,8 +137,6 @@ def read_top_logprobs(body: ObjectReader) -> int | None:
     return (top or 0) if wanted else None
 
 
-# One setting for thinking, out of the five places where it can be asked for.
-
 _THINKING_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
 _DEFAULT_THINKING = Thinking()
 _MAX_WORD = 64

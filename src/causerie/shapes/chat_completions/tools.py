@@ -21,8 +21,6 @@ from causerie.protocol.body import (
 from causerie.protocol.body_types import MAX_FUNCTION_NAME, MAX_TOOLS
 from causerie.protocol.request import Message, Tool, ToolChoice
 
-# The functions a model may call, and which of them it must.
-
 _TOOL_FORM = 'an object like {"type": "function", "function": {"name": NAME, "parameters": SCHEMA}}'
 _NAMED_CHOICE = '{"type": "function", "function": {"name": NAME}}'
 _CHOICE_MODES: dict[str, Literal["none", "auto", "required"]] = {
@@ -122,8 +120,6 @@ def _function_name(fields: ObjectReader, defined: set[str]) -> str:
         )
     return name
 
-
-# Map names of functions that clients' tool servers chose to names that every target takes.
 
 _TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
