@@ -4,12 +4,8 @@
     · which target, is there room (503)
     · generate (400, 502, 503) · meter
 
-The stages do not know each other; they meet here and nowhere else.
-:meth:`Pipeline.answer` awaits the first content-bearing event before it
-delivers anything, for streams too. Until then a failure has its real status,
-unless the edge has started a stream that waits for long. The end of an answer,
-however it comes about (finished, client gone, cancelled, failed), frees the
-engine, gives the place back and writes the usage.
+The stages do not know each other; they meet here only. Until the first content-bearing event a
+failure has its real status. However an answer ends, the engine is freed and the usage is written.
 """
 
 from __future__ import annotations
@@ -105,14 +101,14 @@ class _Asked(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Limits of models, by their ids, and of doors, by their names."""
+    """Limits of models by their ids, and of doors by their names."""
 
     models: Mapping[str, RateScope]
     doors: Mapping[str, RateScope]
     free: FreeScopes | None = None  # of accounts, for the free variants of models
 
     def of(self, door: str, model: str) -> Sequence[RateScope]:
-        """Those whose limits hold for a request."""
+        """Return the scopes that limit a request."""
         of_model, of_door = self.models.get(model), self.doors.get(door)
         if of_model is None:
             return () if of_door is None else (of_door,)
@@ -121,11 +117,9 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order.
+    """The stages in their order; ``members`` is ``None`` without accounts.
 
-    ``scopes`` are what is limited of a model, by its id, and of a door by its
-    name; ``members`` is ``None`` where no door takes keys of accounts. ``check_calls`` is
-    told of every reply to a request with tools, once it has been delivered.
+    ``check_calls`` gets every delivered reply to a request with tools.
     """
 
     keys: StaticKeys
@@ -139,11 +133,11 @@ class Pipeline:
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
-        """As :meth:`authenticate`, or ``None`` where that would have to wait."""
+        """Like :meth:`authenticate`, but return ``None`` if that would have to wait."""
         return None if door.accounts else self.keys.authenticate(door, credential)
 
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        """Authenticate the caller; raise ``Unauthenticated``."""
+        """Return the caller, or raise ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:
             return caller
@@ -160,11 +154,11 @@ class Pipeline:
         response: Response,
         labels: Labels = UNLABELLED,
     ) -> None:
-        """Hand the batches of an answer to the sink that ``response.begin`` returns.
+        """Send the batches of an answer to the sink that ``response.begin`` returns.
 
-        It is called once the first content-bearing event is at hand, and again where a
-        plain answer starts anew. Raises ``ServiceError``; before a start a status can tell it.
-        When it returns, the answer has been delivered and its usage recorded.
+        That is called with the first content-bearing event, and again if a plain answer starts
+        anew. At the return the answer has been delivered and its usage recorded. Raises
+        ``ServiceError``.
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
         request = scoped(door, caller, request)
@@ -300,10 +294,7 @@ class Pipeline:
             raise soonest from failure
 
     def allowed(self, door: PipelineDoor, caller: Caller, name: str) -> Entry:
-        """The model of this name, which the caller may use at the door.
-
-        Raises :class:`NotFound` and :class:`Forbidden`.
-        """
+        """Return the model of a name; raise :class:`NotFound` or :class:`Forbidden`."""
         return self._choice(door, caller, name).model
 
     def _choice_to(self, asked: _Asked, name: str) -> _Choice:
@@ -348,7 +339,7 @@ class Pipeline:
         return found
 
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
-        """The router's catalog behind a door; with a caller what that one may use of it."""
+        """Return the router's catalog behind a door, or what the caller may use of it."""
         mine = None if caller is None else caller.models
         return [
             one
@@ -357,7 +348,7 @@ class Pipeline:
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
-        """One entry of the router's catalog; raises :class:`NotFound`."""
+        """Return an entry of the router's catalog; raise :class:`NotFound`."""
         entry = self.catalog.resolve(door.models, name)
         if not isinstance(entry, Listing) or entry.is_over:
             raise NotFound(
@@ -369,7 +360,7 @@ class Pipeline:
         return entry
 
     def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
-        """The catalog behind a door, as ``GET /models`` shows it to this caller."""
+        """Return the entries of ``GET /models`` for this caller."""
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
@@ -378,7 +369,7 @@ class Pipeline:
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
-        """The entry of one model, by any of its names; raises as :meth:`allowed` does."""
+        """Return the entry of a model by any of its names; raise like :meth:`allowed`."""
         if caller is None:
             model = self.catalog.resolve(door.models, name)
         else:
@@ -387,7 +378,7 @@ class Pipeline:
 
 
 def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
-    """Return the request with the cache scope of its project, or of its key if it has none."""
+    """Set the cache scope of the project, or else of the key."""
     if not door.separate_caches or not (owner := caller.project or caller.key):
         return request
     return structs.replace(request, cache_scope=_cache_scope(owner))
@@ -452,10 +443,7 @@ def answer_headers(
     execution: Execution,
     attempt: Attempt,
 ) -> dict[str, str]:
-    """All of them, once the first event is there; ``request`` is what the model makes of ``asked``.
-
-    The record notes the first token.
-    """
+    """Return all headers, and record the first token; ``request`` is ``asked`` as adapted."""
     queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
     route = execution.routed_seconds()
     overhead = record.first_token(queue + route + upstream)
@@ -482,7 +470,7 @@ def answer_headers(
 def change_headers(
     asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
 ) -> dict[str, str]:
-    """Report changes to ``asked``: by the parser, by the model, and ``changes`` on the way."""
+    """Report the changes by the parser, by the model, and further ``changes``."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     if asked.changes:
@@ -491,7 +479,7 @@ def change_headers(
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
-    """Report the target that answers, and the number of targets that were asked."""
+    """Report the answering target, and the number of tried targets."""
     return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
 
 

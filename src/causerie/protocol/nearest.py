@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 AROUND = 8
-"""How many names are compared on each side in each of the two orders."""
+"""Names that are compared on each side in each of the two orders."""
 ALIKE = 0.65
 """The distance up to which a word is taken for one of a few known ones."""
 _LONGEST = 200
@@ -28,9 +28,10 @@ class NameIndex:
 
 
 def nearest(text: str, names: Iterable[str], most: float) -> str | None:
-    """Return the name with the least distance, if it is at most this share of the longer name.
+    """Return the name with the least distance, if that is at most this share of the longer name.
 
-    A name that has one more segment before it (``maker/NAME``) is the same name.
+    The distance is the length of what differs between common beginning and end. ``maker/NAME`` is
+    the same as ``NAME``.
     """
     wanted = _folded(text)
     found = min(((_distance(wanted, _folded(name)), name) for name in names), default=(1.0, ""))

@@ -25,28 +25,24 @@ from causerie.protocol.body_types import (
 )
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
 
-EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
 EFFORT_SHARES: Mapping[str, float] = MappingProxyType(
     {
-        "max": 0.95,
-        "xhigh": 0.95,
-        "high": 0.8,
-        "medium": 0.5,
-        "low": 0.2,
-        "minimal": 0.1,
-        "none": 0.0,
+        **{"max": 0.95, "xhigh": 0.95, "high": 0.8, "medium": 0.5},
+        **{"low": 0.2, "minimal": 0.1, "none": 0.0},
     }
 )
+"""Efforts, and the share of the output limit that each stands for."""
+EFFORTS = tuple(EFFORT_SHARES)
 USUAL_EFFORT = "medium"
-"""What ``reasoning: {"enabled": true}`` stands for where no effort is said."""
+"""The effort of ``reasoning: {"enabled": true}``."""
 ASSUMED_OUTPUT_LIMIT = 16_384
-"""The output limit, in tokens, that shares are of where none is said and none is known."""
+"""The limit in tokens that shares are of if none is known."""
 
 
 def effort_within(budget: int, limit: int | None) -> str:
-    """The greatest effort whose share of ``limit`` is no more than ``budget`` (both in tokens).
+    """Return the greatest effort whose share of ``limit`` is at most ``budget`` tokens.
 
-    ``minimal`` where even that is more: thinking is not turned off by a small budget.
+    It is ``minimal`` at least: a small budget does not turn thinking off.
     """
     most = limit or ASSUMED_OUTPUT_LIMIT
     for effort in ("xhigh", "high", "medium", "low"):

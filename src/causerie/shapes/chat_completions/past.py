@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from causerie.protocol.request import Message, Role
 from causerie.shapes.chat_completions.messages import MAX_PARTS, PARTS, read_part
 
 NO_RESULT = "No result was returned."
-"""Result of a call that has none, where a conversation goes on without it."""
+"""Added as the result of a call that has none."""
 _UNKNOWN = "unknown"  # name of a function whose name is lost
 _REPLACEMENT = "\ufffd"
 _MAX_REPORTED = 32
@@ -29,17 +29,17 @@ Entry = dict[str, Any]
 
 
 class Mended(Struct, frozen=True):
-    """A mended conversation: messages with their indexes in the body, and the changes made."""
+    """A repaired conversation: messages with their indexes in the body, and the changes."""
 
     messages: Sequence[tuple[int, Any]]
     changes: Sequence[str] = ()
 
 
 def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
-    """Return true if messages that were read without an error must be mended nevertheless.
+    """Return true if valid messages need repair.
 
-    They need not if each says something or the empty text, and each call has an id of its own,
-    an object as arguments, and its result behind it in the order of the calls.
+    Each must have content, and each call an id of its own, an object as arguments, and its result
+    behind it in the order of the calls.
     """
     ids: set[str] = set()
     made = 0
@@ -66,9 +66,9 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
 
 
 def mend(values: Sequence[Any], mark: str = "") -> Mended:
-    """Return the conversation with its past mended.
+    """Repair the past of a conversation; ``mark`` stands for halves of surrogate pairs in it.
 
-    In the past, ``mark`` stands for halves of surrogate pairs.
+    The same history always has the same result, so that prompts can be cached.
     """
     changes = _Changes()
     mended: list[tuple[int, Any]] = []
@@ -117,7 +117,7 @@ class _MessageMender:
 
     def mended(self, value: Entry) -> Entry:
         message = dict(value)
-        self._drop_unless(message, "name", _is_name)
+        self._drop_unless(message, "name", str, MAX_NAME)
         if self._role == "assistant":
             self._mend_answer(message)
         self._mend_content(message)
@@ -126,25 +126,29 @@ class _MessageMender:
     def _note(self, place: str, what: str) -> None:
         self._changes.note(f"{self._place}.{place} {what}")
 
-    def _drop_unless(self, holder: Entry, name: str, fits: Callable[[Any], bool]) -> None:
-        if holder.get(name) is not None and not fits(holder[name]):
-            del holder[name]
-            self._note(name, "dropped")
+    def _drop_unless(
+        self, message: Entry, name: str, kind: type[str] | type[list[Any]], most: int | None = None
+    ) -> None:
+        value = message.get(name)
+        if value is None or (isinstance(value, kind) and (most is None or len(value) <= most)):
+            return
+        del message[name]
+        self._note(name, "dropped")
 
     def _mend_answer(self, message: Entry) -> None:
         for name in ("refusal", *_REASONING):
-            self._drop_unless(message, name, _is_text)
-        self._drop_unless(message, "reasoning_details", _is_list)
+            self._drop_unless(message, name, str)
+        self._drop_unless(message, "reasoning_details", list)
         blocks = message.get("reasoning_details")
-        if blocks is not None and not _is_list_of_objects(blocks):
-            kept = [block for block in blocks if isinstance(block, dict)]
-            message["reasoning_details"] = kept[:MAX_PARTS]
+        kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
+        if blocks is not None and len(kept) < len(blocks):
+            message["reasoning_details"] = kept
             self._note("reasoning_details", "repaired")
         old = message.pop("function_call", None)
         if old is not None and not message.get("tool_calls"):
             message["tool_calls"] = [{"type": "function", "function": old}]
             self._note("function_call->tool_calls", "repaired")
-        self._drop_unless(message, "tool_calls", _is_list)
+        self._drop_unless(message, "tool_calls", list)
         calls = message.get("tool_calls")
         if calls:
             made = [self._call(call, at) for at, call in enumerate(calls)]
@@ -226,18 +230,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_NAME
-
-
-def _is_list_of_objects(value: list[Any]) -> bool:
-    return len(value) <= MAX_PARTS and all(isinstance(each, dict) for each in value)
-
-
 def _arguments(given: Any) -> str:
     if given is None or (isinstance(given, str) and not given.strip()):
         return "{}"
@@ -288,7 +280,6 @@ class _OpenCalls:
             self._by_id.setdefault(given, deque()).append(group)
 
     def take(self, given: object) -> _Call | None:
-        """Return the call that a result with this id answers; without an id, the next one."""
         if not isinstance(given, str):
             while self._newest and self._newest[0].result is not None:
                 self._newest.popleft()
@@ -296,7 +287,6 @@ class _OpenCalls:
         return self._from(self._by_id.get(given), newest=True)
 
     def take_later(self, given: object) -> _Call | None:
-        """Return the call for a result that came before it."""
         return self._from(self._by_id.get(given), newest=False) if _is_text(given) else None
 
     def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
