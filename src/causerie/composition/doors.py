@@ -14,9 +14,9 @@ from causerie.composition.worker import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
 from causerie.http.application import OwnPaths
+from causerie.http.connection import Listen
 from causerie.http.doors import DoorTable, Origins
 from causerie.http.exchange import BodyLimits
-from causerie.http.server import Listen
 from causerie.pipeline import Scopes
 from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.model_entries import free_name
