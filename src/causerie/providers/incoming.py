@@ -250,38 +250,42 @@ class Incoming(Struct, eq=False):
         """
         if self.ended:
             return
-        messages = self._messages
         for data in stream:
             event = self._of_same_form(data)
             if event is not None:
                 events.append(event)
                 continue
-            if len(data) < _SHORT and data.strip() == _DONE:
-                self._end(events)
+            self._read_event(data, events)
+            if self.ended:
                 return
-            try:
-                chunk, mended = self._chunk(data)
-            except UpstreamFailed:
-                if b"\n" not in data:
-                    raise
-                self.feed(data.split(b"\n"), events)  # no empty lines stood between events
-                continue
-            event = None if mended else self._more(chunk, data)
-            if event is not None:
-                events.append(event)
-                continue
-            self._form = None  # of what may be over now
-            if chunk.error is not None:
-                raise failure_in_reply(chunk.error, started=self._pieces > 0)
-            if chunk.choices:
-                self._read(chunk.choices, events, mended=mended)
-            elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
-                told = data.decode("utf-8", "replace")
-                raise failure_in_reply({"message": told}, started=self._pieces > 0)
-            self._record_metadata(chunk)
-            if messages is not None and messages.ended:
-                self._end(events)
-                return
+
+    def _read_event(self, data: bytes, events: list[Event]) -> None:
+        if len(data) < _SHORT and data.strip() == _DONE:
+            self._end(events)
+            return
+        try:
+            chunk, mended = self._chunk(data)
+        except UpstreamFailed:
+            if b"\n" not in data:
+                raise
+            self.feed(data.split(b"\n"), events)  # no empty lines stood between events
+            return
+        event = None if mended else self._more(chunk, data)
+        if event is not None:
+            events.append(event)
+            return
+        self._form = None  # of what may be over now
+        messages = self._messages
+        if chunk.error is not None:
+            raise failure_in_reply(chunk.error, started=self._pieces > 0)
+        if chunk.choices:
+            self._read(chunk.choices, events, mended=mended)
+        elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
+            told = data.decode("utf-8", "replace")
+            raise failure_in_reply({"message": told}, started=self._pieces > 0)
+        self._record_metadata(chunk)
+        if messages is not None and messages.ended:
+            self._end(events)
 
     def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
         messages = self._messages
@@ -335,7 +339,7 @@ class Incoming(Struct, eq=False):
         return event
 
     def _more(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
-        # The event of a chunk that only continues the text of one choice. Of others nothing is read.
+        # The event of a chunk that only continues one text. Of other chunks nothing is read.
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.error is not None:
             return None
