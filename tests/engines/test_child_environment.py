@@ -16,7 +16,7 @@ from llama_server_stand_in import program
 from vllm_stand_in import model_folder
 
 import causerie
-from causerie.chat.worker_process import WorkerProcess
+from causerie.chat.worker import WorkerProcess
 from causerie.composition.vllm_engines import _replicas
 from causerie.engines.child_environment import (
     base_environment,

@@ -227,32 +227,6 @@ class Lease(Struct, kw_only=True):
         return _NO_LIMITS
 
 
-class CombinedLease(Lease):
-    """Leases on scopes that are counted in two places."""
-
-    first: Lease
-    second: Lease
-
-    def release(self, input: int, output: int) -> None:
-        self.first.release(input, output)
-        self.second.release(input, output)
-
-    def undo(self) -> None:
-        self.first.undo()
-        self.second.undo()
-
-    def limit_statuses(self) -> LimitStatuses:
-        requests, tokens = self.first.limit_statuses()
-        others, more = self.second.limit_statuses()
-        return _stricter(requests, others), _stricter(tokens, more)
-
-
-def _stricter(one: LimitStatus | None, other: LimitStatus | None) -> LimitStatus | None:
-    if one is None or other is None:
-        return one or other
-    return min(one, other, key=lambda status: status[1])
-
-
 def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
     """Add the headers ``x-ratelimit-…``."""
     requests, tokens = limit_statuses

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from causerie.chat.answer import unsupported_schema
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema.keywords import SchemaRefused
-from causerie.chat.worker_process import BOUNDS_WORK, Died, WorkerProcess
+from causerie.chat.worker import Died, WorkerProcess
+from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0

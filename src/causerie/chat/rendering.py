@@ -30,7 +30,7 @@ from causerie.chat.template_wire import (
     encode,
     read_answer,
 )
-from causerie.chat.worker_process import Died, WorkerProcess
+from causerie.chat.worker import Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded, TemplateFailed
 from causerie.http.event_loop import LARGE, offload
 from causerie.protocol.request import ChatRequest

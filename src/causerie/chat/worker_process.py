@@ -1,8 +1,7 @@
-"""A process that does what nobody has vetted, and that may be killed for it: both of its sides."""
+"""The inside of a process that may be killed at any moment: its limits and its one loop."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import struct
@@ -10,10 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import BinaryIO
-
-from causerie.engines.child_environment import base_environment
 
 # Requests come on standard input and answers go to standard output, one at a time, each behind its
 # length in four bytes. The loop ends when the input does, so the process never outlives the
@@ -90,73 +87,3 @@ def _end_beyond(memory: int) -> None:
 def _peak() -> int:
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-class Died(Exception):
-    """The worker went away while it was asked something; ``worked`` too long, or otherwise."""
-
-    def __init__(self, *, worked: bool = False) -> None:
-        super().__init__()
-        self.worked = worked
-
-
-class WorkerProcess:
-    """One process, made of a module of this program and its arguments."""
-
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._command = (module, *arguments)
-        self._process: asyncio.subprocess.Process | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Return the process's id while it runs."""
-        process = self._process
-        return process.pid if process is not None and process.returncode is None else None
-
-    async def start(self) -> bool:
-        """Start the process, unless it runs; return whether it is a new one."""
-        if self.pid is not None:
-            return False
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # nothing in the working directory is taken for a module
-            "-m",
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=base_environment(),
-        )
-        return True
-
-    async def ask(self, request: bytes) -> bytes:
-        """Send one request and return its answer. After any failure the process has ended."""
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
-            raise Died
-        answered = False
-        try:
-            process.stdin.write(FRAME.pack(len(request)))
-            process.stdin.write(request)
-            await process.stdin.drain()
-            (length,) = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
-            answer = await process.stdout.readexactly(length)
-            answered = True
-            return answer
-        except (asyncio.IncompleteReadError, ConnectionError):
-            await self.kill()
-            raise Died(worked=ended_for_work(process.returncode)) from None
-        finally:
-            if not answered:
-                await self.kill()
-
-    async def kill(self) -> None:
-        """End the process at once and wait until it is gone."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        if process.stdin is not None:
-            process.stdin.close()

@@ -42,8 +42,7 @@ JOIN = _script("join")
 BEAT = _script("beat")
 HOLD = _script("amounts", "hold")
 SETTLE = _script("amounts", "settle")
-PUBLISH = _script("publish")
-ALL = (TAKE, RELEASE, JOIN, BEAT, HOLD, SETTLE, PUBLISH)
+ALL = (TAKE, RELEASE, JOIN, BEAT, HOLD, SETTLE)
 
 
 _BATCH = 256

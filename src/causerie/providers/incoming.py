@@ -195,6 +195,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
 # A reply as it arrives, into events in the contract's order.
 
 _DONE = b"[DONE]"
+_SHORT = 64  # bytes: with the white space around it, the end is no longer
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -249,30 +250,42 @@ class Incoming(Struct, eq=False):
         """
         if self.ended:
             return
+        for data in stream:
+            event = self._of_same_form(data)
+            if event is not None:
+                events.append(event)
+                continue
+            self._read_event(data, events)
+            if self.ended:
+                return
+
+    def _read_event(self, data: bytes, events: list[Event]) -> None:
+        if len(data) < _SHORT and data.strip() == _DONE:
+            self._end(events)
+            return
+        try:
+            chunk, mended = self._chunk(data)
+        except UpstreamFailed:
+            if b"\n" not in data:
+                raise
+            self.feed(data.split(b"\n"), events)  # no empty lines stood between events
+            return
+        event = None if mended else self._more(chunk, data)
+        if event is not None:
+            events.append(event)
+            return
         self._form = None  # of what may be over now
         messages = self._messages
-        for data in stream:
-            if data.strip() == _DONE:
-                self._end(events)
-                return
-            try:
-                chunk, mended = self._chunk(data)
-            except UpstreamFailed:
-                if b"\n" not in data:
-                    raise
-                self.feed(data.split(b"\n"), events)  # no empty lines stood between events
-                continue
-            if chunk.error is not None:
-                raise failure_in_reply(chunk.error, started=self._pieces > 0)
-            if chunk.choices:
-                self._read(chunk.choices, events, mended=mended)
-            elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
-                told = data.decode("utf-8", "replace")
-                raise failure_in_reply({"message": told}, started=self._pieces > 0)
-            self._record_metadata(chunk)
-            if messages is not None and messages.ended:
-                self._end(events)
-                return
+        if chunk.error is not None:
+            raise failure_in_reply(chunk.error, started=self._pieces > 0)
+        if chunk.choices:
+            self._read(chunk.choices, events, mended=mended)
+        elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
+            told = data.decode("utf-8", "replace")
+            raise failure_in_reply({"message": told}, started=self._pieces > 0)
+        self._record_metadata(chunk)
+        if messages is not None and messages.ended:
+            self._end(events)
 
     def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
         messages = self._messages
@@ -309,22 +322,28 @@ class Incoming(Struct, eq=False):
 
         ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
         """
-        form = self._form
-        if form is not None and (event := form.event(data)) is not None:
-            self._unlike = 0
-            self._pieces += 1
+        event = self._of_same_form(data)
+        if event is not None or self._messages is not None:
             return event
-        return None if self._messages is not None else self._decoded(data)
-
-    def _decoded(self, data: bytes) -> ContentEvent | None:
         try:
-            chunk = read_chunk(data)
+            return self._more(read_chunk(data), data)
         except (ValueError, RecursionError):
             return None
+
+    def _of_same_form(self, data: bytes) -> ContentEvent | None:
+        form = self._form
+        if form is None or (event := form.event(data)) is None:
+            return None
+        self._unlike = 0
+        self._pieces += 1
+        return event
+
+    def _more(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
+        # The event of a chunk that only continues one text. Of other chunks nothing is read.
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.error is not None:
             return None
-        choice = choices[0]
+        [choice] = choices
         answer = self._answers.get(choice.index)
         event = None if answer is None else answer.goes_on(choice)
         if event is None or answer is None or choice.delta is None:
@@ -332,8 +351,8 @@ class Incoming(Struct, eq=False):
         self._pieces += 1
         self._record_metadata(chunk)
         self._unlike += 1
-        told = chunk.usage or choice.usage
-        forms = self._unlike < _MOST_UNLIKE and told is None and chunk.x_groq is None
+        plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
+        forms = plain and self._unlike < _MOST_UNLIKE and self._messages is None
         self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 

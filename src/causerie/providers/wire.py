@@ -220,7 +220,7 @@ def read_chunk(data: bytes) -> ProviderChunk:
         chunk = decode_bounded(data, _decode)
     except msgspec.ValidationError:
         chunk = _converted(decode_bounded(data, msgspec.json.decode))
-    if is_nothing(chunk.error):
+    if chunk.error is not None and is_nothing(chunk.error):
         chunk.error = None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
         chunk.error = _error(data)

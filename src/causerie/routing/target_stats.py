@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from statistics import median
 
@@ -244,13 +244,6 @@ class LatencyStats:
             self._answered_from = asked
         self.first_token.add(seconds, now)
 
-    def count_answered(self, number: int) -> None:
-        """Count started replies of which nothing else is known."""
-        if number > 0:
-            now = self._clock()
-            minute = self._minute if now < self._minute_ends else self._next_minute(now)
-            minute.answered += number
-
     def failed(self) -> None:
         now = self._clock()
         minute = self._minute if now < self._minute_ends else self._next_minute(now)
@@ -288,14 +281,10 @@ class CallStats:
 
     def add(self, classes: Sequence[CallClass]) -> None:
         self.ever.update(classes)
-        self.learn(Counter(classes))
-
-    def learn(self, counts: Mapping[CallClass, int]) -> None:
-        """Count calls of the last day that another service delivered."""
         number = self._number()
         if not self._quarters or self._quarters[-1][0] != number:
             self._quarters.append((number, Counter()))
-        self._quarters[-1][1].update(counts)
+        self._quarters[-1][1].update(classes)
 
     def day(self) -> CallCounts | None:
         """Return the counts of the last day, or ``None`` if no call was delivered."""
