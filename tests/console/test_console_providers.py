@@ -240,6 +240,7 @@ async def test_a_provider_of_the_file_is_tested_and_quickly_probed(
     assert not await made.examinations.results.of("north"), "it decides too little"
 
 
+@pytest.mark.full
 async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
     """From the button over progress to the result in force."""
     halfway, go_on = asyncio.Event(), asyncio.Event()

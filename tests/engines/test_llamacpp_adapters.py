@@ -163,6 +163,7 @@ async def test_a_file_beside_the_weights_that_is_gone_is_not_waited_for(
         assert f"{file} does not exist any more" in made.status().detail
 
 
+@pytest.mark.full
 async def test_a_draft_model_says_ahead_and_changes_nothing(gguf: Path, plain: list[int]) -> None:
     async with engine(gguf, draft=str(gguf)) as drafted:
         assert await said(drafted) == plain

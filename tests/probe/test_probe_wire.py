@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from casekit import each_of
 from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
@@ -104,7 +105,7 @@ NASTY: dict[str, Serve] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("serve", NASTY.values(), ids=NASTY)
+@each_of("serve", NASTY.values(), ids=NASTY)
 async def test_nothing_makes_the_probe_hang_or_fail(serve: Serve) -> None:
     async with server(serve) as base_url, ProbeClient(base_url, KEY, bounds=SHORT) as asker:
         interview = Interview(Subject(base_url, "m", keyed=True), asker)
@@ -169,7 +170,7 @@ async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     assert not interview.complete
 
 
-@pytest.mark.parametrize("placeholder", ["x", "1", "none", "EMPTY", "ollama"])
+@each_of("placeholder", ["x", "1", "none", "EMPTY", "ollama"])
 async def test_a_placeholder_for_a_key_spoils_no_reply(placeholder: str) -> None:
     """Clients that insist on a key send such; what is so short is no secret."""
     said = answer(f"1 {placeholder} x")
