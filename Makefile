@@ -50,6 +50,10 @@ suite:
 types:
 	nice $(MAKE) --no-print-directory -O sourcetypes testtypes >build/types.txt 2>&1
 
+mutants: $(VENV)/.dev $(MODULES) ## Plant faults one by one, and name those that no test finds: ARGS="--all --only store"
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python tools/mutants.py $(ARGS)
+
 timings: $(VENV)/.dev ## Ask how long requests and replies hold the event loop: on a machine that is idle
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -m timing $(ARGS)
