@@ -223,6 +223,11 @@ async def test_a_stop_string_that_was_held_back_at_the_end_is_met() -> None:
     assert (reply.text, reply.finish) == ("one", "stop")
 
 
+async def test_the_beginning_of_a_stop_string_is_text_where_the_reply_ends() -> None:
+    reply = await replied("one EN", asked(stop=("END",), max_tokens=99))
+    assert (reply.text, reply.finish) == ("one EN", "stop")
+
+
 @each_of(("least", "text"), [(0, "a "), (2, "a "), (3, "a END b "), (5, "a END b "), (99, None)])
 async def test_no_stop_string_cuts_the_least_that_was_asked_for(
     least: int, text: str | None
@@ -333,6 +338,12 @@ async def unconstrained(text: str, request: ChatRequest) -> Reply:
         request
     ) as answer:
         return together([batch async for batch in answer.events])
+
+
+async def test_a_forced_call_that_does_not_come_is_a_failure() -> None:
+    required = ToolChoice("required")
+    with pytest.raises(InternalError, match="required"):
+        await unconstrained("", asked(tools=(TOOL,), tool_choice=required))
 
 
 @each_of("mode", ["required", "auto"])
