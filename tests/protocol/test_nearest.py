@@ -12,7 +12,7 @@ from causerie.chat.schema.keywords import ignored_keyword
 from causerie.chat.schema.normal import Rewriter
 from causerie.errors import NotFound
 from causerie.protocol import nearest as module
-from causerie.protocol.nearest import AROUND, NameIndex, nearest
+from causerie.protocol.nearest import ALIKE, AROUND, NameIndex, nearest
 from causerie.protocol.targets import Candidate
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-."
@@ -93,3 +93,7 @@ def test_a_bounded_number_of_unknown_keywords_is_compared(monkeypatch: pytest.Mo
     names = [f"{'k' * 70}{n}" for n in range(3000)]  # all look the same in a header
     Rewriter({"type": "object", **dict.fromkeys(names, 1)}, "p").rewrite()
     assert len(asked) == 32
+
+
+def test_of_two_that_are_as_near_the_one_that_begins_alike_is_meant() -> None:
+    assert nearest("log", ["catalog", "logging"], ALIKE) == "logging"

@@ -36,11 +36,17 @@ class NameIndex:
 def nearest(text: str, names: Iterable[str], most: float) -> str | None:
     """Return the name with the least distance, if it is at most this share of the longer name.
 
-    A name that has one more segment before it (``maker/NAME``) is the same name.
+    A name that has one more segment before it (``maker/NAME``) is the same name. Of two names that
+    are as near, the one that begins more alike is meant.
     """
     wanted = _folded(text)
-    found = min(((_distance(wanted, _folded(name)), name) for name in names), default=(1.0, ""))
-    return found[1] if found[0] <= most else None
+
+    def order(name: str) -> tuple[float, int, str]:
+        known = _folded(name)
+        return _distance(wanted, known), -_common(wanted, known), name
+
+    least, _, name = min(map(order, names), default=(1.0, 0, ""))
+    return name if least <= most else None
 
 
 def _distance(one: str, other: str) -> float:
