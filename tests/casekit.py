@@ -8,6 +8,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -32,10 +33,12 @@ def each_of(
     cases: Iterable[object],
     *,
     ids: Iterable[str] | Callable[[Any], str | None] = (),
+    every: int = 1,
 ) -> Callable[[T], T]:
     """Ask a test of every case in turn, as ``pytest.mark.parametrize`` does of one test each.
 
     Fixtures are made once, so they must not keep what a case does. What fails names its case.
+    ``make test`` asks only each third case where ``every`` is 3, of each test other ones.
     ``CAUSERIE_TEST_CASE`` leaves those cases alone that have its text in their names.
     """
     wanted = (names,) if isinstance(names, str) else names
@@ -44,7 +47,9 @@ def each_of(
         rows = [(name, row) for name, (_, row) in zip(given, rows, strict=True)]
 
     def asked(test: T) -> T:
-        made = _asked(test, rows) if inspect.iscoroutinefunction(test) else _told(test, rows)
+        few = settings().max_examples < _USUAL
+        some = rows[crc32(test.__name__.encode()) % every :: every] if few else rows
+        made = _asked(test, some) if inspect.iscoroutinefunction(test) else _told(test, some)
         signature = inspect.signature(test)
         left = [each for name, each in signature.parameters.items() if name not in wanted]
         made.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
@@ -53,11 +58,17 @@ def each_of(
     return asked
 
 
-def first_of(cases: Iterable[Any]) -> list[Any]:
-    """Leave all cases but the first to ``make test-all``, for ``pytest.mark.parametrize``."""
-    first, *others = cases
-    full = pytest.mark.full
-    return [first, *(pytest.param(*_values(case), marks=full) for case in others)]
+def first_of(cases: Iterable[Any], *, every: int = 0) -> list[Any]:
+    """Leave all cases but the first to ``make test-all``, for ``pytest.mark.parametrize``.
+
+    With ``every`` all but the first of each such group. A case that is itself a tuple stands in
+    another one.
+    """
+    return [
+        pytest.param(*_values(case), marks=[pytest.mark.full] if left else [])
+        for at, case in enumerate(cases)
+        for left in [at % every if every else at]
+    ]
 
 
 def _values(case: object) -> tuple[object, ...]:

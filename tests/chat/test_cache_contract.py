@@ -278,6 +278,7 @@ async def test_requests_that_share_a_cache_take_turns_and_none_fails(
         await engine.stop()
 
 
+@pytest.mark.full
 async def test_a_reply_in_other_tokens_than_the_tokenizers_is_found_whole(
     chat: TextChat, engine: LlamaCppEngine
 ) -> None:

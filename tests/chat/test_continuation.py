@@ -94,7 +94,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@each_of("tokens_known", [True, False])
+@each_of("tokens_known", [True, False], every=3)
 @each_of("case", CASES)
 async def test_cut_anywhere_it_is_the_same_reply(case: str, tokens_known: bool) -> None:
     reply, changes = CASES[case]
@@ -289,7 +289,7 @@ def test_every_format_writes_text_that_broke_off(form: ModelFormat) -> None:
     assert_written(form, Partial(text="Well, the answ"))
 
 
-@each_of("form", REASONED, ids=lambda form: form.name)
+@each_of("form", REASONED, ids=lambda form: form.name, every=3)
 @each_of("is_open", [False, True])
 def test_every_format_writes_reasoning_that_broke_off(form: ModelFormat, is_open: bool) -> None:
     assert_written(form, Partial(reasoning="Let me thi"), is_open=is_open)
@@ -316,7 +316,12 @@ def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: Mod
     assert_written(form, Partial(text="I look.", calls=(call,)), between=between)
 
 
-@each_of("form", [f for f in CALLING if f.calls and f.calls.parallel], ids=lambda form: form.name)
+@each_of(
+    "form",
+    [f for f in CALLING if f.calls and f.calls.parallel],
+    ids=lambda form: form.name,
+    every=3,
+)
 async def test_calls_with_values_of_every_kind_are_continued_under_their_constraint(
     form: ModelFormat,
 ) -> None:

@@ -313,7 +313,7 @@ FAMILIES: list[tuple[str, str, Told]] = [
 ]
 
 
-@each_of(("name", "text", "expected"), FAMILIES)
+@each_of(("name", "text", "expected"), FAMILIES, every=3)
 def test_a_reply_is_read_wherever_it_is_cut(name: str, text: str, expected: Told) -> None:
     form = by_name(name)
     for cut in range(len(text)):

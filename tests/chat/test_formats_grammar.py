@@ -85,7 +85,7 @@ def refusal(
     return model[1].refused_at(grammar, text)
 
 
-@each_of("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_what_is_declared_is_admitted(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -96,7 +96,7 @@ def test_what_is_declared_is_admitted(name: str) -> None:
             assert refusal(form, model, section, required=required, reasoning="none") is None
 
 
-@each_of("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_calls_come_behind_reasoning(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -140,7 +140,7 @@ def test_a_forced_call_may_begin_inside_the_reasoning(name: str) -> None:
         assert (told.reasoning, told.answer, told.calls) == ("Hm.", "", calls)
 
 
-@each_of("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_an_answer_stays_free(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -150,7 +150,7 @@ def test_an_answer_stays_free(name: str) -> None:
         assert refusal(form, model, write_reasoning(form.reasoning, "Hm.") + said) is None
 
 
-@each_of("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -207,7 +207,7 @@ def test_the_number_of_a_call_has_an_end() -> None:
         assert refusal(form, model, section, required=True) is not None
 
 
-@each_of("name", PARALLEL)
+@each_of("name", PARALLEL, every=3)
 def test_one_call_where_only_one_is_allowed(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -219,7 +219,7 @@ def test_one_call_where_only_one_is_allowed(name: str) -> None:
         assert refusal(form, model, section, required=True, parallel=False) is not None
 
 
-@each_of("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_an_answer_by_schema_stands_where_answers_do(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -234,7 +234,7 @@ def test_an_answer_by_schema_stands_where_answers_do(name: str) -> None:
         assert vocabulary.refused_at(grammar, "maybe") is not None
 
 
-@each_of("name", CALLING)
+@each_of("name", CALLING, every=3)
 @each_of("tools", [TOOLS, NESTED], ids=["flat", "nested"])
 def test_what_is_admitted_is_understood(
     name: str, tools: Mapping[str, Mapping[str, object]]

@@ -66,14 +66,14 @@ async def plans(path: Path, changes: Sequence[Mapping[str, Any]]) -> list[Plan]:
     return [await make_plan(each, model, engine) for each in asked]
 
 
-@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem)
+@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem, every=3)
 async def test_what_the_model_does_not_read_leaves_the_prompt_alone(path: Path) -> None:
     usual, *changed = await plans(path, [{}, *_CHANGES])
     for change, plan in zip(_CHANGES, changed, strict=True):
         assert plan.rendered == usual.rendered, change
 
 
-@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem)
+@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem, every=3)
 async def test_an_effort_that_the_template_does_not_show_leaves_it_alone(path: Path) -> None:
     low, high = await plans(
         path,

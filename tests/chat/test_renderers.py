@@ -144,7 +144,7 @@ HOSTILE = {
 }
 
 
-@each_of("name", HOSTILE)
+@each_of("name", HOSTILE, every=3)
 async def test_a_template_that_grows_fails_alone(name: str) -> None:
     owner = Renderers(deadline=2.0, test_deadline=2.0)
     try:

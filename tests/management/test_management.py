@@ -400,6 +400,8 @@ async def test_credits(services: Office) -> None:
     project = await world.project(owner=await world.person())
     manager = await services.manager(project)
     place = f"/projects/{project.id}/credits"
+    other = await world.project(owner=await world.person())
+    await services.ask(OPERATOR, f"/projects/{other.id}/credits", {"amount": "7"})
     put = await services.ask(OPERATOR, place, {"amount": "12.50", "note": "by transfer"})
     assert put.status == 201
     assert (put.json()["amount"], put.json()["note"]) == ("12.5", "by transfer")

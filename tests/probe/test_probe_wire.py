@@ -17,7 +17,7 @@ from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.interview import Interview, Patience
 from causerie.probe.question import Grade, ProbeReply, ProbeRequest, Subject, chat
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reading import exchange
+from causerie.probe.reading import exchange, trouble
 
 KEY = "sk-very/secret+key"
 SHORT = ProbeBounds(seconds=0.4, bytes=20_000, listing_bytes=20_000)
@@ -156,6 +156,13 @@ async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
     interview, found = await interviewed(Made(lambda ask: replies.pop(0)), asked, patience=hasty)
     assert found["completion"].verdict.grade is Grade.YES
     assert interview.complete
+
+
+@each_of("ended", ["late", "broken"])
+def test_a_reply_that_does_not_end_tells_nothing(ended: str) -> None:
+    verdict = trouble(ProbeReply(200, {}, b"", ended=ended, trouble="no end"))
+    assert verdict is not None
+    assert verdict.grade is Grade.UNCLEAR
 
 
 async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
