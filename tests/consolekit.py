@@ -26,7 +26,6 @@ from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView
 from causerie.hosted.identity.provider import OidcProvider
-from causerie.hosted.operations.ports import Operations
 from causerie.hosted.store.database import Database
 from causerie.http.api import OpenAI, RequestLimits
 from causerie.http.exchange import Exchange
@@ -55,7 +54,7 @@ class ScriptedServiceView(Statuses):
     def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
 
-    operations: Operations | None = None
+    operations: Any = None
 
     def market(self) -> DoorCatalog | None:
         return None

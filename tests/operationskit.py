@@ -19,11 +19,11 @@ from probekit import says_yes
 from causerie.access.windows import MemoryCounters
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
-from causerie.composition.alerting import alert_options
+from causerie.composition.alerting import Alerting, alert_options
 from causerie.composition.entries import checked_with
 from causerie.composition.operations import LiveOperations
 from causerie.composition.reloading import Reloading
-from causerie.composition.service import Distribution, RunningService
+from causerie.composition.service import Distribution, FixedParts, RunningService
 from causerie.composition.targets import ChatParts
 from causerie.engines.fleet import Fleet, FleetEntry
 from causerie.engines.registry import FakeEngine
@@ -119,6 +119,8 @@ class Market:
 
     file: Path
     service: RunningService
+    configuration: Reloading
+    alerting: Alerting
     examinations: Examinations
     services: LiveOperations
 
@@ -128,8 +130,7 @@ class Market:
         start = text.index("[[providers.models]]")
         end = text.index("\n\n", start)
         self.file.write_text(text[:start] + used.by_hand + text[end:], encoding="utf-8")
-        assert self.service.configuration is not None
-        outcome = await self.service.configuration.reload()
+        outcome = await self.configuration.reload()
         assert not outcome.problems
 
     async def probed(self, provider: str) -> str:
@@ -149,10 +150,9 @@ async def market(
     south: str = NOWHERE,
     hook: str = HOOK,
     text: str = MARKET,
-    filed: bool = True,
     bounds: ProbeBounds = QUICK,
 ) -> AsyncIterator[Market]:
-    """The market; ``filed``: the service knows its file and can read it anew."""
+    """The market of a configuration file."""
     file = folder / "causerie.toml"
     file.write_text(text.format(north=north, south=south).replace(HOOK, hook), encoding="utf-8")
 
@@ -164,21 +164,23 @@ async def market(
         parts = ChatParts(Compiler(workers=1), Renderers())
         held.push_async_callback(parts.stop)
         fleet = await held.enter_async_context(Fleet([]))
-        service = RunningService(fleet, parts, LogBuffer(), Distribution(MemoryCounters()))
-        held.push_async_callback(service.close)
         loaded, credentials = checked_with(read)
+        counters = Distribution(MemoryCounters())
+        fixed = FixedParts(fleet, parts, LogBuffer(), counters)
+        service = RunningService(fixed, loaded.settings, credentials)
+        held.push_async_callback(service.close)
         accounts = accounts_of(world)
-        service.replace(service.prepare(loaded.settings, credentials))
-        if filed:
-            service.stored_entries = accounts.entries.every  # type: ignore[method-assign]  # of the test database
-            check = partial(checked_with, read)
-            models = partial(_have_models, fleet)
-            service.configuration = Reloading(loaded, check, service, models)
+        check = partial(checked_with, read)
+        models = partial(_have_models, fleet)
+        configuration = Reloading(loaded, check, service, models, accounts.entries)
+        alerting = Alerting(service, configuration, None)
         results = Results(SqlProbeResults(world.database))
         examinations = Examinations(results, world.clock, bounds)
         await held.enter_async_context(examinations)
-        services = LiveOperations(service, accounts, examinations, world.clock)
-        yield Market(file, service, examinations, services)
+        services = LiveOperations(
+            service, configuration, alerting.center, accounts, examinations, world.clock
+        )
+        yield Market(file, service, configuration, alerting, examinations, services)
 
 
 def _have_models(fleet: Fleet, settings: Settings, _: Credentials) -> None:
@@ -202,9 +204,7 @@ async def seen_to(world: World) -> AsyncIterator[LiveOperations]:
 
 async def lived(made: Market) -> None:
     """Gives a market a past: figures of one provider, failures of the other, a probe."""
-    north, south = (
-        made.service.pipeline.router.target_state(f"{one}/m") for one in ("north", "south")
-    )
+    north, south = (made.service.now.router.target_state(f"{one}/m") for one in ("north", "south"))
     assert north is not None
     assert south is not None
     for seconds, speed in ((0.21, 74.0), (0.34, 81.0), (0.9, 66.0)):
@@ -298,8 +298,8 @@ def _raw(reply: ProbeReply) -> bytes:
 
 async def alerted(made: Market) -> None:
     """Gives a market alerts: one that holds, one that has no end, one that is over."""
-    center = made.service.alerting.center
-    options = replace(alert_options(made.service.settings), resolve=timedelta(0))
+    center = made.alerting.center
+    options = replace(alert_options(made.service.now.settings), resolve=timedelta(0))
     away = Condition("provider:north", AlertKind.PROVIDER, "Provider north fails (dns)")
     await center.observe([away], options)
     await center.deliver()

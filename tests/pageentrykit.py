@@ -8,7 +8,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import MagicMock
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -18,7 +17,7 @@ from loopkit import HI
 from sitekit import OPERATOR, Site, getting, text_of
 
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.routes import routes
+from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES
 
 _HEAD_MOST = 40_000  # bytes; longer ones are refused unread
 _FORM_MOST = 200_000
@@ -35,7 +34,7 @@ async def pages(world: Site) -> Sequence[Entry]:
     found = []
     sender = world.sender(cookie=world.cookie)
     pages: dict[str, set[str]] = {}
-    for page in routes(MagicMock(), open_to_all=True):
+    for page in (*SIGN_UP_ROUTES, *ROUTES):
         steps = {name: known.get(name, "x") for name in re.findall(r"{(\w+)}", page.path)}
         path = f"/console{page.path}"
         asked: set[str] = set()

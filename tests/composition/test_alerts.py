@@ -281,7 +281,8 @@ class AwayBook(MemoryBook):
 async def test_a_database_that_is_away_is_told_without_it(lite: World, tmp_path: Path) -> None:
     async with webhook_receiver() as hook, market(lite, tmp_path, hook=hook.url) as made:
         watching = Watching(lite.store, lite.usage, lite.clock)
-        alerting = Alerting(made.service, AccountConditions(AwayBook(), watching, lite.clock))
+        conditions = AccountConditions(AwayBook(), watching, lite.clock)
+        alerting = Alerting(made.service, made.configuration, conditions)
         await alerting.look()
         await alerting.look()
         async with owned(alerting.deliver()):

@@ -70,9 +70,10 @@ def test_names_for_people_are_the_consoles(tmp_path: Path) -> None:
     engine = "fake"
     """
     small = ServedModel(ModelCard("small", "A small one"), [TargetCapabilities(Candidate("small"))])
-    parts: Any = SimpleNamespace(settings=settings(tmp_path, text), catalog=Catalog([small]))
+    now = SimpleNamespace(settings=settings(tmp_path, text), catalog=Catalog([small]))
+    running: Any = SimpleNamespace(now=now)
     unused: Any = None
-    [shown] = LiveServiceView(parts, unused, unused).models()
+    [shown] = LiveServiceView(running, unused, unused).models()
     assert (shown["id"], shown["name"]) == ("small", "A small one")
     assert "name" not in to_builtins(small.entry())
 

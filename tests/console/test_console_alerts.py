@@ -24,8 +24,8 @@ MARKUP = Condition("provider:north", AlertKind.PROVIDER, "Provider <b>north</b> 
 
 async def fired(made: Market, *conditions: Condition) -> None:
     """Have these told, as the service would."""
-    center = made.service.alerting.center
-    await center.observe(conditions, alert_options(made.service.settings))
+    center = made.alerting.center
+    await center.observe(conditions, alert_options(made.service.now.settings))
     await center.deliver()
 
 
@@ -106,7 +106,7 @@ async def test_channels_are_added_changed_switched_and_deleted(lite: World, tmp_
             assert (await visitor.post(new, letters)).status == 303
             assert (await of(made, "night")).settings["to"] == ["a@example.org", "b@example.org"]
             await visitor.post(f"{path}/delete")
-            assert "pager" not in made.service.credentials.alerts
+            assert "pager" not in made.service.now.credentials.alerts
             assert (await visitor.get(path)).status == 404
             [ops] = [each for each in await every(made) if each.name == "ops"]
             assert (ops.locked, ops.has_key) == (True, True)

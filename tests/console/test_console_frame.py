@@ -16,8 +16,10 @@ from consolekit import Place, ScriptedServiceView, Visitor, console_of
 from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.people import SYSTEM, User, actor_of
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.routes import routes
+from causerie.hosted.console.routes import ROUTES
 from causerie.http.exchange import Exchange
+
+_ENTRIES = re.compile(r"/operator/(aliases|models|doors|explain)\b")  # of a service with operations
 
 
 async def test_a_visitor_is_led_to_sign_in_and_back(place: Place) -> None:
@@ -214,7 +216,7 @@ async def test_what_comes_back_has_changed_nothing_and_is_no_secret(place: Place
         return len(await place.world.projects.audit_of_all(actor, AuditFilter(limit=500)))
 
     before = await said()
-    for route in (each for each in routes(place.service_view) if each.kept):
+    for route in (each for each in ROUTES if each.kept and not _ENTRIES.match(each.path)):
         path = route.path.format(project=project.id, key=key.id, user=user.id)
         page = await visitor.post(path, fields)
         assert (route.method, page.status) == ("POST", 403), path

@@ -191,8 +191,7 @@ async def test_an_entry_that_does_not_hold_any_more_says_why(bench: Bench) -> No
     file = bench.market.file
     taken = '\n[[providers]]\nname = "west"\nbase_url = "http://127.0.0.1:9/v1"\n'
     file.write_text(file.read_text("utf-8") + taken, encoding="utf-8")
-    configuration = bench.market.service.configuration
-    assert configuration is not None
+    configuration = bench.market.configuration
     assert (await configuration.reload()).applied
     listed = unescape((await bench.get(PROVIDERS)).text)
     assert '"west" is taken by' in listed

@@ -119,13 +119,6 @@ async def test_a_form_without_its_token_does_nothing(shown: Bench) -> None:
     assert shown.market.examinations.last("north") is None
 
 
-async def test_a_service_without_providers_has_no_such_pages(place: Place) -> None:
-    user = await place.world.person(operator=True)
-    visitor = await place.visitor_of(user)
-    assert (await visitor.get("/operator/providers")).status == 404
-    assert "/operator/explain" not in (await visitor.get("/profile")).text
-
-
 async def test_a_probe_that_fails_says_why(shown: Bench) -> None:
     asked = await shown.operator.get("/operator/providers/north/probe?model=m")
     assert "at most 284 requests" in unescape(asked.text)

@@ -135,8 +135,7 @@ async def test_what_a_newer_version_has_made_is_skipped_and_shown(
         await connection.execute(table.insert().values({**row, **newer}))
         await connection.execute(alerts.update().values(kind="disk"))
         await connection.execute(alert_deliveries.update().values(state="held", next_at=lite.now))
-    configuration = market.service.configuration
-    assert configuration is not None
+    configuration = market.configuration
     with capture_logs() as lines:
         assert (await configuration.reload()).applied
     assert [line["name"] for line in lines if "skipped" in line["event"]] == ["night shift"]

@@ -16,49 +16,16 @@ import schemathesis
 from accountkit import World
 from casekit import first_of
 from edgekit import call, serving
-from managekit import OPERATOR, Office, link_path, office
+from managekit import OPERATOR, Office, office
 from openapikit import operations, tried
 
-from causerie.hosted.management.accounts import KeyOperations, PeopleOperations, ProjectOperations
-from causerie.hosted.management.application import (
-    alert_routes,
-    catalog_import_routes,
-    configuration_routes,
-    key_routes,
-    openapi_document,
-    people_routes,
-    project_routes,
-    provider_routes,
-    usage_routes,
-)
-from causerie.hosted.management.operator import (
-    AlertOperations,
-    CatalogImportOperations,
-    ConfigurationOperations,
-    ProviderOperations,
-)
-from causerie.hosted.management.routing import AnyRoute
-from causerie.hosted.management.usage import UsageOperations
+from causerie.hosted.management.application import ROUTES, openapi_document
 from causerie.hosted.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/management.md"
 
 
-def _routes() -> list[AnyRoute]:
-    nobody: Any = None  # nothing is asked of them
-    return [
-        *people_routes(PeopleOperations(nobody, link_path)),
-        *project_routes(ProjectOperations(nobody, link_path, nobody)),
-        *key_routes(KeyOperations(nobody, nobody)),
-        *usage_routes(UsageOperations(nobody, nobody)),
-        *provider_routes(ProviderOperations(nobody)),
-        *configuration_routes(ConfigurationOperations(nobody)),
-        *catalog_import_routes(CatalogImportOperations(nobody)),
-        *alert_routes(AlertOperations(nobody)),
-    ]
-
-
-DOCUMENT: Any = json.loads(json.dumps(openapi_document(_routes())))
+DOCUMENT: Any = json.loads(json.dumps(openapi_document()))
 
 
 async def test_it_is_served_to_everybody(world: World) -> None:
@@ -69,11 +36,11 @@ async def test_it_is_served_to_everybody(world: World) -> None:
 
 
 def test_every_operation_is_there_once() -> None:
-    places = {(route.method.lower(), f"/api{route.path}") for route in _routes()}
+    places = {(route.method.lower(), f"/api{route.path}") for route in ROUTES}
     described = {
         (method, path) for path, methods in DOCUMENT["paths"].items() for method in methods
     }
-    assert len(places) == len(_routes())
+    assert len(places) == len(ROUTES)
     assert described == places
     names = [
         each["operationId"] for methods in DOCUMENT["paths"].values() for each in methods.values()
@@ -83,7 +50,7 @@ def test_every_operation_is_there_once() -> None:
 
 def test_every_operation_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for route in _routes():
+    for route in ROUTES:
         assert f"`{route.method} /api{route.path}`" in page, route.path
 
 

@@ -226,12 +226,12 @@ async def test_a_result_that_is_not_whole_is_not_used(
         assert made.file.read_text() == before
 
 
-async def test_without_a_file_the_lines_are_shown(
+async def test_the_lines_for_a_provider_of_the_file_are_shown(
     lite: World, operator: Actor, tmp_path: Path
 ) -> None:
     async with (
         provider() as (base_url, _),
-        market(lite, tmp_path, north=base_url, filed=False) as made,
+        market(lite, tmp_path, north=base_url) as made,
     ):
         await made.services.probe(operator, "north", "m")
         assert await made.probed("north") == "done"

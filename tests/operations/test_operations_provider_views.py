@@ -46,10 +46,10 @@ async def test_a_large_provider_is_viewed_in_turns(monkeypatch: pytest.MonkeyPat
             for n in range(MODELS)
         ),
     )
-    service = MagicMock()
-    service.targets.return_value = ()
-    service.pipeline.router.target_stats.return_value = UNKNOWN_STATS
-    views = await ProviderViews.of(settings, service)
+    now = MagicMock(settings=settings)
+    now.router.status.return_value = ()
+    now.router.target_stats.return_value = UNKNOWN_STATS
+    views = await ProviderViews.of(now)
     view = await views.provider(one, {}, None)
     assert [target.serves[0].model for target in view.targets] == [f"b/m{n}" for n in range(MODELS)]
     assert [model.id for model in view.models] == [f"m{n}" for n in range(MODELS)]

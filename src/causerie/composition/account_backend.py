@@ -52,8 +52,6 @@ from causerie.protocol.money import exact
 from causerie.settings import StoreSettings
 from causerie.settings.alerts import Alerts
 
-# Conditions of accounts that somebody should know: budgets that are used, keys that expire.
-
 _DAY = timedelta(days=1)
 
 
@@ -79,7 +77,6 @@ class AccountConditions:
 
 
 def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> Condition | None:
-    """Return the highest share that is reached; a budget of nothing has none."""
     spending, budget = watched.spending, watched.spending.budget
     percent = int(spending.share * 100)
     reached = [each for each in percents if percent >= each]
@@ -108,7 +105,6 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
 
 
 def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condition | None:
-    """Return the condition of the shortest time before the end that is reached."""
     left = expiring.expires_at - now
     reached = [each for each in days if left <= each * _DAY]
     if not reached:
@@ -129,7 +125,6 @@ def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condit
 
 
 def _owner(watched: WatchedBudget) -> tuple[str, str]:
-    """Return the owner for programs and for people."""
     match watched.owner:
         case WatchedKey(project, key):
             return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
@@ -139,17 +134,12 @@ def _owner(watched: WatchedBudget) -> tuple[str, str]:
             return f"user:{person.id}", f"{person.name} ({person.id})"
 
 
-# Accounts in a running service: the database, its keys and budgets, and the ledger.
-#
-# Opened once with the service and closed after the last request. Nothing here
-# decides anything about a request.
-
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
 
 @dataclass(frozen=True, slots=True)
 class AccountBackend:
-    """Accounts, as the request path, the console and the management API use them."""
+    """Accounts, as requests, the console and the management API use them."""
 
     accounts: Accounts
     key_cache: KeyCache
@@ -168,12 +158,10 @@ async def account_backend(
     shared_budgets: SharedBudgetStore | None = None,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountBackend]:
-    """Accounts, ready to be used; leaving writes what waits and closes the database.
+    """Open the database, keys, budgets and ledger; close them after the last request.
 
-    ``secret_keys`` encrypt secrets of people; without any there is a file with one. Replicas hold
-    budgets in ``shared_budgets``. ``place`` is that of this process among workers. Raises
-    :class:`CannotStart` where the database or the folder cannot be used, or what is encrypted
-    cannot be read.
+    ``secret_keys`` encrypt secrets of people; without any, a file has one. ``shared_budgets``: the
+    store of all replicas. Raises :class:`CannotStart`.
     """
     async with AsyncExitStack() as stack:
         database = await opened(store)
@@ -213,10 +201,7 @@ async def account_backend(
 
 @asynccontextmanager
 async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
-    """Accounts alone, also alongside a service that runs; leaving closes the database.
-
-    Raises :class:`CannotStart` where the database or the folder cannot be used.
-    """
+    """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
     database = await opened(store)
     try:
         yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
@@ -228,10 +213,9 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
 async def entries_of(
     store: StoreSettings, secret_keys: Sequence[str] = (), *, complete: bool = False
 ) -> AsyncIterator[Entries]:
-    """Entries of the configuration alone, also alongside a service that runs.
+    """Open the configuration entries alone. Raises :class:`CannotStart`.
 
-    Leaving closes the database. Raises :class:`CannotStart`. An entry whose credential cannot be
-    decrypted is an error only if they must be ``complete``; otherwise it can be replaced.
+    A credential that cannot be decrypted is an error only if entries must be ``complete``.
     """
     database = await opened(store)
     try:
@@ -246,10 +230,7 @@ async def entries_of(
 async def stored_entries(
     store: StoreSettings, secret_keys: Sequence[str] = ()
 ) -> Sequence[StoredEntry]:
-    """Return the entries of the configuration, before there is a service.
-
-    Raises :class:`CannotStart`.
-    """
+    """Return the configuration entries before a service runs. Raises :class:`CannotStart`."""
     async with entries_of(store, secret_keys, complete=True) as entries:
         return await entries.every()
 
@@ -264,10 +245,7 @@ async def migrated(store: StoreSettings) -> str:
 
 
 async def opened(store: StoreSettings) -> Database:
-    """The database with its tables as this version has them; the caller closes it.
-
-    Raises :class:`CannotStart`.
-    """
+    """Open the database and update its tables; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
         await upgrade(database)
@@ -280,10 +258,9 @@ async def opened(store: StoreSettings) -> Database:
 async def sealed(
     database: Database, store: StoreSettings, secret_keys: Sequence[str], *, complete: bool = True
 ) -> Cipher:
-    """The keys of the database, with everything encrypted by the first of them.
+    """Encrypt everything by the first key and return the keys; raise :class:`CannotStart`.
 
-    Raises :class:`CannotStart`. A credential of an entry that cannot be decrypted is an error only
-    if all must be ``complete``.
+    A credential that cannot be decrypted is an error only if all must be ``complete``.
     """
     try:
         made = not secret_keys and not _key_file(store).exists()
@@ -339,16 +316,12 @@ def _unusable(failure: Exception) -> CannotStart:
 
 
 async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
-    """Write what workers have left in their journals whose numbers are not used any more."""
-    for number in _numbers(_journal_folder(store)):
+    found = _journal_folder(store).glob("[0-9]*")
+    for number in sorted(int(each.name) for each in found if each.name.isdecimal()):
         if number > workers and (left := _write_ahead_log(store, number)) is not None:
             async with Ledger(SqlUsage(database), left):
                 pass
             left.close()
-
-
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal())
 
 
 def _journal_folder(store: StoreSettings) -> Path:
@@ -356,7 +329,7 @@ def _journal_folder(store: StoreSettings) -> Path:
 
 
 def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | None:
-    """Return the journal of a worker; the first one's is that of a service of one process."""
+    # The journal of the first worker is that of a service of one process.
     if store.journal == "off":
         return None
     folder = _journal_folder(store) / (str(number) if number > 1 else "")

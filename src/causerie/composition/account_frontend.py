@@ -24,6 +24,7 @@ from causerie.composition.alerting import mail_server
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to, logos
 from causerie.composition.providers import private_networks
+from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
@@ -33,8 +34,8 @@ from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudge
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind, NewLink
+from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.people import User, actor_of
-from causerie.hosted.accounts.ports import StoredEntry
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -46,9 +47,9 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
 from causerie.http.addresses import IpNetwork
-from causerie.http.application import Edge
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
+from causerie.observe.alert_center import AlertCenter
 from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
@@ -61,18 +62,13 @@ from causerie.settings.console import UNLIMITED, ConsoleSettings
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 
-# The providers that people may sign in with, as the settings name them.
-
 
 def identity_providers(
     listed: Sequence[IdentityProvider],
     credentials: Credentials,
     networks: Sequence[IpNetwork] | None = None,
 ) -> tuple[OidcProvider, ...]:
-    """Return one for each; nobody is asked until somebody signs in.
-
-    ``networks`` may be reached apart from public addresses; ``None``: any address.
-    """
+    """Return the sign-in providers, reached at public addresses and ``networks``."""
     return tuple(
         OidcProvider(
             ProviderOptions(
@@ -96,15 +92,12 @@ def identity_providers(
     )
 
 
-# The service as the console sees it: doors, models, who answers, and a way to talk with them.
-
-
 class LiveServiceView:
-    """Implements :class:`ServiceView` for one service, always by the parts that are in force."""
+    """Implements :class:`ServiceView` for the parts in force."""
 
-    def __init__(self, parts: RunningService, projects: Projects, operations: Operations) -> None:
-        self.operations: Operations | None = operations
-        self._parts = parts
+    def __init__(self, running: RunningService, projects: Projects, operations: Operations) -> None:
+        self.operations = operations
+        self._running = running
         self._projects = projects
 
     def doors(self) -> Sequence[DoorView]:
@@ -116,7 +109,7 @@ class LiveServiceView:
         found = (each for each in self._ways() if door is None or each.door.name == door)
         shown = frozenset(id for door_address in found for id in door_address.models)
         entries: list[dict[str, Any]] = []
-        for model, names in self._parts.catalog.shown(shown):
+        for model, names in self._running.now.catalog.shown(shown):
             entry = {"name": model.card.name, **to_builtins(model.entry())}
             entries += [
                 entry if name == model.id else entry | {"name": name, "id": name} for name in names
@@ -130,12 +123,12 @@ class LiveServiceView:
         return DoorCatalog(
             door_address.prefix,
             frozenset(door_address.models),
-            self._parts.catalog,
-            self._parts.pipeline.router.history,
+            self._running.now.catalog,
+            self._running.now.router.history,
         )
 
     def answering(self, model: str) -> Sequence[str]:
-        return self._parts.catalog.resolve(None, model).targets
+        return self._running.now.catalog.resolve(None, model).targets
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         place = await self._projects.ask(actor_of(user), project_id)
@@ -143,7 +136,7 @@ class LiveServiceView:
         if not found:
             raise NotFound("There is no door for keys of accounts.")
         caller = visitor(user, place, found[0].door.name)
-        await self._parts.edge.converse(exchange, caller)
+        await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         door_address = self._router()
@@ -151,34 +144,34 @@ class LiveServiceView:
             raise NotFound("There is no door to the catalog.")
         door, models = door_address.door.name, frozenset({model})
         caller = Caller(key="", name="visitor", door=door, models=models)
-        await self._parts.edge.converse(exchange, caller, body)
+        await self._running.edge.converse(exchange, caller, body)
 
     def status(self) -> Sequence[EngineStatus]:
-        return self._parts.status()
+        return self._running.engines.status()
 
     def targets(self) -> Sequence[TargetStatus]:
-        return self._parts.targets()
+        return self._running.now.router.status()
 
     def history(self, target: str) -> Sequence[TimeBucket]:
-        return self._parts.pipeline.router.history(target)
+        return self._running.now.router.history(target)
 
     def requests(self, target: str) -> int:
-        return self._parts.pipeline.router.requests(target)
+        return self._running.now.router.requests(target)
 
     def worker(self) -> tuple[int, int] | None:
-        place = self._parts.place
+        place = self._running.place
         return None if place is None else (place.number, place.count)
 
     def _router(self) -> DoorAddress | None:
         found = [
             door_address
-            for door_address in door_addresses(self._parts.settings)
+            for door_address in door_addresses(self._running.now.settings)
             if door_address.door.kind == "router"
         ]
         return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
     def _ways(self) -> list[DoorAddress]:
-        settings = self._parts.settings
+        settings = self._running.now.settings
         usual = default_address(settings)
         found = [
             door_address
@@ -195,12 +188,6 @@ class LiveServiceView:
         )
 
 
-# Entrances for people and their programs: accounts, the console, and the management API.
-#
-# Imported only if there are accounts: its dependencies take more memory than all the rest of a
-# gateway.
-
-
 @asynccontextmanager
 async def entered(
     settings: Settings,
@@ -208,10 +195,9 @@ async def entered(
     credentials: Credentials,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountFrontend]:
-    """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be.
+    """Open the accounts; raise :class:`CannotStart` if they cannot be used.
 
-    ``shared_budgets`` is where replicas hold budgets, if they do. ``place`` is that of this
-    process, if there are several workers.
+    ``shared_budgets`` is the store of budgets of all replicas, if there is one.
     """
     backend = account_backend(settings.store, credentials.store, shared_budgets, place)
     async with backend as hosted:
@@ -225,8 +211,6 @@ async def entered(
 
 
 class AccountFrontend:
-    """Accounts, and the ways to manage them."""
-
     def __init__(
         self,
         hosted: AccountBackend,
@@ -247,16 +231,14 @@ class AccountFrontend:
         self._providers: tuple[OidcProvider, ...] = ()
 
     async def first_link(self) -> NewLink | None:
-        """A link that makes the first operator, where nobody has an account yet."""
         return await self._hosted.accounts.users.first_link()
 
-    async def stored_entries(self) -> Sequence[StoredEntry]:
-        """The entries of the configuration that operators have made."""
-        return await self._hosted.accounts.entries.every()
+    @property
+    def entries(self) -> Entries:
+        return self._hosted.accounts.entries
 
     @property
     def entries_changed(self) -> asyncio.Event:
-        """The event that is set when an entry has changed, here or in another process."""
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
@@ -273,30 +255,32 @@ class AccountFrontend:
         self._hosted.accounts.users.new_project_bounds = _new_project_bounds(settings.console)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
-    def mount(self, edge: Edge, parts: RunningService) -> None:
-        """Answer at `/api` and `/console`."""
-        options = parts.settings.console
+    def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
+        settings, edge = running.now.settings, running.edge
+        options = settings.console
         if not options.enabled:
             return
         accounts, clock = self._hosted.accounts, self._hosted.clock
-        operations = LiveOperations(parts, accounts, self._examinations, clock)
+        operations = LiveOperations(
+            running, configuration, alerts, accounts, self._examinations, clock
+        )
         most = options.api_requests_per_minute
         management = Management(accounts, self._managers, clock, _link, operations, most)
         edge.mount("/api", management.answer)
         console = ConsoleApplication(
             accounts,
-            LiveServiceView(parts, accounts.projects, operations),
+            LiveServiceView(running, accounts.projects, operations),
             Site(
                 options.address or "",
                 tuple(map(ip_network, options.proxies)),
-                branding(parts.settings.branding),
-                logos(parts.settings.branding),
+                branding(settings.branding),
+                logos(settings.branding),
             ),
             clock=clock,
             open_to=OpenPages(
                 SignUp(self._outbox) if options.sign_up else None,
                 options.public_rankings,
-                _public_chat(parts.settings.public_chat),
+                _public_chat(settings.public_chat),
                 self._shared,
             ),
             providers=lambda: self._providers,
@@ -313,7 +297,6 @@ def _new_project_bounds(console: ConsoleSettings) -> LimitsAndBudgets:
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:
-    """Return the outbox for letters to people, if the settings name a server."""
     server = mail_server(mail, password)
     return None if server is None else Outbox(server)
 
@@ -324,19 +307,17 @@ def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
 
 
 def _link(_: LinkKind, token: str) -> str:
-    """Return the URL path of a one-time link; the part behind the # is sent to no server."""
+    # The part behind the # is sent to no server.
     return f"/console/link#{token}"
 
 
 def prices(settings: Settings) -> dict[str, TokenPrice]:
-    """Return the price of each model and alias."""
     models = {one.id: one.price for one in settings.models}
     models |= {one.id: one.price for one in settings.aliases}
     return {name: _price(each) for name, each in models.items()}
 
 
 def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
-    """Return the price of each endpoint of the catalog, by model and target."""
     return {
         (entry.id, endpoint.name): _price(endpoint.price)
         for entry in settings.catalog
@@ -345,7 +326,7 @@ def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
 
 
 def dearest(settings: Settings) -> dict[str, TokenPrice]:
-    """The most that the use of each entry of the catalog can cost."""
+    """Return the highest price of each catalog entry."""
     made: dict[str, TokenPrice] = {}
     for entry in settings.catalog:
         every = [_price(endpoint.price) for endpoint in entry.endpoints]

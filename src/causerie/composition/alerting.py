@@ -35,10 +35,8 @@ from causerie.settings.alerts import OWNERS, Alerts, Mail
 
 if TYPE_CHECKING:
     from causerie.composition.account_backend import AccountConditions
+    from causerie.composition.reloading import Reloading
     from causerie.composition.service import RunningService
-
-
-# The mail server, as the settings name it.
 
 
 def mail_server(mail: Mail, password: str | None) -> MailServer | None:
@@ -49,8 +47,6 @@ def mail_server(mail: Mail, password: str | None) -> MailServer | None:
         mail.host, mail.port, mail.sender or "", mail.tls, mail.user, password, mail.ca_file
     )
 
-
-# Conditions of the service that somebody should know: providers, error rates, jobs.
 
 _USAGE_SECONDS = 600.0  # for which an impossible report counts
 DATABASE_AWAY = Condition(
@@ -78,9 +74,7 @@ _REJECTED: Mapping[str, str] = {
 def provider_conditions(
     settings: Settings, target_states: Sequence[TargetState]
 ) -> Iterator[Condition]:
-    """Yield a condition for each provider with targets that get no requests, and one for each
-    provider with targets that reject all requests.
-    """
+    """Yield conditions for providers with targets that get, or reject, no or all requests."""
     providers = {one.name: one.provider for one in settings.targets if one.provider is not None}
     checked = {one.name for one in settings.providers if one.health.path}
     by_provider: dict[str, list[TargetState]] = {}
@@ -96,10 +90,7 @@ def provider_conditions(
 
 
 def _is_down(target: TargetState, *, checked: bool) -> bool:
-    """Return whether requests are kept from it.
-
-    Where the provider is not checked, only a request that it answers says that it is back.
-    """
+    # Where the provider is not checked, only a request that it answers shows that it is back.
     return target.breaker.open and not (checked and target.breaker.state() == "half_open")
 
 
@@ -146,7 +137,6 @@ class ImpossibleUsage:
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
     ) -> Iterator[Condition]:
-        """Yield a condition for each of them; ``now`` is in seconds."""
         providers = {one.name: one.provider for one in settings.targets}
         for each in target_states:
             count = each.failures[IMPOSSIBLE_USAGE]
@@ -165,7 +155,6 @@ class ImpossibleUsage:
 
 
 def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:
-    """Yield one for each model that fails too often."""
     for model, rate in sorted(rates.items()):
         if rate.requests >= alerts.error_requests and rate.percent >= alerts.error_percent:
             yield Condition(
@@ -183,7 +172,6 @@ def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator
 
 
 def engine_conditions(engines: Sequence[EngineStatus]) -> Iterator[Condition]:
-    """Yield one for each engine that does not start or has ended."""
     for each in engines:
         if each.state is EngineState.FAILED:
             yield Condition(
@@ -194,21 +182,22 @@ def engine_conditions(engines: Sequence[EngineStatus]) -> Iterator[Condition]:
             )
 
 
-# Looks at the service every few seconds, and notifies the channels of the settings.
-#
-# With accounts, alerts are kept in the database, where one of several processes decides. Without,
-# and for a database that is away, each process keeps its own.
-
 _POLL_SECONDS = 5.0  # for deliveries that another process has left
 _FORGET_SECONDS = 3600.0
 log = structlog.get_logger(__name__)
 
 
 class Alerting:
-    """Alerts of one service, always by the settings in force."""
+    """Alerts of one service, by the settings in force."""
 
-    def __init__(self, parts: RunningService, accounts: AccountConditions | None) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        running: RunningService,
+        configuration: Reloading,
+        accounts: AccountConditions | None,
+    ) -> None:
+        self._running = running
+        self._configuration = configuration
         self._accounts = accounts
         self._local = AlertCenter(MemoryBook(), _clock, self._channel)
         shared = AlertCenter(accounts.book, _clock, self._channel) if accounts else None
@@ -222,10 +211,9 @@ class Alerting:
     async def watch(self) -> None:
         while True:
             await self._guarded(self.look)
-            await asyncio.sleep(self._parts.settings.alerts.check_seconds)
+            await asyncio.sleep(self._running.now.settings.alerts.check_seconds)
 
     async def deliver(self) -> None:
-        """Send what waits, for ever."""
         while True:
             self._more.clear()
             await self._guarded(self._deliver)
@@ -233,8 +221,7 @@ class Alerting:
                 await asyncio.wait_for(self._more.wait(), _POLL_SECONDS)
 
     async def look(self) -> None:
-        """Look once at everything that is due."""
-        settings = self._parts.settings
+        settings = self._running.now.settings
         if not _is_used(settings, accounts=self._accounts is not None):
             return
         conditions = self._of_service(settings)
@@ -249,22 +236,21 @@ class Alerting:
             await self._local.observe(away, options)
 
     def _of_service(self, settings: Settings) -> list[Condition]:
-        parts, alerts = self._parts, settings.alerts
-        counted = parts.counters.outcomes()
+        alerts, target_states = settings.alerts, self._running.now.router.target_states()
+        counted = self._running.counters.outcomes()
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
         return [
-            *provider_conditions(settings, parts.target_states()),
-            *self._usage.look(settings, parts.target_states(), monotonic()),
+            *provider_conditions(settings, target_states),
+            *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
-            *engine_conditions(parts.status()),
+            *engine_conditions(self._running.engines.status()),
             *self._jobs(),
         ]
 
     def _jobs(self) -> Iterator[Condition]:
-        configuration = self._parts.configuration
-        if configuration is not None and configuration.failed:
+        if self._configuration.failed:
             yield NOT_RELOADED
-        place = self._parts.place
+        place = self._running.place
         if place is not None and place.restarts and self._started:
             yield WORKER_ENDED
         self._started = False
@@ -282,7 +268,7 @@ class Alerting:
             await self.center.forget()
 
     async def _deliver(self) -> None:
-        if not _is_used(self._parts.settings, accounts=self._accounts is not None):
+        if not _is_used(self._running.now.settings, accounts=self._accounts is not None):
             return
         while await self._local.deliver():
             pass
@@ -290,7 +276,6 @@ class Alerting:
             pass
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it; a failure is logged, and the next turn comes all the same."""
         try:
             await work()
         except StoreUnavailable:
@@ -299,8 +284,8 @@ class Alerting:
             log.exception("alerts failed")
 
     def _channel(self, name: str, to: str) -> NotificationChannel | None:
-        """Return the channel of that name, as the settings in force have it."""
-        settings, credentials = self._parts.settings, self._parts.credentials
+        now = self._running.now
+        settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
             if webhook.name == name:
                 key = secret_bytes(credentials.alerts[name])
@@ -329,7 +314,6 @@ def alert_options(settings: Settings) -> AlertOptions:
 
 
 def receivers(alerts: Alerts) -> list[Receiver]:
-    """Return one receiver for each webhook, and one for each address."""
     return [
         *(Receiver(each.name, "", _kinds(each.kinds)) for each in alerts.webhooks),
         *(Receiver(each.name, to, _kinds(each.kinds)) for each in alerts.emails for to in each.to),
@@ -341,7 +325,6 @@ def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:
-    """Return true if anybody can get a message."""
     alerts = settings.alerts
     reminds = accounts and settings.mail.host is not None and alerts.remind_owners
     return bool(alerts.webhooks or alerts.emails) or reminds

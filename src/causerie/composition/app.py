@@ -11,20 +11,22 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
+from causerie.composition.alerting import Alerting
 from causerie.composition.control import answering
 from causerie.composition.doors import listen
 from causerie.composition.engine_makers import EngineMakers, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
+from causerie.composition.pages import DocsMount, FrontPage
 from causerie.composition.reloading import Reloading
-from causerie.composition.service import service
+from causerie.composition.service import RunningService, service
 from causerie.composition.startup import (
     CannotStart,
     StartAnnouncer,
@@ -47,11 +49,6 @@ if TYPE_CHECKING:
     from causerie.hosted.accounts.ports import StoredEntry
 
 
-# The composition root: builds every part from the settings, starts and stops them.
-#
-# The one place that names concrete engines and hands settings to those who need
-# them. Nothing here decides anything about a request.
-
 log = structlog.get_logger(__name__)
 
 
@@ -68,13 +65,9 @@ async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None
 async def run_service(
     loaded: Loaded, read: ReadWith, watcher: StartAnnouncer, place: WorkerPlace | None = None
 ) -> None:
-    """Serve until a signal; ``read`` reads the settings anew, with entries of the database.
+    """Serve until a signal; ``read`` reads the settings again, with entries of the database.
 
-    ``place`` is that of this process, if there are several workers.
-
-    Raises :class:`CannotStart`, :class:`SettingsError` for secrets and files
-    that cannot be had, or :class:`WeightsError` where no model could be loaded
-    for want of weights.
+    Raises :class:`CannotStart`, :class:`SettingsError` or :class:`WeightsError`.
     """
     with hangups() as hangup:
         loaded, credentials, stored = await _with_entries(loaded, read)
@@ -91,19 +84,18 @@ async def run_service(
                 Fleet(makers.entries(), memory_budget=budget) as fleet,
                 service(settings, fleet, credentials, place) as running,
             ):
-                first = place is None or place.number == 1
-                if first and (link := await running.first_link()) is not None:
+                first, front = place is None or place.number == 1, running.front
+                if first and front is not None and (link := await front.first_link()) is not None:
                     watcher.first_link(link.token)
-                reloading = Reloading(
-                    loaded, partial(checked_with, read), running, makers.renew(fleet)
-                )
-                running.configuration, reloading.entries = reloading, stored
+                read_checked, models = partial(checked_with, read), makers.renew(fleet)
+                entries = front.entries if front is not None else None
+                reloading = Reloading(loaded, read_checked, running, models, entries, stored)
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
                 name = None if place is None else place.control_socket
                 async with (
+                    _pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name),
                     owned(reloaded(hangup, reloading.reload)),
-                    owned(reloading.follow(running.entries_changed)),
                 ):
                     try:
                         preload = preloaded(settings)
@@ -112,10 +104,26 @@ async def run_service(
                         raise makers.missing or failure from failure
 
 
+@asynccontextmanager
+async def _pages(running: RunningService, reloading: Reloading) -> AsyncIterator[None]:
+    front = running.front
+    alerting = Alerting(running, reloading, front.conditions if front is not None else None)
+    async with AsyncExitStack() as stack:
+        if front is None:
+            FrontPage(lambda: running.now.settings).mount(running.edge)
+        else:
+            front.mount(running, reloading, alerting.center)
+            follow = reloading.follow(front.entries, front.entries_changed)
+            _ = await stack.enter_async_context(owned(follow))
+        DocsMount(lambda: running.now.settings).mount(running.edge)
+        _ = await stack.enter_async_context(owned(alerting.watch()))
+        _ = await stack.enter_async_context(owned(alerting.deliver()))
+        yield
+
+
 async def _with_entries(
     loaded: Loaded, read: ReadWith
 ) -> tuple[Loaded, Credentials, Sequence[StoredEntry]]:
-    """Return the settings with the entries that operators have made, all secrets, and those."""
     credentials = await asyncio.to_thread(read_credentials, loaded)
     if not has_accounts(loaded.settings):
         return loaded, credentials, ()
@@ -130,8 +138,6 @@ async def _with_entries(
     return loaded, credentials, stored
 
 
-# A service for as long as one command needs it: in a thread of that command's process.
-
 Address = Future[tuple[str, int]]
 _Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]
 
@@ -140,10 +146,9 @@ _Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]
 def serving_alongside(
     loaded: Loaded, watcher: StartAnnouncer, address: Address
 ) -> Iterator[tuple[str, int]]:
-    """Serve while the block runs; yields host and port once the models are loaded.
+    """Serve while the block runs; yield host and port once the models are loaded.
 
-    ``watcher`` gives ``address`` its result when it is told that all is ready. Raises what
-    :func:`run_service` raises.
+    ``watcher`` sets the result of ``address``. Raises what :func:`run_service` raises.
     """
     ending: _Ending = Future()
 

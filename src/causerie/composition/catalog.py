@@ -63,7 +63,6 @@ def offered(
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
-    """Return the parameters that a provider's model supports; ``None`` if nothing is known."""
     if probed is None:
         return None
     return of_provider(probed.supported_parameters, switches=probed.thinking == "switch")
@@ -76,8 +75,6 @@ def tariff(price: PriceSettings) -> Tariff:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Knowledge of models: our ``own`` by their ids, ``probed`` ones by their targets."""
-
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
 
@@ -107,7 +104,6 @@ def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterato
 
 
 def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
-    """Yield what stands in the place of the ``*`` in the names that providers list."""
     for target in targets:
         before, _, behind = target.model.partition("*")
         for name in listed_by(target.provider) if target.provider is not None else ():
@@ -159,7 +155,6 @@ def _bounds(endpoint: CatalogEndpointSettings) -> TokenBounds:
 
 
 def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileReader:
-    """With the lengths that the settings state, which are the more exact ones."""
     context, output = endpoint.context_length, endpoint.max_output_tokens
     if context is None and output is None:
         return profile
@@ -168,11 +163,7 @@ def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileR
 
 @dataclass(slots=True)
 class _StatedLengths:
-    """Lengths that settings state, over those of a profile.
-
-    A page of the catalog reads thousands of profiles: one that is as before is not made
-    again.
-    """
+    # A page of the catalog reads thousands of profiles, so an unchanged one is not made again.
 
     profile: ProfileReader
     context: int | None
@@ -202,7 +193,6 @@ def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
 
 
 def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
-    """Return what is known of the model now; more once it has been loaded."""
 
     def profile() -> ModelProfile:
         facts = own.engine.known

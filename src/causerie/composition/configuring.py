@@ -60,19 +60,17 @@ _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, tot
 class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
-    def __init__(self, parts: RunningService, entries: Entries) -> None:
-        self._parts = parts
+    def __init__(self, running: RunningService, configuration: Reloading, entries: Entries) -> None:
+        self._running = running
+        self._configuration = configuration
         self._entries = entries
         self._turn = asyncio.Lock()
         self._trials = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
-        """Providers first; of each kind those of the file, then the others, oldest first.
-
-        Those of kinds that this version does not know come last.
-        """
+        """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.look(actor)
-        loaded, stored = self._configuration().loaded, await self._entries.every()
+        loaded, stored = self._configuration.loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]
         filed = list(_filed(loaded))
         others = [each for each in made if each.kind not in SECTIONS]
@@ -83,7 +81,7 @@ class LiveConfiguration:
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.look(actor)
-        return _view(_one(await self._entries.every(), id), self._configuration().loaded)
+        return _view(_one(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         await self._entries.may_change(actor)
@@ -116,7 +114,7 @@ class LiveConfiguration:
             gone = _one(stored, id)
             await self._check([each for each in stored if each.id != id])
             await self._entries.remove(actor, gone)
-            outcome = await self._configuration().reload()
+            outcome = await self._configuration.reload()
             if not outcome.applied:
                 raise _invalid(outcome.problems)
 
@@ -131,7 +129,7 @@ class LiveConfiguration:
             touched = [each.after for each in changes if each.after is not None]
             await self._check([*kept, *made], *touched)
             await self._entries.write(actor, changes)
-            outcome = await self._configuration().reload()
+            outcome = await self._configuration.reload()
             if not outcome.applied:
                 raise _invalid(outcome.problems)
 
@@ -154,7 +152,7 @@ class LiveConfiguration:
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.may_change(actor)
-        found = self._parts.provider(provider)
+        found = self._running.now.targets.providers.get(provider)
         if found is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
         return await list_models(found.provider, found.key or "")
@@ -168,7 +166,8 @@ class LiveConfiguration:
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.may_change(actor)
-        settings, credentials = self._parts.settings, self._parts.credentials
+        now = self._running.now
+        settings, credentials = now.settings, now.credentials
         found = [one for one in settings.providers if one.name == provider]
         if not found:
             raise NotFound("No provider of this name is in force.", code="not_found")
@@ -207,7 +206,7 @@ class LiveConfiguration:
             raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _trial(one, self._parts.settings.server, keys, model)
+        outcome = await _trial(one, self._running.now.settings.server, keys, model)
         await self._note(actor, one, outcome)
         return outcome
 
@@ -220,41 +219,28 @@ class LiveConfiguration:
         return await self._in_force(after)
 
     async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
-        """Return the settings with these entries; raise :class:`InvalidRequest` for all problems.
-
-        What was broken before may stay so, other than what is ``touched``.
-        """
-        configuration = self._configuration()
+        # What was broken before may stay so, other than what is `touched`.
         try:
-            loaded = await asyncio.to_thread(configuration.read, stored)
+            loaded = await asyncio.to_thread(self._configuration.read, stored)
         except SettingsError as error:
             raise _invalid([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
-        if found := new_problems(entries, loaded, configuration.loaded, keys):
+        if found := new_problems(entries, loaded, self._configuration.loaded, keys):
             raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
     async def _in_force(self, entry: StoredEntry) -> EntryView:
-        configuration = self._configuration()
-        outcome = await configuration.reload()
-        view = _view(entry, configuration.loaded)
+        outcome = await self._configuration.reload()
+        view = _view(entry, self._configuration.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
-
-    def _configuration(self) -> Reloading:
-        found = self._parts.configuration
-        if found is None:
-            words = "The configuration cannot be read yet; try again in a moment."
-            raise InvalidRequest(words, code="not_ready", status=409)
-        return found
 
 
 async def _trial(
     one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
 ) -> Trial:
-    """Try one provider over connections of its own."""
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
     reachable = ServerSettings(private_networks=server.private_networks)
     made = connected(Settings(providers=(brief,), server=reachable), credentials, {})
@@ -265,7 +251,6 @@ async def _trial(
 
 
 def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
-    """Return what is to be kept; raises :class:`InvalidRequest` for a name or key that is none."""
     body = dict(wish.settings)
     label = NAMES[SECTIONS[kind]]
     known = KNOWN_PROVIDERS.get(str(body.get("known")))
@@ -280,7 +265,6 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
 
 
 def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
-    """Return the key as it is to be kept; raise :class:`InvalidRequest` for one that is none."""
     if not key:
         return key
     if SECTIONS[kind] not in KEYS:
@@ -296,10 +280,7 @@ def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
 
 
 def _signed(entry: StoredEntry) -> StoredEntry:
-    """Return the entry; raise :class:`InvalidRequest` for a webhook that has nothing to sign with.
-
-    One whose secret cannot be read now is left out until it is given anew.
-    """
+    # A webhook whose secret cannot be read now is left out until it is given anew.
     if entry.kind == "webhook" and entry.credential is None and not entry.unreadable:
         words = "A webhook needs a secret to sign with; give it as `key`."
         raise InvalidRequest(words, param="key")
@@ -307,7 +288,7 @@ def _signed(entry: StoredEntry) -> StoredEntry:
 
 
 def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
-    """Never send a key that is kept to somebody else than the one that it was given for."""
+    # A stored key is never sent to somebody else than it was given for.
     if wish.key is not None or before.credential is None:
         return
     if moved(before.body, after.body):
@@ -324,7 +305,6 @@ def _one(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
 
 
 def _known(stored: StoredEntry) -> StoredEntry:
-    """Return the entry; raise :class:`InvalidRequest` for a kind that a newer version has made."""
     if stored.kind not in SECTIONS:
         words = f"This version does not know entries of the kind {stored.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
@@ -338,7 +318,6 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
 
 
 def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
-    """Return the failure with the name that somebody gave to what is tried under another one."""
     problems = failure.metadata.get("problems")
     if not isinstance(problems, list):
         return failure
@@ -346,7 +325,7 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
 
 
 def _origin(url: str) -> str:
-    """Return an address without its path, which may be what others must not know."""
+    # The path of an address can hold a secret.
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -373,7 +352,6 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 
 
 def _filed(loaded: Loaded) -> Iterator[EntryView]:
-    """Yield what the file says, without what entries of the database add to it."""
     for kind, section in SECTIONS.items():
         path = PATHS[section]
         for index, one in enumerate(tables_of(loaded.settings, section)):
@@ -404,12 +382,11 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
 
 @cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of settings: their annotations are evaluated once, not for each entry."""
+    # Annotations are evaluated once, not for each entry.
     return msgspec.structs.fields(kind)
 
 
 def _written(value: Any) -> Any:
-    """Return settings as a file would say them: without defaults, digests and foreign options."""
     if isinstance(value, Secret):
         return {}  # its place is for those who see the file
     if isinstance(value, msgspec.Struct):

@@ -23,12 +23,6 @@ from msgspec import Struct
 from causerie.engines.base import EngineStatus
 from causerie.settings import ModelSettings
 
-# A running service and the commands that ask it something: a socket in a folder of the user.
-#
-# Both ends are here. One line of JSON asks, one answers. Only the user who runs
-# the service can reach the socket; what is asked and answered is the business of
-# whoever uses it.
-
 log = structlog.get_logger(__name__)
 
 _SUFFIX = ".sock"
@@ -38,8 +32,6 @@ A = TypeVar("A")
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
-    """A request to the control socket."""
-
     ask: str
 
 
@@ -49,8 +41,6 @@ class ControlFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ControlSocket:
-    """The socket of one running service."""
-
     path: Path
     pid: int
 
@@ -59,10 +49,9 @@ class ControlSocket:
 async def answering(
     folder: Path, answer: Callable[[str], Awaitable[msgspec.Struct]], name: str | None = None
 ) -> AsyncIterator[Path | None]:
-    """Answer what is asked while the block runs; gives the socket.
+    """Answer commands at a socket while the block runs; yield its path.
 
-    Commands find it unless it has a ``name`` of its own. ``None`` where there can be none: that is
-    logged, and the service goes on.
+    ``name`` hides it from commands. ``None``: there can be no socket, which is logged.
     """
     path = folder / (name or f"{os.getpid()}{_SUFFIX}")
     try:
@@ -85,7 +74,7 @@ async def answering(
 
 
 def sockets(folder: Path) -> Sequence[ControlSocket]:
-    """Those of the services that run; what others left behind is removed."""
+    """Return the sockets of running services; remove those of ended ones."""
     found = []
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         with suppress(ValueError):
@@ -94,7 +83,7 @@ def sockets(folder: Path) -> Sequence[ControlSocket]:
 
 
 def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
-    """The answer of the service behind the socket; raises :class:`ControlFailed`."""
+    """Return the answer of the service behind the socket; raise :class:`ControlFailed`."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(seconds)
@@ -109,7 +98,6 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the folder; raises :class:`OSError` where others could reach into it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -151,12 +139,7 @@ def _handler(
     return handle
 
 
-# Facts of a running service for the user's other commands: its address, and its models.
-
-
 class RunningModel(Struct, frozen=True):
-    """One model of a running service, as it is now."""
-
     id: str
     ref: str | None
     engine: str
@@ -177,8 +160,6 @@ class RunningModel(Struct, frozen=True):
 
 
 class RunningMember(Struct, frozen=True):
-    """One server of a pool, as it is now."""
-
     address: str
     state: str
     slots: int
@@ -190,8 +171,6 @@ class RunningMember(Struct, frozen=True):
 
 
 class ServiceFacts(Struct, frozen=True):
-    """Identity of a running service, and its models."""
-
     pid: int
     file: str | None
     """The configuration file, if there is one."""

@@ -39,7 +39,6 @@ _BYTES_A_VALUE = 14  # of a request outside its texts, on average
 
 
 def door_table(settings: Settings) -> DoorTable:
-    """The doors as the edge knows them."""
     return DoorTable(
         [_door(way, settings.server) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
@@ -50,7 +49,6 @@ def door_table(settings: Settings) -> DoorTable:
 
 
 def own_paths(settings: Settings, place: WorkerPlace | None, *, metrics_apart: bool) -> OwnPaths:
-    """Return the paths that the service answers alongside its doors."""
     keys = settings.metrics.keys
     return OwnPaths(
         docs=settings.server.docs,
@@ -71,7 +69,6 @@ def limits(server: ServerSettings) -> RequestLimits:
 
 
 def decoding_bounds(server: ServerSettings) -> Bounds:
-    """The work that decoding a request may take."""
     return Bounds(
         nesting=server.max_nesting,
         values=server.max_values,
@@ -106,7 +103,6 @@ def _limited(
 
 
 def listen(server: ServerSettings) -> Listen:
-    """Return the address to listen on, and the time to drain."""
     return Listen(
         server.host,
         server.port,

@@ -33,8 +33,6 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import LlamaCpp, ModelSettings, OpenVino, Settings
 from causerie.settings.credentials import Credentials
 
-# The inputs of a model's engine: with others it is another engine.
-
 
 def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSettings) -> object:
     """Return the inputs of the engine, to be compared."""
@@ -48,14 +46,11 @@ def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSett
 
 
 def _secrets(credentials: Credentials, model: ModelSettings) -> bytes:
-    """Key and certificates of a server of others as a digest: no secret is kept to compare."""
+    # Only a digest: no secret is kept to compare.
     digest = hashlib.sha256(credentials.models.get(model.id, "").encode())
     with suppress(OSError):  # whoever makes the engine says what is wrong with a file
         digest.update(tls_digest(model.vllm.tls))
     return digest.digest()
-
-
-# Engines that run a model in several processes on this machine, as a pool.
 
 
 def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart]:
@@ -67,10 +62,7 @@ def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart
 def replicated(
     model: str, parts: Sequence[MachinePart], make: Callable[[MachinePart], SupervisedEngine[Any]]
 ) -> SupervisedEngine[Any] | EnginePool:
-    """Return the engine of the only part, or a pool of the engines of all, not started.
-
-    Raises what ``make`` raises. Blocks.
-    """
+    """Return the engine of the only part, or a pool of engines, not started. Blocks."""
     engines = {f"replica-{part.number + 1}": make(part) for part in parts}
     if len(engines) == 1:
         return next(iter(engines.values()))
@@ -80,8 +72,6 @@ def replicated(
 
     return EnginePool(model, list(engines), member)
 
-
-# Fetches the weights and makes the engines that the settings name.
 
 if TYPE_CHECKING:
     pass
@@ -94,10 +84,7 @@ _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer
 async def fetch_weights(
     settings: Settings, ref: str, progress: Progress, engine: str = "llamacpp"
 ) -> CachedWeights:
-    """The weights as ``engine`` loads them, on this machine, fetched if needed.
-
-    Raises :class:`WeightsError`.
-    """
+    """Return the weights for ``engine``, fetched if needed. Raises :class:`WeightsError`."""
     model = ModelSettings(id=ref, ref=ref, engine=engine)
     return await _fetched(settings, model, progress, _hub(settings))
 
@@ -113,7 +100,6 @@ async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeight
 async def _fetched(
     settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
 ) -> CachedWeights:
-    """The weights of a model of ours; of one that others serve, the rest of its folder."""
     from causerie.engines.weights import fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
 
     fetch = fetching.fetch
@@ -127,10 +113,7 @@ async def _fetched(
 
 
 def engine_of(settings: Settings, ref: str) -> str:
-    """Return the engine that loads the weights of ``ref``, by what is on this machine.
-
-    llama.cpp, unless they are a model folder. No network is used.
-    """
+    """Return the engine for ``ref`` by the weights here: llama.cpp unless it is a model folder."""
     reference = Reference.parse(ref)
     if reference.kind is Kind.PATH:
         paths = [reference.path]
@@ -142,12 +125,10 @@ def engine_of(settings: Settings, ref: str) -> str:
 
 
 def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
-    """Everything in the cache."""
     return Cache(_cache_folder(settings)).every()
 
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
-    """Delete weights from the cache. Raises :class:`WeightsError`."""
     await delete_weights(_cache_folder(settings), weights)
 
 
@@ -163,7 +144,6 @@ def _hub(settings: Settings) -> HubOptions:
 
 
 def preloaded(settings: Settings) -> list[str]:
-    """Return the ids of the models that are loaded at the start."""
     alone = len(settings.models) == 1
     return [
         model.id for model in settings.models if (alone if model.preload is None else model.preload)
@@ -195,7 +175,6 @@ class EngineMakers:
         self.missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
-        """All models of the settings; the fleet loads those of ``preload`` at once."""
         return [self._entry(model, model.id in preload) for model in self._settings.models]
 
     def renew(self, fleet: Fleet) -> Callable[[Settings, Credentials], None]:
@@ -284,10 +263,7 @@ class EngineMakers:
         return await vllm_engine(model, weights.path, key, self._settings.engines.load_seconds)
 
     async def _weights(self, model: ModelSettings) -> CachedWeights:
-        """One download at a time: it has the whole line, and there is one bar.
-
-        Weights that are on this machine wait for none.
-        """
+        # One download at a time: it has all the bandwidth, and there is one bar.
         try:
             weights = await self._found_or_fetched(model)
         except WeightsError as error:

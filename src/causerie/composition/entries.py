@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from causerie.hosted.accounts.ports import EntryKind, StoredEntry
 
 
-# Settings with everything that they name: secrets and files, all of it checked in one run.
-
 _WEIGHTS = {
     "llamacpp": "a .gguf file",
     "openvino": "a .gguf file or a folder for OpenVINO",
@@ -38,10 +36,8 @@ def checked(
 ) -> tuple[Loaded, Credentials]:
     """Return the settings that ``read`` gives, with their secrets. Blocks.
 
-    Raises :class:`SettingsError` with every problem: of settings, of secrets and of templates.
-    Commands that give secrets are run only with ``commands``, and where all settings hold.
-    Paths of weights, and programs of llama.cpp, are looked for only with ``weights``: a service
-    looks when it loads a model, and serves the others.
+    Raises :class:`SettingsError` with every problem. Commands that give secrets run only with
+    ``commands`` and valid settings. ``weights``: also look for paths of weights and programs.
     """
     findings = Findings()
     try:
@@ -80,7 +76,6 @@ def _missing_programs(loaded: Loaded) -> Iterator[Problem]:
 
 
 def _missing(model: ModelSettings) -> str | None:
-    """Return what is wrong with the path of a model's weights, if that leads nowhere."""
     if model.ref is None or model.engine not in _WEIGHTS:
         return None
     try:
@@ -94,8 +89,6 @@ def _missing(model: ModelSettings) -> str | None:
     repository = f"; a repository is written hf:{model.ref}" if reference.like_repository else ""
     return f'"{model.ref}" does not exist; name {_WEIGHTS[model.engine]}{repository}'
 
-
-# The configuration as a whole: what the file says, and the entries that operators have made.
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +116,6 @@ def known(stored: Sequence[StoredEntry]) -> Sequence[StoredEntry]:
 
 
 def warn_of_unknown(stored: Sequence[StoredEntry]) -> None:
-    """Log each entry that is skipped because its kind is not known."""
     for each in stored:
         if each.kind not in SECTIONS:
             log.warning("entry of an unknown kind skipped", kind=each.kind, name=each.name)
@@ -141,7 +133,6 @@ def refuse_unreadable(stored: Sequence[StoredEntry]) -> None:
 
 
 def entry_of(stored: StoredEntry) -> Entry:
-    """Return the entry as the settings take it."""
     return Entry(SECTIONS[stored.kind], stored.name, stored.body, stored.enabled)
 
 
@@ -155,10 +146,9 @@ def origin_of(stored: StoredEntry) -> str:
 def checked_with(
     read: ReadWith, stored: Sequence[StoredEntry] = (), text: str | None = None
 ) -> tuple[Loaded, Credentials]:
-    """Return the settings with the entries that hold, and all secrets. Blocks.
+    """Return the settings with the valid entries, and all secrets. Blocks.
 
-    ``text`` is what the file says, if that is known. Raises :class:`SettingsError` if the file
-    does not hold.
+    ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
     loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
     keys, alerts = _given(stored, loaded, "provider"), _given(stored, loaded, "webhook")
@@ -168,7 +158,6 @@ def checked_with(
 
 
 def _with_chosen(loaded: Loaded) -> Loaded:
-    """Return the settings; raise :class:`SettingsError` if a model is wanted that they lack."""
     ids = [one.id for one in loaded.settings.models]
     if missing := sorted(loaded.chosen - set(ids)):
         words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"
@@ -179,7 +168,6 @@ def _with_chosen(loaded: Loaded) -> Loaded:
 
 
 def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:
-    """Return the keys of entries of a kind that are in force, by their names."""
     return {
         each.name: each.credential
         for each in stored
@@ -188,15 +176,11 @@ def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Ma
 
 
 def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:
-    """Return the settings with the entries that hold, without a look at secrets.
-
-    Raises :class:`SettingsError` if the file does not hold.
-    """
+    """Return the settings with the valid entries; raise :class:`SettingsError`."""
     return merged(read, [entry_of(each) for each in known(stored) if not each.unreadable], text)
 
 
 def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
-    """Return why an entry that is switched on is not in force."""
     if not stored.enabled:
         return ()
     if stored.kind not in SECTIONS:
@@ -205,7 +189,6 @@ def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
 
 
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
-    """Return true if the entry is a part of these settings."""
     usable = stored.enabled and not stored.unreadable and stored.kind in SECTIONS
     return usable and entry_of(stored).key not in loaded.left_out
 
@@ -218,10 +201,7 @@ def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 def new_problems(
     entries: Sequence[Entry], loaded: Loaded, before: Loaded, touched: Collection[EntryKey]
 ) -> list[tuple[Entry, str]]:
-    """Return why entries would not hold in these settings.
-
-    Entries that did not hold ``before`` may stay so, other than those that are ``touched``.
-    """
+    """Return problems of entries, without those of untouched ones that were broken ``before``."""
     return [
         (entry, reason)
         for entry in entries

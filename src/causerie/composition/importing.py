@@ -31,10 +31,7 @@ class ImportStep:
 
 
 class EntryImport:
-    """An import into the entries of one database, with the settings that they are added to.
-
-    ``environ`` is where the keys of the file's entries may be.
-    """
+    """Import of file entries into a database. ``environ`` may hold their keys."""
 
     def __init__(
         self, entries: Entries, alone: Loaded, read: ReadWith, environ: Mapping[str, str]
@@ -45,7 +42,6 @@ class EntryImport:
         self._environ = environ
 
     async def plan(self, filed: Sequence[FiledEntry]) -> Sequence[ImportStep]:
-        """Return what would be done. Raises :class:`SettingsError` with all problems."""
         stored = await self._entries.every()
         by_key = {entry_of(each).key: each for each in known(stored)}
         findings, steps = Findings(), list[ImportStep]()
@@ -57,7 +53,7 @@ class EntryImport:
         return steps
 
     async def carry_out(self, steps: Sequence[ImportStep]) -> None:
-        """Write all of it, or nothing where an entry has changed meanwhile."""
+        """Write all of it, or nothing if an entry has changed since."""
         written = [EntryChange(each.before, each.after) for each in steps if each.after is not None]
         await self._entries.write(SYSTEM, written)
 
@@ -79,10 +75,7 @@ class EntryImport:
         return ImportStep("changed", entry, ", ".join(what), before, after)
 
     def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
-        """Return the key of the file, an empty text if it has none, ``None``: the kept one stays.
-
-        Raises :class:`SettingsError` where neither can be had.
-        """
+        # None: the stored key stays.
         label = KEYS.get(filed.entry.section, "")
         if filed.key is None:
             if label == "secret":

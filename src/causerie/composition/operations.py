@@ -17,6 +17,7 @@ from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.doors import decoding_bounds
 from causerie.composition.provider_views import ProviderViews, changes, probe_view
+from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
@@ -41,6 +42,7 @@ from causerie.hosted.operations.ports import (
 )
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
 from causerie.http.doors import MountedDoor
+from causerie.observe.alert_center import AlertCenter
 from causerie.observe.alerts import Delivery
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.parameters import ParsingRules
@@ -52,21 +54,20 @@ from causerie.settings.provider import ProviderSettings
 from causerie.settings.toml import table_text
 from causerie.shapes.chat_completions.reader import parse
 
-# Alerts as operators see them: channels and rules of the settings in force, and what was sent.
-
 _SHOWN = 50
 
 
 class LiveAlerts:
     """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
-    def __init__(self, parts: RunningService, operating: Operating) -> None:
-        self._parts = parts
+    def __init__(self, running: RunningService, center: AlertCenter, operating: Operating) -> None:
+        self._running = running
+        self._center = center
         self._operating = operating
 
     async def see(self, actor: Actor) -> AlertsView:
         await self._operating.see_alerts(actor)
-        book, settings = self._parts.alerting.center.book, self._parts.settings
+        book, settings = self._center.book, self._running.now.settings
         return AlertsView(
             kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
@@ -79,12 +80,12 @@ class LiveAlerts:
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
         await self._operating.may_test_alerts(actor)
-        settings, center = self._parts.settings, self._parts.alerting.center
+        settings = self._running.now.settings
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
         if not mine:
             raise NotFound("There is no such channel.", code="not_found")
         words = f"This is a test of the channel {channel}"
-        outcomes = [await center.test(each, words) for each in mine]
+        outcomes = [await self._center.test(each, words) for each in mine]
         delivered = all(each.delivered for each in outcomes)
         await self._operating.note_alert_test(actor, channel, delivered=delivered)
         answers = tuple(each.words for each in outcomes)
@@ -92,7 +93,7 @@ class LiveAlerts:
 
 
 def _channels(settings: Settings) -> Iterator[AlertChannel]:
-    """Without the path of an address, which may be what others must not know."""
+    # The path of an address can hold a secret, so only its host is shown.
     for webhook in settings.alerts.webhooks:
         place = urlsplit(webhook.url).netloc
         yield AlertChannel(name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds)
@@ -150,10 +151,6 @@ def _delivery(kept: Delivery) -> AlertDelivery:
     )
 
 
-# The service as its operators see to it: providers, probes, and the routes of requests.
-#
-# Always by the parts that are in force.
-
 _LONGEST_MODEL = 1000
 
 
@@ -162,37 +159,39 @@ class LiveOperations:
 
     def __init__(
         self,
-        parts: RunningService,
+        running: RunningService,
+        configuration: Reloading,
+        center: AlertCenter,
         accounts: Accounts,
         examinations: Examinations,
         clock: Callable[[], datetime],
     ) -> None:
-        self._parts = parts
+        self._running = running
         self._accounts = accounts
         self._examinations = examinations
         self._clock = clock
-        self.configuration = LiveConfiguration(parts, accounts.entries)
-        self.alerts = LiveAlerts(parts, accounts.operating)
+        self.configuration = LiveConfiguration(running, configuration, accounts.entries)
+        self.alerts = LiveAlerts(running, center, accounts.operating)
 
     def doors(self) -> Sequence[str]:
-        names = [door.name for door in self._parts.doors.doors]
-        usual = default_address(self._parts.settings).door.name
+        names = [door.name for door in self._running.now.doors.doors]
+        usual = default_address(self._running.now.settings).door.name
         return sorted(names, key=lambda name: name != usual)
 
     def models(self) -> Sequence[str]:
-        return [entry.id for entry in self._parts.pipeline.catalog.visible(None)]
+        return [entry.id for entry in self._running.now.catalog.visible(None)]
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
         await self._accounts.operating.look(actor)
         views = await self._views()
-        found = [await self._view(views, one) for one in self._parts.settings.providers]
+        found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
         await self._accounts.operating.look(actor)
         views = await self._views()
-        for one in self._parts.settings.providers:
+        for one in self._running.now.settings.providers:
             if one.name == name:
                 return await self._view(views, one)
         own = views.own() if name == OWN_PROVIDER else None
@@ -202,7 +201,7 @@ class LiveOperations:
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
         await self._accounts.operating.probe(actor)
-        one, connected = self._one(name), self._parts.provider(name)
+        one, connected = self._one(name), self._running.now.targets.providers.get(name)
         if not model or len(model) > _LONGEST_MODEL:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         if connected is None:
@@ -251,7 +250,8 @@ class LiveOperations:
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         kept = await self._kept(actor, name)
-        used = self._by_hand(result) if kept is None else await self._put(actor, kept, result)
+        in_file = "the provider is in the configuration file, which people write"
+        used = await self._put(actor, kept, result) if kept else _by_hand(result, in_file)
         if used.in_force:
             await self._examinations.use(result)
         if used.written:
@@ -261,7 +261,7 @@ class LiveOperations:
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
         await self._accounts.operating.look(actor)
-        door = self._parts.doors.named(question.door or self.doors()[0])
+        door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)
             rules = self._rules(door)
@@ -272,46 +272,34 @@ class LiveOperations:
             return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
         if question.session and request.session_id is None:
             request = structs.replace(request, session_id=question.session)
-        return explanation(self._parts.pipeline, door, caller, request, self._fields_of)
+        return explanation(self._running.now.pipeline, door, caller, request, self._fields_of)
 
     def _fields_of(self, target: str) -> Known:
-        found = self._parts.pipeline.router.target_state(target)
+        found = self._running.now.router.target_state(target)
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists
         return KNOWN
 
     async def _views(self) -> ProviderViews:
-        return await ProviderViews.of(self._parts.settings, self._parts)
+        return await ProviderViews.of(self._running.now)
 
     async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
         results = await self._examinations.results.of(one.name)
         return await views.provider(one, results, self._examinations.last(one.name))
 
     def _one(self, name: str) -> ProviderSettings:
-        for one in self._parts.settings.providers:
+        for one in self._running.now.settings.providers:
             if one.name == name:
                 return one
         raise _no_provider(name)
 
-    def _by_hand(self, result: Result) -> AppliedResult:
-        return AppliedResult(
-            written=False,
-            in_force=False,
-            problem="the provider is in the configuration file, which people write",
-            by_hand=_table(result),
-        )
-
     async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
-        """Return the entry of the database that is this provider; none if the file has it."""
-        if self._parts.configuration is None:
-            return None
         for each in await self.configuration.every(actor):
             if (each.kind, each.name) == ("provider", provider) and each.in_force:
                 return None if each.locked else each
         return None
 
     async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
-        """Put a result into the entry of its provider; a context that it lacks stays."""
         models = {each["id"]: each for each in kept.settings.get("models", ())}
         before = models.get(result.model, {})
         known = {name: before[name] for name in ("context_length",) if name in before}
@@ -321,16 +309,10 @@ class LiveOperations:
         try:
             view = await self.configuration.change(actor, kept.id, wish)
         except InvalidRequest as failure:
-            return AppliedResult(
-                written=False,
-                in_force=False,
-                problem=failure.message,
-                by_hand=_table(result),
-            )
+            return _by_hand(result, failure.message)
         return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
-        """Return the caller with this key; without one, a caller with all rights."""
         if not key_id:
             return Caller(key="", name="", door=door.name)
         key = await self._accounts.keys.see(actor, key_id)
@@ -341,7 +323,7 @@ class LiveOperations:
         return admitted(grant, door.name)
 
     def _rules(self, door: MountedDoor) -> ParsingRules:
-        server = self._parts.settings.server
+        server = self._running.now.settings.server
         return ParsingRules(
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
@@ -352,9 +334,10 @@ class LiveOperations:
         )
 
 
-def _table(result: Result) -> str:
+def _by_hand(result: Result, problem: str) -> AppliedResult:
     entry = result.entry()
-    return table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
+    table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
+    return AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
 
 
 def _no_provider(name: str) -> NotFound:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from causerie.http.application import Edge
 from causerie.http.doors import nothing_at
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from causerie.http.pages.docs import DocsPage
 
 
-# The look of the pages, from the settings.
-
-
 def branding(settings: BrandingSettings) -> Branding:
-    """Return name, colour and links of the pages."""
     from causerie.http.pages.branding import Branding  # noqa: PLC0415 - memory, for visitors only
 
     return Branding(settings.name, settings.accent, settings.terms, settings.contact)
@@ -42,13 +38,23 @@ def logos(settings: BrandingSettings) -> Mapping[str, Logo]:
     return {name: Logo(one.content_type, one.content) for name, one in found.items()}
 
 
-# Answers `/` to browsers; every other client gets the answer of a path with nothing behind it.
-#
-# Without accounts that is the chat page, which is made when it is first asked for, so that a
-# gateway whose page nobody opens keeps its memory. With accounts `/` leads to the console.
+_CHAT_STATIC = "/console/static"
+_DOCS = "/docs"
+_DOCS_STATIC = f"{_DOCS}/static"
+P = TypeVar("P")
 
-_CONSOLE = "/console"
-_CHAT_STATIC = f"{_CONSOLE}/static"
+
+class _LazyPage(Generic[P]):
+    def __init__(self, make: Callable[[], P]) -> None:
+        self._make = make
+        self._page: P | None = None
+        self._lock = asyncio.Lock()
+
+    async def get(self) -> P:
+        async with self._lock:
+            if self._page is None:
+                self._page = await asyncio.to_thread(self._make)
+            return self._page
 
 
 class FrontPage:
@@ -56,45 +62,32 @@ class FrontPage:
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._page: ChatPage | None = None
-        self._making = asyncio.Lock()
+        self._page = _LazyPage(lambda: _chat_page(settings().branding))
 
     def mount(self, edge: Edge) -> None:
-        """Answer at `/`, and below `/console` where its scripts and styles are."""
         edge.mount("/", self.answer)
-        edge.mount(_CONSOLE, self.answer_static)
+        edge.mount("/console", self.answer_static)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send the page; raises :class:`NotFound` where the client or the settings want none."""
         if not (has_chat_page(self._settings()) and _browser_at_root(exchange)):
             raise nothing_at(exchange.path)
-        page = await self._made()
+        page = await self._page.get()
         await page.show(exchange, chat_base_urls(self._settings()))
 
     async def answer_static(self, exchange: Exchange) -> None:
-        """Send what the page loads; raises :class:`NotFound`."""
         below = exchange.path.startswith(f"{_CHAT_STATIC}/")
         if not (has_chat_page(self._settings()) and below and exchange.method in ("GET", "HEAD")):
             raise nothing_at(exchange.path)
-        page = await self._made()
-        await page.send_static(exchange)
-
-    async def _made(self) -> ChatPage:
-        async with self._making:
-            if self._page is None:
-                self._page = await asyncio.to_thread(_chat_page, self._settings().branding)
-            return self._page
+        await (await self._page.get()).statics.answer(exchange)
 
 
 def _chat_page(settings: BrandingSettings) -> ChatPage:
-    # 
     from causerie.http.pages.chat import ChatPage  # noqa: PLC0415 - memory, for visitors only
 
     return ChatPage(_CHAT_STATIC, branding(settings))
 
 
 def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:
-    """Return the handler of `/` that sends browsers to a page."""
 
     async def answer(exchange: Exchange) -> None:
         if not _browser_at_root(exchange):
@@ -110,48 +103,33 @@ def _browser_at_root(exchange: Exchange) -> bool:
     return exchange.path == "/" and exchange.method in ("GET", "HEAD") and wants_page
 
 
-# Answers `/docs`, and the files of that page below it, while the settings want documentation.
-#
-# The page is made when it is first asked for, so that a service whose documentation nobody reads
-# keeps its memory. It brings its own files: the console may have an address of its own, or be off.
-
-_DOCS = "/docs"
-_DOCS_STATIC = f"{_DOCS}/static"
-
-
 class DocsMount:
-    """The page, by the settings in force."""
+    """The page at `/docs`, while the settings in force want it."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._page: DocsPage | None = None
-        self._making = asyncio.Lock()
+        self._page = _LazyPage(lambda: _docs_page(settings()))
 
     def mount(self, edge: Edge) -> None:
-        """Answer at `/docs`, also at the host names of doors."""
         edge.mount(_DOCS, self.answer, at_doors=True)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send the page or one of its files; raises :class:`ServiceError`."""
         settings, path = self._settings(), exchange.path
         is_file = path.startswith(f"{_DOCS_STATIC}/")
         if not settings.server.docs or not (is_file or path == _DOCS):
             raise nothing_at(path)
         if exchange.method not in ("GET", "HEAD"):
             raise method_not_allowed(exchange.method, ["GET"])
-        async with self._making:
-            if self._page is None:
-                self._page = await asyncio.to_thread(_docs_page, settings)
+        page = await self._page.get()
         if is_file:
-            await self._page.send_static(exchange)
+            await page.statics.answer(exchange)
             return
         doors = door_addresses(settings)
         router = next((each.prefix for each in doors if each.door.kind == "router"), "")
-        await self._page.show(exchange, chat_base_urls(settings), router)
+        await page.show(exchange, chat_base_urls(settings), router)
 
 
 def _docs_page(settings: Settings) -> DocsPage:
-    # 
-    from causerie.http.pages.docs import DocsPage  # noqa: PLC0415
+    from causerie.http.pages.docs import DocsPage  # noqa: PLC0415 - memory, for visitors only
 
     return DocsPage(_DOCS_STATIC, branding(settings.branding), settings.server.max_messages)

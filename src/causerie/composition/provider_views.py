@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
-from causerie.composition.service import RunningService
+from causerie.composition.service import InForce
 from causerie.hosted.operations.explanation import PriceTexts, prices
 from causerie.hosted.operations.ports import (
     Change,
@@ -37,22 +37,19 @@ from causerie.settings.provider import ProviderSettings
 
 
 class ProviderViews:
-    """Providers at one moment, by the settings in force.
+    """Providers, by the parts in force. Long loops let other tasks run."""
 
-    Targets and models may be thousands, so others have their turn while they are gone through.
-    """
-
-    def __init__(self, settings: Settings, stats_of: RunningService) -> None:
-        self._settings = settings
-        self._stats_of = stats_of
-        self._target_states = {one.name: one for one in stats_of.targets()}
+    def __init__(self, now: InForce) -> None:
+        self._settings = now.settings
+        self._router = now.router
+        self._target_states = {one.name: one for one in now.router.status()}
         self._turns = Turns()
         self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
         self._serving: dict[str, list[Serving]] = {}
 
     @classmethod
-    async def of(cls, settings: Settings, stats_of: RunningService) -> Self:
-        views = cls(settings, stats_of)
+    async def of(cls, now: InForce) -> Self:
+        views, settings = cls(now), now.settings
         for target in settings.targets:
             views._targets.setdefault(target.provider, {})[target.name] = target.model
             await views._turns.pause()
@@ -64,7 +61,6 @@ class ProviderViews:
     async def provider(
         self, one: ProviderSettings, results: Mapping[str, Kept], probe: Examination | None
     ) -> ProviderView:
-        """One that others run; ``results`` are what is kept of probes by model."""
         known = {each.id: each for each in one.models}
         targets, models = [], []
         for name, model in self._targets.get(one.name, {}).items():
@@ -85,7 +81,6 @@ class ProviderViews:
         )
 
     def own(self) -> ProviderView | None:
-        """This service itself, if it runs models."""
         if not self._settings.models:
             return None
         return ProviderView(
@@ -111,7 +106,7 @@ class ProviderViews:
 
     def _target(self, name: str, model: str) -> TargetView:
         target_state = self._target_states.get(name)
-        target_stats = self._stats_of.pipeline.router.target_stats(name) or UNKNOWN_STATS
+        target_stats = self._router.target_stats(name) or UNKNOWN_STATS
         first, speed = target_stats.first_token, target_stats.speed
         return TargetView(
             name=name,
@@ -153,7 +148,6 @@ class ProviderViews:
 
 
 def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
-    """Return the changes that a result would make to the configuration in force."""
     before, now = known.supported_parameters, frozenset(result.supported_parameters)
     found = []
     if before is None:

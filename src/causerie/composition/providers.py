@@ -29,8 +29,6 @@ from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem
 from causerie.settings.provider import TlsSettings
 
-# Certificates as the settings name them, ready for connections.
-
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
     """Return the TLS context of these settings; raise :class:`OSError` if files cannot be used."""
@@ -49,13 +47,6 @@ def tls_digest(tls: TlsSettings) -> bytes:
     for file in (tls.ca_file, tls.client_cert, tls.client_key):
         digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())
     return digest.digest()
-
-
-# Providers that others run, with their connections.
-#
-# One whose settings and secrets are the same after a reload stays, with its
-# connections; another one takes the place of one that has changed, whose
-# connections end with the replies on them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +68,10 @@ def connected(
     aside: Callable[[], Mapping[str, str]] | None = None,
     place: WorkerPlace | None = None,
 ) -> Mapping[str, ConnectedProvider]:
-    """The providers by name; those of ``before`` that have not changed are taken over.
+    """Return the providers by name; unchanged ones of ``before`` are reused.
 
-    ``aside`` gives what each chat request has of headers in addition. At a worker with a ``place``
-    a provider has its share of `max_concurrent`. Raises
-    :class:`SettingsError` where certificates cannot be used.
+    ``aside`` gives further headers of chat requests. With a ``place`` a worker gets its share of
+    `max_concurrent`. Raises :class:`SettingsError` for certificates that cannot be used.
     """
     made: dict[str, ConnectedProvider] = {}
     problems: list[Problem] = []
@@ -108,7 +98,6 @@ def connected(
 
 
 def checks(settings: Settings, providers: Mapping[str, ConnectedProvider]) -> Sequence[Check]:
-    """Return the health check of each provider; those without one are left out."""
     return [
         _check(one, providers[one.name].provider, settings)
         for one in settings.providers
@@ -134,7 +123,6 @@ async def close(providers: Sequence[ConnectedProvider]) -> None:
 
 
 def _settled(one: described.ProviderSettings, *, metered: bool) -> described.ProviderSettings:
-    """Fill in how its replies travel; ``metered``: somebody is charged for them."""
     if one.always_stream is not None:
         return one
     always = metered or DIALECTS[one.dialect].streams
@@ -188,10 +176,9 @@ def reach(
     proxy: str | None,
     networks: Sequence[IpNetwork] | None = None,
 ) -> Reach:
-    """Return the options of connections to the provider.
+    """Return the options of connections; raise :class:`OSError` for unusable certificates.
 
-    ``proxy`` is the address if the settings only name its place; ``networks`` may be reached apart
-    from public addresses. Raises :class:`OSError` if certificates cannot be used.
+    ``proxy`` is its address with secrets; only public addresses and ``networks`` are reached.
     """
     return Reach(
         tls=tls_context(one.tls) if one.base_url.startswith("https://") else None,
@@ -208,10 +195,7 @@ def _recipe(
     proxy: str | None,
     networks: Sequence[str] | None,
 ) -> bytes:
-    """Return a digest of a provider's inputs: no secret is kept for comparing.
-
-    Certificates count by their contents, so that a reload takes renewed ones.
-    """
+    # Certificates count by their contents, so that a reload takes renewed ones.
     plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))

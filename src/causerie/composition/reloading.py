@@ -29,6 +29,7 @@ from causerie.settings.problems import dotted
 from causerie.settings.rules import worker_rules
 
 if TYPE_CHECKING:
+    from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.ports import StoredEntry
 
 
@@ -65,28 +66,30 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
 
     @property
     def applied(self) -> bool:
-        """Return true if the new settings are in force."""
         return not self.problems
 
 
 class Reloading:
-    """Reloads, one after the other: of the file, and of the entries that operators have made.
+    """Reloads of the file and of the entries that operators have made, one at a time.
 
-    ``loaded`` and ``entries`` are in force. ``models`` gives the fleet the models of new settings.
+    ``loaded`` and ``stored`` are in force. ``models`` gives the fleet the models of new settings.
     """
 
     def __init__(
         self,
         loaded: Loaded,
         read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]],
-        parts: RunningService,
+        running: RunningService,
         models: Callable[[Settings, Credentials], None],
+        entries: Entries | None = None,
+        stored: Sequence[StoredEntry] = (),
     ) -> None:
         self._started_with = self.loaded = loaded
-        self.entries: Sequence[StoredEntry] = ()
+        self.stored = stored
         self._read = read
-        self._parts = parts
+        self._running = running
         self._models = models
+        self._entries = entries
         self._turn = asyncio.Lock()
         self.address = ""
         self.failed = False
@@ -94,13 +97,11 @@ class Reloading:
 
     @property
     def file(self) -> Path | None:
-        """The configuration file, if there is one."""
         return self._started_with.file
 
     def facts(self) -> ServiceFacts:
-        """Return the identity of this service, and its models as they are now."""
         file = self._started_with.file
-        models = running_models(self._parts.settings.models, self._parts.status())
+        models = running_models(self._running.now.settings.models, self._running.engines.status())
         named = str(file.absolute()) if file else None
         return ServiceFacts(os.getpid(), named, self.address, models)
 
@@ -111,14 +112,13 @@ class Reloading:
         if asked == "reload":
             return await self.reload()
         if asked == "metrics":
-            return Exposition(self._parts.counters.exposition().decode())
+            return Exposition(self._running.counters.exposition().decode())
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
     async def reload(self) -> ReloadOutcome:
-        """Read the settings and serve by them; nothing changes where they do not hold."""
         async with self._turn:
             try:
                 outcome = await self._reloaded()
@@ -136,15 +136,15 @@ class Reloading:
         return outcome
 
     async def _reloaded(self) -> ReloadOutcome:
-        stored = await self._parts.stored_entries()
+        stored = await self._entries.every() if self._entries is not None else ()
         warn_of_unknown(stored)
         refuse_unreadable(stored)
         loaded, prepared = await asyncio.to_thread(self._prepare, stored)
         settings = prepared.settings
         # From here on nothing waits: a request sees all of the new parts or none.
         self._models(settings, prepared.credentials)
-        self._parts.replace(prepared)
-        self.loaded, self.entries = loaded, stored
+        self._running.replace(prepared)
+        self.loaded, self.stored = loaded, stored
         return ReloadOutcome(
             notes=tuple(waits_for_restart(self._started_with.settings, settings)),
             doors=len(prepared.doors.doors),
@@ -154,24 +154,20 @@ class Reloading:
         )
 
     def read(self, stored: Sequence[StoredEntry]) -> Loaded:
-        """Return the settings as they would be with these entries. Blocks.
-
-        Raises :class:`SettingsError` if the file does not hold.
-        """
+        """Return the settings with these entries; raise :class:`SettingsError`. Blocks."""
         return self._read(stored)[0]
 
-    async def follow(self, heard: asyncio.Event) -> None:
-        """Reload when another process has changed an entry, for ever."""
+    async def follow(self, entries: Entries, changed: asyncio.Event) -> None:
         while True:
-            await heard.wait()
-            heard.clear()
+            await changed.wait()
+            changed.clear()
             try:
-                changed = list(await self._parts.stored_entries()) != list(self.entries)
+                differ = list(await entries.every()) != list(self.stored)
             except StoreUnavailable:
-                heard.set()
+                changed.set()
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
-            if changed:
+            if differ:
                 await self.reload()
 
     def _prepare(self, stored: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
@@ -181,7 +177,7 @@ class Reloading:
         loaded, credentials = self._read(stored)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
-        return loaded, self._parts.prepare(loaded.settings, credentials)
+        return loaded, self._running.prepare(loaded.settings, credentials)
 
 
 def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:

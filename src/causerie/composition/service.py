@@ -8,7 +8,7 @@ parts that they started with.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,15 +22,12 @@ from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
-from causerie.composition.alerting import Alerting
 from causerie.composition.catalog import offered
 from causerie.composition.doors import door_table, limits, own_paths, scopes
-from causerie.composition.pages import DocsMount, FrontPage
 from causerie.composition.providers import ConnectedProvider, checks, close, connected
 from causerie.composition.startup import CannotStart
 from causerie.composition.targets import (
     ChatParts,
-    OwnModel,
     Targets,
     chat_options,
     own_models,
@@ -49,19 +46,14 @@ from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
 from causerie.routing.router import Router
-from causerie.routing.target_state import Check, HealthChecker, TargetState, TargetStatus
+from causerie.routing.target_state import Check, HealthChecker, TargetStatus
 from causerie.settings import Problem, Settings, SettingsError, SharedSettings
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.doors import has_accounts
 
 if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend
-    from causerie.composition.reloading import Reloading
-    from causerie.hosted.accounts.keys import NewLink
-    from causerie.hosted.accounts.ports import StoredEntry
 
-
-# Counting of limits and budgets: here, or in a server that replicas share.
 
 _FIRST_SECONDS = 2.0
 
@@ -70,8 +62,7 @@ _FIRST_SECONDS = 2.0
 class Distribution:
     """Counters of limits and budgets.
 
-    ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
-    shared server answers; ``None``: nothing is shared.
+    ``budgets`` is ``None`` without a shared server; ``here`` reports whether that answers.
     """
 
     counters: RateLimiter
@@ -81,11 +72,9 @@ class Distribution:
 
 @asynccontextmanager
 async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
-    """Yield the counters, for as long as the service runs.
+    """Yield the counters. A shared server that is away is reconnected in the background.
 
-    If the server is away when the service starts, the start waits for a moment, and then
-    reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
-    address.
+    Raises :class:`CannotStart` for a malformed address.
     """
     if shared.url is None:
         yield Distribution(MemoryCounters())
@@ -112,24 +101,50 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         )
 
 
-# Composition of a service from the settings and the engines.
-#
-# Each part is made once and handed to the parts that need it; nothing here decides anything about a
-# request. At a reload new parts replace the old ones in one step; running requests keep the parts
-# that they started with.
-
-_VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The parts of new settings that may fail, made already."""
+    """The parts of new settings whose making can fail."""
 
     settings: Settings
     doors: DoorTable
     providers: Mapping[str, ConnectedProvider]
     options: Mapping[str, ChatOptions]
     credentials: Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """Settings, and every part made from them. A reload replaces all of it at once."""
+
+    settings: Settings
+    credentials: Credentials
+    doors: DoorTable
+    targets: Targets
+    checks: Sequence[Check]
+    router: Router
+    catalog: Catalog
+    pipeline: Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class FixedParts:
+    """The parts that stay the same across reloads; ``place`` if there are several workers."""
+
+    engines: Fleet
+    chat: ChatParts
+    log_buffer: LogBuffer
+    shared: Distribution
+    front: AccountFrontend | None = None
+    traces: Traces = UNTRACED
+    place: WorkerPlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Health:
+    status: Callable[[], Sequence[EngineStatus]]
+    targets: Callable[[], Sequence[TargetStatus]]
+    shared: Callable[[], bool | None]
+    obstacle: Callable[[], str]
 
 
 @asynccontextmanager
@@ -139,12 +154,10 @@ async def service(
     credentials: Credentials = NO_CREDENTIALS,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[RunningService]:
-    """The service, ready to be served; leaving ends what it started.
+    """Yield the service without its pages; stop what it started at the end.
 
-    ``place`` is that of this process, if there are several workers.
-
-    Raises :class:`SettingsError` where files that the settings name cannot be used, and
-    :class:`CannotStart` where accounts, or shared limits, cannot be.
+    Raises :class:`SettingsError` for unusable files, and :class:`CannotStart` for accounts or
+    shared limits that cannot be used.
     """
     async with AsyncExitStack() as stack:
         shared = await stack.enter_async_context(sharing(settings.shared))
@@ -154,212 +167,143 @@ async def service(
 
             accounts = entered(settings, shared.budgets, credentials, place)
             front = await stack.enter_async_context(accounts)
-        parts = ChatParts(Compiler(reader=_VOCABULARY_READER), Renderers())
-        stack.push_async_callback(parts.stop)
+        chat = ChatParts(
+            Compiler(reader="causerie.engines.weights.vocabulary:read_vocabulary"), Renderers()
+        )
+        stack.push_async_callback(chat.stop)
         log_buffer = LogBuffer()
         traces = await stack.enter_async_context(tracing(settings.tracing))
-        running = RunningService(engines, parts, log_buffer, shared, front, traces)
-        running.place = place
+        fixed = FixedParts(engines, chat, log_buffer, shared, front, traces, place)
+        running = RunningService(fixed, settings, credentials)
         stack.push_async_callback(running.close)
         stack.callback(log_buffer.flush)
-        running.replace(running.prepare(settings, credentials))
-        for work in running.background_tasks():
-            _ = await stack.enter_async_context(owned(work))
+        _ = await stack.enter_async_context(owned(running.check_providers()))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
 
 
 class RunningService:
-    """The parts in force. ``configuration`` is unset where nobody can read it anew."""
+    """The parts in force, as ``now``, and their replacement at a reload."""
 
-    def __init__(
-        self,
-        engines: Fleet,
-        parts: ChatParts,
-        log_buffer: LogBuffer,
-        shared: Distribution,
-        front: AccountFrontend | None = None,
-        traces: Traces = UNTRACED,
-    ) -> None:
-        self.place: WorkerPlace | None = None  # among several workers
-        self._front = front
-        self._traces = traces
-        self._engines = engines
-        self._parts = parts
-        self._targets = Targets()
-        self._router = Router({})
+    def __init__(self, fixed: FixedParts, settings: Settings, credentials: Credentials) -> None:
+        self._fixed = fixed
+        self.engines, self.front, self.place = fixed.engines, fixed.front, fixed.place
+        engines, shared, front = fixed.engines, fixed.shared, fixed.front
         self._retired: list[ConnectedProvider] = []
-        self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
-        self._shared = shared
-        self.counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
-        self._request_log = RequestLog(log_buffer)
-        sinks: list[RecordSink] = [self.counters, self._request_log]
-        self._meter = traces.meter(sinks, None if front is None else front.bookkeeping)
-        self.call_checker = CallChecker(
-            lambda name, classes: self._router.count_calls(name, classes),
-            lambda name: name in self._targets.own,
+        health = _Health(
+            engines.status,
+            lambda: self.now.router.status(),
+            shared.here,
+            lambda: "" if front is None else front.bookkeeping.obstacle(),
         )
-        self._edge: Edge | None = None
-        self._metrics_apart = False  # as it was at the start, like their socket
-        self.settings, self.credentials = Settings(), NO_CREDENTIALS
-        self.catalog = Catalog(())
-        self.configuration: Reloading | None = None
-        self.alerting = Alerting(self, front.conditions if front is not None else None)
-
-    @property
-    def edge(self) -> Edge:
-        """Return the handler of requests, once there are parts."""
-        if self._edge is None:
-            raise RuntimeError("there are no parts yet; replace() gives them")
-        return self._edge
-
-    async def first_link(self) -> NewLink | None:
-        """A link that makes the first operator, where there are accounts and none has it yet."""
-        return None if self._front is None else await self._front.first_link()
-
-    async def stored_entries(self) -> Sequence[StoredEntry]:
-        """The entries of the configuration that operators have made."""
-        return () if self._front is None else await self._front.stored_entries()
-
-    @property
-    def entries_changed(self) -> asyncio.Event:
-        """The event that is set when an entry has changed, here or in another process."""
-        return asyncio.Event() if self._front is None else self._front.entries_changed
+        self.counters = MetricsCounters(
+            engines.status, lambda: self.now.targets.waiting(), health.targets, shared.here
+        )
+        self._request_log = RequestLog(fixed.log_buffer)
+        sinks: list[RecordSink] = [self.counters, self._request_log]
+        self._meter = fixed.traces.meter(sinks, None if front is None else front.bookkeeping)
+        self.call_checker = CallChecker(
+            lambda name, classes: self.now.router.count_calls(name, classes),
+            lambda name: name in self.now.targets.own,
+        )
+        self._metrics_apart = settings.metrics.listen is not None  # their socket is never replaced
+        prepared = self._prepare(settings, credentials, {})
+        self.now = self._make(prepared, Targets(), Router({}))
+        self.edge = Edge(self.now.doors, self.now.pipeline, health, self.counters)
+        self._serve()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        """Read and make what may fail. Blocks; may run in a thread.
+        """Make the parts that can fail; raise :class:`SettingsError`. Blocks."""
+        return self._prepare(settings, credentials, self.now.targets.providers)
 
-        Raises :class:`SettingsError`.
-        """
-        if has_accounts(settings) and self._front is None:
+    def replace(self, prepared: Prepared) -> None:
+        """Serve by these parts from now on. The engines have the models already."""
+        before = self.now
+        self.now = self._make(prepared, before.targets, before.router)
+        self._retire(before.targets)
+        self._changed.set()
+        self._serve()
+
+    async def check_providers(self) -> None:
+        """Ask the providers in force whether they answer, for ever."""
+        while True:
+            self._changed.clear()
+            async with HealthChecker(
+                lambda name: self.now.router.target_state(name), self.now.checks
+            ):
+                await self._changed.wait()
+
+    async def close(self) -> None:
+        await close([*self.now.targets.providers.values(), *self._retired])
+
+    def _prepare(
+        self,
+        settings: Settings,
+        credentials: Credentials,
+        before: Mapping[str, ConnectedProvider],
+    ) -> Prepared:
+        if has_accounts(settings) and self.front is None:
             words = "is for keys of accounts, which the service was started without; restart it"
             raise SettingsError([Problem("", "doors", words)])
         return Prepared(
             settings,
             door_table(settings),
-            connected(
-                settings, credentials, self._targets.providers, self._traces.headers, self.place
-            ),
+            connected(settings, credentials, before, self._fixed.traces.headers, self.place),
             chat_options(settings),
             credentials,
         )
 
-    def replace(self, prepared: Prepared) -> None:
-        """Serve by these from now on. The engines have the models already."""
-        settings, before = prepared.settings, self._targets
-        self.settings, self.credentials = settings, prepared.credentials
-        self.doors = prepared.doors
+    def _serve(self) -> None:
+        settings, pipeline = self.now.settings, self.now.pipeline
         self._request_log.shows_door = len(settings.doors) > 1
-        own = own_models(settings, prepared.options, self._engines, self._parts, before)
-        remote = provider_models(settings, prepared.providers, before)
-        self._targets = Targets(own, remote, prepared.providers)
-        every = self._traces.targets(self._targets.every(), settings)
-        self._router = self._router.renewed(every, self._targets.admission_queues())
-        self._retire(before)
-        self._checks = checks(settings, prepared.providers)
-        self._changed.set()
-        self.catalog = offered(
-            settings, own, lambda name: self._router.target_stats(name), self._listed_by
-        )
-        self.pipeline = pipeline = Pipeline(
-            keys=StaticKeys(),
-            catalog=self.catalog,
-            limits=self._shared.counters,
-            scopes=scopes(settings, self._busy),
-            router=self._router,
-            meter=self._meter,
-            members=self._members(settings, prepared.credentials),
-            check_calls=self.call_checker.take,
-        )
-        server = settings.server
-        if self._edge is None:
-            self._metrics_apart = settings.metrics.listen is not None
-            self._edge = Edge(prepared.doors, pipeline, self, self.counters)
-            if self._front is not None:
-                self._front.mount(self._edge, self)
-            else:
-                FrontPage(lambda: self.settings).mount(self._edge)
-            DocsMount(lambda: self.settings).mount(self._edge)
-        self._edge.replace(
-            prepared.doors,
+        if self.front is not None:
+            self.front.replace(settings, self.now.credentials)
+        self.edge.replace(
+            self.now.doors,
             pipeline,
-            limits=limits(server),
+            limits=limits(settings.server),
             own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
             market=pipeline,
-            teller=self._front.statements if self._front is not None else None,
+            teller=self.front.statements if self.front is not None else None,
         )
 
-    def background_tasks(self) -> Iterator[Coroutine[None, None, None]]:
-        """Give what one process of the service does all the time, each for ever."""
-        yield self._watch()
-        yield self.alerting.watch()
-        yield self.alerting.deliver()
-
-    async def _watch(self) -> None:
-        """Ask providers whether they are there, for ever; those of the parts in force."""
-        while True:
-            self._changed.clear()
-            async with HealthChecker(lambda name: self._router.target_state(name), self._checks):
-                await self._changed.wait()
-
-    async def close(self) -> None:
-        """Close every connection to providers."""
-        await close([*self._targets.providers.values(), *self._retired])
-
-    def _members(self, settings: Settings, credentials: Credentials) -> AccountPorts | None:
-        if self._front is None:
-            return None
-        self._front.replace(settings, credentials)
-        return AccountPorts(self._front.key_cache, self._front.bookkeeping, self._front.free_days)
+    def _make(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
+        settings, front = prepared.settings, self.front
+        own = own_models(settings, prepared.options, self.engines, self._fixed.chat, before)
+        remote = provider_models(settings, prepared.providers, before)
+        targets = Targets(own, remote, prepared.providers)
+        traced = self._fixed.traces.targets(targets.every(), settings)
+        router = router.renewed(traced, targets.admission_queues())
+        listed = {name: one.provider for name, one in prepared.providers.items()}
+        catalog = offered(settings, own, router.target_stats, lambda name: listed[name].listed)
+        members = None
+        if front is not None:
+            members = AccountPorts(front.key_cache, front.bookkeeping, front.free_days)
+        pipeline = Pipeline(
+            keys=StaticKeys(),
+            catalog=catalog,
+            limits=self._fixed.shared.counters,
+            scopes=scopes(settings, targets.is_busy),
+            router=router,
+            meter=self._meter,
+            members=members,
+            check_calls=self.call_checker.take,
+        )
+        return InForce(
+            settings,
+            prepared.credentials,
+            prepared.doors,
+            targets,
+            checks(settings, prepared.providers),
+            router,
+            catalog,
+            pipeline,
+        )
 
     def _retire(self, before: Targets) -> None:
-        """Providers that have changed or gone keep no connection beyond its reply."""
         self._retired = [one for one in self._retired if one.client.open_connections]
         for name, one in before.providers.items():
-            if self._targets.providers.get(name) is not one:
+            if self.now.targets.providers.get(name) is not one:
                 one.client.retire()
                 self._retired.append(one)
-
-    def status(self) -> Sequence[EngineStatus]:
-        return self._engines.status()
-
-    def targets(self) -> Sequence[TargetStatus]:
-        """All targets of routing as they stand now."""
-        return self._router.status()
-
-    def shared(self) -> bool | None:
-        """Return true if the server answers in which replicas count; ``None``: there is none."""
-        return self._shared.here()
-
-    def obstacle(self) -> str:
-        """Return why no use could be recorded now, or an empty text."""
-        return "" if self._front is None else self._front.bookkeeping.obstacle()
-
-    def target_states(self) -> Sequence[TargetState]:
-        """Return what routing knows of all targets."""
-        return self._router.target_states()
-
-    def target_state(self, target: str) -> TargetState | None:
-        """Return what routing knows of a target."""
-        return self._router.target_state(target)
-
-    def own_model(self, name: str) -> OwnModel | None:
-        """A model of our own."""
-        return self._targets.own.get(name)
-
-    def provider(self, name: str) -> ConnectedProvider | None:
-        return self._targets.providers.get(name)
-
-    def _listed_by(self, provider: str) -> Sequence[str]:
-        return self._targets.providers[provider].provider.listed
-
-    def _busy(self, target: str) -> bool:
-        own = self._targets.own.get(target)
-        if own is not None:
-            return not own.admission_queue.spares
-        remote = self._targets.remote.get(target)
-        return remote is not None and not remote.chat.provider.slots.spares
-
-    def _waiting(self) -> list[tuple[str, int]]:
-        return [(id, own.admission_queue.waiting) for id, own in self._targets.own.items()]

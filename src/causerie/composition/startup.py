@@ -28,10 +28,6 @@ from causerie.http.application import Edge
 from causerie.http.server import Bound, Listen, listening_socket, serve
 from causerie.settings import Settings
 
-# SIGHUP: the settings are read anew, unless the terminal of the service has gone.
-#
-# Knows nothing of what a reload does.
-
 
 @contextmanager
 def hangups() -> Iterator[asyncio.Event]:
@@ -52,7 +48,7 @@ def hangups() -> Iterator[asyncio.Event]:
 async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]]) -> None:
     """Call ``reload`` for each SIGHUP; several at once are one.
 
-    A service at a terminal that was closed ends instead, as people expect.
+    After its terminal was closed the service ends instead.
     """
     terminal = _terminal()
     while True:
@@ -65,7 +61,6 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
 
 
 def _terminal() -> int | None:
-    """The terminal that the service was started at."""
     try:
         number = sys.stderr.fileno()
     except (OSError, ValueError):  # there is none, or a test has replaced it
@@ -74,18 +69,12 @@ def _terminal() -> int | None:
 
 
 def _gone(terminal: int) -> bool:
-    """A terminal that was closed answers no question any more."""
     try:
         os.tcgetpgrp(terminal)
     except OSError:
         return True
     return False
 
-
-# Start and stop of a service: listen, load, say when it is ready, serve until a stop.
-#
-# The address is taken first, so that health can be asked while models load and a
-# port in use is known before anything is fetched. Knows nothing of how engines are made.
 
 log = structlog.get_logger(__name__)
 
@@ -98,17 +87,13 @@ _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 class StartWatcher(Protocol):
     """Observer of the start and the stop."""
 
-    def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Called again and again while models load."""
+    def loading(self, engines: Sequence[EngineStatus]) -> None: ...
 
-    def ready(self, host: str, port: int) -> None:
-        """The models are loaded and the address answers."""
+    def ready(self, host: str, port: int) -> None: ...
 
-    def stopping(self) -> None:
-        """A stop was asked for."""
+    def stopping(self) -> None: ...
 
-    def stop(self) -> None:
-        """It is over, whatever happened."""
+    def stop(self) -> None: ...
 
 
 class CannotStart(Exception):
@@ -154,11 +139,9 @@ async def run(
     watcher: StartWatcher,
     bound: Bound,
 ) -> None:
-    """Serve until a signal; ``bound`` holds what :func:`take_address` gave.
+    """Serve until a signal at the sockets ``bound``; load the models ``preload`` first.
 
-    ``preload`` are the ids of the models to load first. One that fails is
-    logged and tried again by requests; when all of them fail, the service
-    ends and :class:`CannotStart` is raised, with the reason of the last one.
+    A failed one is logged and tried again by requests; if all fail, raises :class:`CannotStart`.
     """
     spare_the_collector()
     give_back_large_blocks()
@@ -176,11 +159,7 @@ async def run(
 
 
 def spare_the_collector() -> None:
-    """Exempt the objects made for the start from garbage collection, since they stay.
-
-    Requests make few reference cycles: searching for them more rarely saves a tenth of a request's
-    time.
-    """
+    """Exempt objects of the start from garbage collection: saves a tenth of a request's time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, 50, 50)
@@ -201,8 +180,6 @@ def give_back_large_blocks() -> None:
 
 
 class _Start:
-    """Loads the models and tells the watcher."""
-
     def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher) -> None:
         self._engines = engines
         self._preload = preload
@@ -213,11 +190,9 @@ class _Start:
         self._failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
-        """The server takes connections."""
         self._address.set_result((host, port))
 
     async def say_stop(self) -> None:
-        """Tell of the stop, unless it is our own."""
         await self.stop.wait()
         if self.failure is None:
             self._watcher.stopping()
@@ -237,11 +212,7 @@ class _Start:
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> None:
-        """Load one model; a reload may take it away meanwhile.
-
-        The log tells what kept it from loading, unless that is the end of the service, which says
-        it itself.
-        """
+        # A reload may take the model away meanwhile.
         while (engine := self._engine(model)) is not None:
             try:
                 await engine.load()
@@ -268,10 +239,7 @@ class _Start:
 
 
 class StartAnnouncer(StartWatcher, Protocol):
-    """Observer of the start; ``download`` reports progress of files that are fetched for it.
-
-    ``settings`` are those in force, also after a reload that came before all was ready.
-    """
+    """Observer of the start; ``download`` reports the progress of fetched files."""
 
     settings: Settings
 

@@ -54,8 +54,6 @@ _STOP_SECONDS = 15.0  # beyond the time that running answers have
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker that runs."""
-
     number: int
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
@@ -77,11 +75,9 @@ async def supervise(
     watcher: StartWatcher,
     first_link: Callable[[str], None],
 ) -> None:
-    """Keep the workers running until a signal comes.
+    """Keep the workers running until a signal; they start with ``arguments``.
 
-    ``arguments`` are those of the command line, with which each worker starts. ``first_link`` gets
-    the token that makes the owner's account, if there is none. Raises :class:`CannotStart` where
-    the service cannot start, and ends with the status of a worker that does not start.
+    ``first_link`` gets the token that makes the first operator. Raises :class:`CannotStart`.
     """
     if (file := loaded.file) is not None and (file.is_fifo() or file.is_relative_to("/dev")):
         raise CannotStart(f"{file} is a pipe, which one process can read: each worker needs a file")
@@ -152,7 +148,7 @@ class Supervisor:
             self._signal(signal.SIGKILL)
 
     async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
-        """Start the other workers when the first one is ready: it prepares what all share."""
+        # The first worker prepares what all share, so the others start after it.
         await self._until_ready(1)
         keeping += [group.create_task(self._keep(n)) for n in range(2, self._count + 1)]
         await self._until_ready(self._count)
@@ -175,7 +171,6 @@ class Supervisor:
     # Workers.
 
     async def _keep(self, number: int) -> None:
-        """Keep one worker running until the stop."""
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while not self._stop.is_set():
             began = loop.time()
@@ -195,7 +190,6 @@ class Supervisor:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _run(self, number: int) -> tuple[int, bool]:
-        """Follow a worker from start to end; return its exit status, and if it was ready."""
         try:
             worker = await self._start(number)
         except OSError as error:
@@ -215,7 +209,6 @@ class Supervisor:
                 worker.signal(signal.SIGKILL)
 
     async def _start(self, number: int) -> _Worker:
-        """Start a worker. Raises :class:`OSError`."""
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         reserved = [each for each in (self._bound.service, self._bound.metrics) if each is not None]
@@ -254,11 +247,8 @@ class Supervisor:
                     await self._ask(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
     async def _line(self, worker: _Worker) -> bytes:
-        """Return the next line of a worker; kill one whose event loop stands still for long.
-
-        Two waits: where the whole service stood still, as in a container that was paused, the
-        first one ends at once when it goes on.
-        """
+        # Two waits: where all of the service stood still, as in a paused container, the first
+        # one ends at once when it goes on.
         for _ in range(2):
             try:
                 async with asyncio.timeout(_SILENT_SECONDS if worker.ready else None):
@@ -274,7 +264,6 @@ class Supervisor:
     # Questions of commands and of workers.
 
     async def _answer(self, wanted: str) -> msgspec.Struct:
-        """Answer a request to the control socket; raise :class:`ValueError` if it is not known."""
         if wanted == "metrics":
             return Exposition(await self._metrics())
         if wanted == "reload":
@@ -312,7 +301,6 @@ class Supervisor:
         )
 
     async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
-        """Return the workers that answer, and their answers."""
         asking = [each for _, each in sorted(self._workers.items()) if each.ready]
         answers = await asyncio.gather(*(self._ask(each, wanted, kind, seconds) for each in asking))
         pairs = zip(asking, answers, strict=True)

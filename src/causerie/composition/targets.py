@@ -40,8 +40,6 @@ class ChatParts:
 
 @dataclass(frozen=True, slots=True)
 class OwnModel:
-    """A model that this service runs itself, and who waits for it."""
-
     engine: FleetEngine
     options: ChatOptions
     chat: TextChat
@@ -50,15 +48,13 @@ class OwnModel:
 
 @dataclass(frozen=True, slots=True)
 class ProviderModel:
-    """A model of a provider, and what a probe has found about continuing a reply there."""
-
     chat: ProviderTarget
     continues: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """All who can answer."""
+    """All targets of routing."""
 
     own: Mapping[str, OwnModel] = field(default_factory=dict)
     remote: Mapping[str, ProviderModel] = field(default_factory=dict)
@@ -69,18 +65,23 @@ class Targets:
         return {name: one.chat for group in both for name, one in group.items()}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
-        """Those with a queue of ours."""
         return {id: own.admission_queue for id, own in self.own.items()}
+
+    def waiting(self) -> list[tuple[str, int]]:
+        return [(id, own.admission_queue.waiting) for id, own in self.own.items()]
+
+    def is_busy(self, name: str) -> bool:
+        if name in self.own:
+            return not self.own[name].admission_queue.spares
+        return name in self.remote and not self.remote[name].chat.provider.slots.spares
 
 
 def chat_options(
     settings: Settings, where: Callable[[KeyPath], str] | None = None
 ) -> Mapping[str, ChatOptions]:
-    """Return the configured options of each model's chat. Reads template files.
+    """Return the chat options of each model. Reads template files.
 
-    ``where`` gives the place of a setting, for problems.
-
-    Raises :class:`SettingsError` where one cannot be read, or is no template.
+    ``where`` gives the place of a setting. Raises :class:`SettingsError` for unusable templates.
     """
     options: dict[str, ChatOptions] = {}
     problems: list[Problem] = []
@@ -142,7 +143,6 @@ def own_models(
 def provider_models(
     settings: Settings, providers: Mapping[str, ConnectedProvider], before: Targets
 ) -> Mapping[str, ProviderModel]:
-    """The models of providers that an alias or an endpoint names."""
     continuing = {
         f"{provider.name}/{model.id}": model.continues
         for provider in settings.providers

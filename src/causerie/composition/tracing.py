@@ -28,8 +28,6 @@ def _as_they_are(targets: Mapping[str, Target], settings: Settings) -> Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Meter, targets and headers for providers, with or without tracing."""
-
     meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
     targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = _as_they_are
     headers: Callable[[], Mapping[str, str]] | None = None
@@ -56,8 +54,6 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
 
 
 class _Watched:
-    """Targets with a span for each time that they are asked; who stays has the same object."""
-
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._made: dict[str, TracedTarget] = {}
@@ -78,7 +74,6 @@ class _Watched:
 
 
 def _facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:
-    """Of each target its model, as who runs it calls it, and who that is and where."""
     providers = {one.name: one for one in settings.providers}
     facts: dict[str, tuple[str, Mapping[str, str | int]]] = {
         one.id: (one.id, {"gen_ai.provider.name": one.engine, "causerie.target": one.id})

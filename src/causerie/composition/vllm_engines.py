@@ -27,11 +27,8 @@ from causerie.http.client import Reach
 from causerie.settings import ModelSettings, Vllm
 from causerie.settings.engine import KvEvents
 
-# Certificates for the servers of vLLM.
-
 
 def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
-    """Return what adds certificates for a URL. Blocks; raises :class:`EngineFailed`."""
     try:
         tls = tls_context(vllm.tls) if vllm.encrypted else None
     except OSError as error:  # ssl.SSLError is one
@@ -46,15 +43,9 @@ def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
     return encrypted
 
 
-# Engines of vLLM from the settings: started here or run by others, one or a pool of them.
-#
-# Imported where a model has one: the tokenizer's library takes memory that others do not need.
-
-
 async def vllm_engine(
     model: ModelSettings, folder: Path, key: str | None, load_seconds: float
 ) -> ManagedEngine:
-    """Return the engine of a model, not started; raise :class:`EngineFailed`."""
     read = partial(ServedFolder, folder, weights=not model.vllm.elsewhere)
     served = await asyncio.to_thread(read)
     engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
@@ -75,7 +66,6 @@ async def vllm_engine(
 
 
 def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
-    """Give a pool the members of other settings."""
     if isinstance(engine, EnginePool):
         engine.renew(vllm.addresses)
 
@@ -85,7 +75,6 @@ def _pool_of_replicas(
     replicas: Mapping[str, VllmOptions],
     engine: Callable[[VllmOptions], VllmEngine],
 ) -> EnginePool:
-    """Return the pool of those that are started here, which publish their KV events to us."""
     sockets = {name: KvSockets() for name in replicas} if _can_publish(model.vllm) else {}
     endpoints = {name: at.endpoint for name, at in sockets.items() if at.endpoint is not None}
 
@@ -109,16 +98,12 @@ def _pool_of_replicas(
 
 
 def _can_publish(vllm: Vllm) -> bool:
-    """Return whether KV events can be read, and can come over one socket for each replica.
-
-    Ranks have ports of their own; whoever configures the events reads them elsewhere.
-    """
+    # Ranks have ports of their own; whoever configures the events reads them elsewhere.
     configured = any(one.partition("=")[0].replace("_", "-") == EVENTS_OPTION for one in vllm.args)
     return find_spec("zmq") is not None and (vllm.data_parallel or 1) == 1 and not configured
 
 
 def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:
-    """Return where a server publishes, for each of its data-parallel ranks."""
     if events is None:
         return ()
     host = address.host or urlsplit(address.url).hostname or ""
@@ -133,7 +118,6 @@ def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEn
 
 
 def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
-    """Return the options of each vLLM that is started, by its name."""
     shared = {one.name: getattr(vllm, one.name) for one in fields(VllmOptions)}
     return {
         f"replica-{number}": VllmOptions(**(shared | {"devices": devices}))
@@ -142,7 +126,6 @@ def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
 
 
 def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
-    """Return what makes a server of an address. Blocks; raises :class:`EngineFailed`."""
     encrypted = encryption(vllm)
 
     def elsewhere(address: MemberAddress) -> Elsewhere:

@@ -26,8 +26,6 @@ _ASK_SECONDS = 10.0
 
 
 class WorkerPlace(msgspec.Struct, frozen=True):
-    """Place of one worker among the workers of a service."""
-
     number: int
     """From 1."""
     count: int
@@ -42,11 +40,9 @@ class WorkerPlace(msgspec.Struct, frozen=True):
 
     @property
     def control_socket(self) -> str:
-        """Return the name of this worker's control socket."""
         return worker_socket(Path(self.supervisor), self.number).name
 
     def bound(self) -> Bound:
-        """Return the sockets to accept at."""
         return Bound(*map(_inherited, self.sockets))
 
     def share(self, most: int | None) -> int | None:
@@ -65,22 +61,16 @@ class WorkerReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Exposition(msgspec.Struct, frozen=True):
-    """Metrics in Prometheus' text format."""
-
     text: str
 
 
 def own_place() -> WorkerPlace | None:
-    """Return the place of this process, or ``None`` if it is the only one of its service."""
     text = worker()
     return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
 
 
 def worker_socket(supervisor: Path, number: int) -> Path:
-    """Return the control socket of a worker, beside that of its supervisor.
-
-    The name is no longer than the supervisor's, as the system bounds the length of the whole path.
-    """
+    """Return the control socket of a worker; its name must not be longer than the supervisor's."""
     return supervisor.with_suffix(f".w{number}")
 
 
@@ -90,7 +80,6 @@ def _inherited(descriptor: int) -> socket.socket:
 
 
 async def metrics_of_all(place: WorkerPlace) -> bytes:
-    """Return the metrics of all workers together. Raises :class:`Overloaded`."""
     wanted = partial(asked, Path(place.supervisor), "metrics", Exposition, _ASK_SECONDS)
     try:
         return (await asyncio.to_thread(wanted)).text.encode()
@@ -135,11 +124,9 @@ class WorkerAnnouncer:
         self._report = report
 
     def first_link(self, token: str) -> None:
-        """Report the token that makes the owner's account."""
         self._report(WorkerReport(first_link=token))
 
     def ready(self, host: str, port: int) -> None:
-        """Report that the worker answers."""
         self._report(WorkerReport(ready=True))
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:

@@ -25,10 +25,6 @@ from causerie.hosted.console.usage import DisplayNames, names_of
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.metering.meter import MOST_BYTES
 
-# Explanation of a request's outcome, from its record alone.
-#
-# The record has no contents, so the explanation has none. An unknown code is shown unchanged.
-
 # Meaning of each code, and advice.
 CODES = MappingProxyType(
     {
@@ -119,7 +115,6 @@ class RequestExplanation:
 
     @property
     def tone(self) -> str:
-        """Return the colour of the outcome: good, warn (the caller's fault) or bad (ours)."""
         if self.record.status < 400:
             return "good"
         return "bad" if self.record.status >= 500 else "warn"
@@ -158,7 +153,7 @@ def _why(record: UsageRecord) -> str:
 
 
 def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
-    """From lines like ``target: failure``; of one target alone there is no line."""
+    # Lines are like `target: failure`; a request with a single target has none.
     if not record.tried:
         if not record.served_by:
             return ()
@@ -172,7 +167,6 @@ def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
 
 
 def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
-    """Waiting for a place, then for the first token, then the rest of the answer."""
     whole = record.duration_us
     if whole <= 0:
         return ()
@@ -199,8 +193,6 @@ def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
     return made
 
 
-# The page of activity: single requests, newest first, each with its explanation.
-
 PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
@@ -210,8 +202,6 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 @dataclass(frozen=True, slots=True)
 class ActivityEntry:
-    """One request on the page; ``caller`` is its key, or who used the playground."""
-
     record: UsageRecord
     caller: str
     project: str
@@ -266,7 +256,6 @@ async def _page(context: RequestContext, project: str | None) -> None:
 
 
 async def show_contents(context: RequestContext) -> None:
-    """``GET /projects/{project}/activity/{record}``: what was said, where the project keeps it."""
     project = (await context.project()).project
     found = await context.accounts.recordings.see(
         context.actor, project.id, context.params["record"]
@@ -286,7 +275,6 @@ async def show_contents(context: RequestContext) -> None:
 async def _containing(
     context: RequestContext, project: str | None, records: Sequence[UsageRecord]
 ) -> Sequence[UsageRecord]:
-    """Return the requests whose prompt or reply contains the text that is searched."""
     text = context.query.get("text")
     if not text or project is None:
         return records
@@ -298,7 +286,6 @@ async def _containing(
 async def _kept(
     context: RequestContext, project: str | None, shown: Sequence[UsageRecord]
 ) -> frozenset[str]:
-    """The requests whose contents one may see."""
     if project is None:
         return frozenset()
     ids = [each.id for each in shown]
@@ -306,12 +293,10 @@ async def _kept(
 
 
 def _readable(text: str, *, cut: bool) -> str:
-    """With lines, where it is whole."""
     return text if cut or not text else msgspec.json.format(text)
 
 
 def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
-    """Return the requests that an address names; raise :class:`InvalidRequest`."""
     id = query.get("request_id") or None
     since = when.until - LONGEST_PERIOD if id else when.since  # a request is found whenever it was
     return RecordFilter(

@@ -3,102 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Self
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.console.entries import (
     EntryFormPages,
     EntryKindWords,
-    EntryProblems,
-    entries_of,
-    origin_of,
-    read_rest,
-    rest_of,
+    SettingField,
+    SettingsForm,
     typed_number,
 )
 from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView, EntryWish
-from causerie.hosted.operations.ports import Operations
-from causerie.protocol.numbers import whole_number
-
-# An alias as a form, and back.
+from causerie.hosted.operations.configuring import EntryView
 
 Row = Mapping[str, str]
 
-_TEXTS = ("id", "name", "description")
-_PRICES = ("prompt", "completion")
 _TARGET = ("provider", "model", "priority", "weight")
 FIELDS = (
-    *_TEXTS,
-    *(f"price.{part}" for part in _PRICES),
-    *(f"targets[].{name}" for name in _TARGET),
-    "targets",
-    "more",
+    SettingField("id", "ID", missing="is missing; it is what requests name as `model`"),
+    *(SettingField(name, "") for name in ("name", "description", "price.prompt")),
+    SettingField("price.completion", ""),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class AliasForm:
-    """Contents of the form: texts, rows of targets, and all other settings as JSON."""
+class AliasForm(SettingsForm):
+    """The form of an alias, with a row for each of its targets."""
 
-    values: Mapping[str, str] = field(default_factory=dict)
     targets: Sequence[Row] = ({},)
-    more: str = ""
-    version: str = ""
+    row_names = ("targets", *(f"targets[].{name}" for name in _TARGET))
 
-    @staticmethod
-    def of(settings: Mapping[str, Any], version: int) -> AliasForm:
-        values = {name: str(settings[name]) for name in _TEXTS if name in settings}
-        price = dict(settings.get("price", {}))
-        values |= {f"price.{part}": price.pop(part) for part in _PRICES if part in price}
-        others = {name: value for name, value in settings.items() if name not in values}
-        others = {name: value for name, value in others.items() if name not in ("targets", "price")}
-        if price:
-            others["price"] = price
+    @classmethod
+    def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
+        others = {name: value for name, value in settings.items() if name != "targets"}
+        form = SettingsForm.of(fields, others, version)
         rows = [{name: _text(each[name]) for name in each} for each in settings["targets"]]
-        return AliasForm(values, rows, rest_of(others), str(version))
+        return cls(fields, form.values, form.more, form.version, rows)
 
-    @staticmethod
-    def typed(form: FormFields) -> AliasForm:
-        """Return the form as it was sent, without rows that name no model."""
-        names = (*_TEXTS, *(f"price.{part}" for part in _PRICES))
+    @classmethod
+    def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
+        typed = SettingsForm.typed(fields, form)
         columns = [form.every(f"target_{name}") for name in _TARGET]
         rows = [dict(zip(_TARGET, row, strict=True)) for row in zip_longest(*columns, fillvalue="")]
-        return AliasForm(
-            {name: form.get(name) for name in names if form.get(name)},
-            [row for row in rows if row["model"]],
-            form.raw("more").strip(),
-            form.get("version"),
-        )
-
-    @property
-    def id(self) -> str:
-        return self.values.get("id", "")
+        targets = [row for row in rows if row["model"]]
+        return cls(fields, typed.values, typed.more, typed.version, targets)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that were typed; raise :class:`InvalidRequest`."""
-        others = read_rest(self.more)
-        parts = {part: self.values.get(f"price.{part}") for part in _PRICES}
-        price = {**others.pop("price", {}), **{part: each for part, each in parts.items() if each}}
-        typed = {name: self.values[name] for name in _TEXTS if name in self.values}
-        return {
-            **others,
-            **typed,
-            "targets": [_target(row) for row in self.targets],
-            **({"price": price} if price else {}),
-        }
-
-    def wish(self, *, enabled: bool = True) -> EntryWish:
-        """Return the wanted state; raise :class:`InvalidRequest`."""
-        if not self.id:
-            raise InvalidRequest("is missing; it is what requests name as `model`", param="id")
         if not self.targets:
             raise InvalidRequest("are missing; name at least one model", param="targets")
-        version = whole_number(self.version)
-        return EntryWish(settings=self.settings(), enabled=enabled, version=version)
+        targets = [_target(row) for row in self.targets]
+        return {**SettingsForm.settings(self), "targets": targets}
 
 
 def _target(row: Row) -> dict[str, Any]:
@@ -110,8 +67,6 @@ def _target(row: Row) -> dict[str, Any]:
 def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
-
-# Aliases: public model names, and who answers for them.
 
 _PATH = "/operator/aliases"
 _FORM = "operator/alias.html"
@@ -127,42 +82,31 @@ _WORDS = EntryKindWords(
 _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
 
 
-class AliasPages(EntryFormPages[AliasForm]):
-    """Their list, and the form of one."""
-
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.configuration, _WORDS)
+class AliasPages(EntryFormPages):
+    def __init__(self) -> None:
+        super().__init__(_WORDS, FIELDS, AliasForm)
 
     async def list(self, context: RequestContext) -> None:
-        entries = await entries_of(self._configuration, context.actor)
+        entries = await context.configuration.every(context.actor)
         aliases = [each for each in entries if each.kind == "alias"]
         page = page_of(aliases, context.query, _texts, _COLUMNS)
         await context.show("operator/aliases.html", page=page, providers=_providers(entries))
-
-    def _empty(self) -> AliasForm:
-        return AliasForm()
-
-    def _typed(self, form: FormFields) -> AliasForm:
-        return AliasForm.typed(form)
-
-    def _kept(self, entry: EntryView) -> AliasForm:
-        return AliasForm.of(entry.settings, entry.version)
 
     async def _show(
         self,
         context: RequestContext,
         entry: EntryView | None,
-        form: AliasForm,
+        form: SettingsForm,
         failure: InvalidRequest | None = None,
     ) -> None:
-        entries = await self._configuration.every(context.actor)
+        entries = await context.configuration.every(context.actor)
         values: dict[str, Any] = {
             "entry": entry,
             "form": form,
             "providers": _providers(entries),
             "own": any(each.kind == "model" for each in entries),
             "targets": _targets(entries),
-            "problems": EntryProblems(failure, origin_of("alias", form.id), FIELDS),
+            "problems": form.problems(failure, "alias", "id"),
         }
         await context.show_form(_FORM, failure, **values)
 
@@ -172,7 +116,6 @@ def _providers(entries: Sequence[EntryView]) -> Sequence[str]:
 
 
 def _targets(entries: Sequence[EntryView]) -> Sequence[str]:
-    """Return the models that aliases are sent to already, to be offered while typing."""
     found = (each.settings.get("targets", ()) for each in entries if each.kind == "alias")
     return sorted({one.get("model", "") for targets in found for one in targets} - {"", "*"})
 

@@ -22,7 +22,6 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.tokens import form_token_fits, new_token
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.navigation import ENTRIES
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
 from causerie.hosted.console.request_context import (
     PREFIX,
@@ -31,7 +30,7 @@ from causerie.hosted.console.request_context import (
     Site,
     token_in,
 )
-from causerie.hosted.console.routes import PageRoute, routes
+from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
 from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
@@ -87,21 +86,19 @@ class ConsoleApplication:
         site, sign_up = site or Site(), open_to.sign_up
         self._statics = Statics(_STATIC, site.brand.style())
         logos = Logos(f"{PREFIX}/logos", site.logos)
-        pages = routes(service_view, open_to_all=sign_up is not None)
+        pages = ROUTES if sign_up is None else (*SIGN_UP_ROUTES, *ROUTES)
         self._routes = RouteTable(pages, str.isprintable)
-        paths = {page.path for page in pages}
         templates = environment(self._statics, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         self._services = ConsoleServices(
             accounts,
+            service_view,
             templates,
             site,
             clock,
             PublicChat(open_to.chat, clock, open_to.shared),
-            tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,
             providers,
-            lambda: service_view.market() is not None,
             sign_up.outbox if sign_up is not None else None,
             logos,
             open_to.rankings,
@@ -150,7 +147,6 @@ class ConsoleApplication:
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
     def _arrive(self, exchange: Exchange) -> RequestContext:
-        """A request; who has no token yet gets one, which forms are bound to."""
         context = self._context(exchange)
         if not context.token:
             context.keep(new_token(), None)
@@ -164,7 +160,9 @@ class ConsoleApplication:
             self._services.site.check(exchange)
             if not route.raw:
                 context.form = await _form(exchange)
-            context.fits = form_token_fits(context.token, _given_token(context))
+            header = exchange.headers.get("x-form-token", "")
+            sent = header or context.form.raw("form_token")
+            context.fits = form_token_fits(context.token, sent)
             if not context.fits and not route.kept:
                 raise Forbidden(
                     "This page is older than your session, so nothing was changed. "
@@ -182,13 +180,11 @@ class ConsoleApplication:
         await route.page(context)
 
     async def _recognise(self, context: RequestContext) -> None:
-        """Note who has signed in; raises :class:`Unauthenticated`."""
         context.user, sign_in = None, self._services.accounts.sign_in
         known = None if context.token_is_new else context.token
         context.user, context.session = await sign_in.whose(known)
 
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
-        """A page that says what went wrong; to sign in, where that is what is missing."""
         if failure.code == "session_ended" and context.user is None:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
             context.go(f"/sign-in?{lost}next={quote(_page_of(context))}")
@@ -196,11 +192,10 @@ class ConsoleApplication:
         if isinstance(failure, StoreUnavailable):
             context.user = None  # the frame around a page needs the database
         phrase = HTTPStatus(failure.status).phrase
-        await context.show_problem("failure.html", failure, phrase=phrase)
+        await context.show_form("failure.html", failure, phrase=phrase)
 
 
 def _page_of(context: RequestContext) -> str:
-    """Return the address of the open page, also for scripts that fetch parts of it."""
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
@@ -215,7 +210,6 @@ def _wants_json(exchange: Exchange) -> bool:
 
 
 async def _form(exchange: Exchange) -> FormFields:
-    """The fields of a form; raises :class:`InvalidRequest`."""
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(exchange, _FORM_LIMITS)
     if kind != _FORM and body:
@@ -223,7 +217,3 @@ async def _form(exchange: Exchange) -> FormFields:
             f"A form is sent as {_FORM}.", code="unsupported_media_type", status=415
         )
     return FormFields.parse(body.decode("utf-8", "replace"))
-
-
-def _given_token(context: RequestContext) -> str:
-    return context.exchange.headers.get("x-form-token", "") or context.form.raw("form_token")

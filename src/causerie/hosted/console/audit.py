@@ -17,8 +17,6 @@ from causerie.hosted.console.usage import names_of
 from causerie.http.pages.templating import seconds
 from causerie.protocol.numbers import whole_number
 
-# Entries of the audit log in words: who did what to what, and what changed.
-
 KINDS: Mapping[AuditKind, str] = MappingProxyType(
     {
         AuditKind.KEY: "API keys",
@@ -96,7 +94,6 @@ _OF_THEMSELVES: Mapping[str, str] = MappingProxyType(
         "user.disable": "disabled their own account",
     }
 )
-_NO_OPERATOR = "removed the operator role of {object}"
 _ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "provider": ("provider", "/operator/providers#provider-{name}"),
@@ -145,8 +142,6 @@ class AuditChange:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """An entry as the page shows it."""
-
     entry: AuditEntry
     sentence: Sequence[AuditPart]
     changes: Sequence[AuditChange]
@@ -154,8 +149,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditWords:
-    """Words for entries. ``people`` and ``projects`` are names by id; ``whole`` is for the log of
-    the whole service, where a sentence names its project."""
+    """Words for entries. ``whole``: sentences name the project, as in the log of the service."""
 
     people: Mapping[str, str]
     projects: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +186,6 @@ class AuditWords:
         return self._account_object(entry)
 
     def _account_object(self, entry: AuditEntry) -> AuditPart:
-        """A key, a user or a project, by the name that it has now."""
         told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
         words = entry.subject_name or told or entry.subject
         if entry.subject_name is None or entry.subject_deleted:
@@ -240,10 +233,9 @@ def _entry_path(kind: str, name: str) -> str:
 
 
 def _sentence(entry: AuditEntry) -> str:
-    """Return the sentence of an entry with its places; one of an unknown action names it."""
     action = entry.action
     if action == "user.operator" and entry.details.get("operator") == "False":
-        return _NO_OPERATOR
+        return "removed the operator role of {object}"
     if entry.actor == f"user:{entry.subject}" and action in _OF_THEMSELVES:
         return _OF_THEMSELVES[action]
     kind = _ENTRIES.get(entry.subject.partition(":")[0], ("entry", ""))[0]
@@ -251,7 +243,6 @@ def _sentence(entry: AuditEntry) -> str:
 
 
 def _said(entry: AuditEntry, name: str, value: str) -> bool:
-    """Return whether a detail says nothing beyond the sentence."""
     if not value or (name == "what" and value == "none"):
         return True
     if name == "by":
@@ -269,8 +260,6 @@ def _length(whole: int) -> str:
     return f"{hours} hours" if hours != 1 else "1 hour"
 
 
-# The audit log as a page: newest first, narrowed down by who and what.
-
 _COUNT = 50
 _LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
@@ -286,7 +275,6 @@ class AuditListing:
 
 
 async def show_audit(context: RequestContext, page: AuditListing) -> None:
-    """Send one page of the log."""
     query = context.query
     before = whole_number(query.get("before"), _LAST)
     found = await page.entries(
@@ -328,13 +316,11 @@ def _kind(text: str) -> AuditKind | None:
 
 
 def _actors(people: Mapping[str, str], chosen: str) -> Mapping[str, str]:
-    """Return the names of actors that can be chosen, by label; with the one that is chosen."""
     ordered = sorted(people.items(), key=lambda each: each[1].casefold())
     named = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
     return {chosen: chosen, **named} if chosen else named
 
 
 def _address(path: str, kept: Mapping[str, str], name: str) -> str:
-    """Return the path of the log without one of its filters."""
     rest = urlencode({each: value for each, value in kept.items() if each != name})
     return f"{path}?{rest}" if rest else path

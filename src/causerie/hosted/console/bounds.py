@@ -13,10 +13,7 @@ from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsA
 from causerie.hosted.accounts.people import User
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.service_view import ServiceView
 from causerie.protocol.numbers import money, whole_number
-
-# Limits and budgets as rows of a form, and back.
 
 Row = Mapping[str, str]
 
@@ -83,7 +80,6 @@ class BoundsRows:
         )
 
     def bounds(self) -> LimitsAndBudgets:
-        """As accounts take them; raises :class:`InvalidRequest`."""
         return LimitsAndBudgets(
             tuple(_limit(row, index) for index, row in enumerate(self.limits)),
             tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
@@ -94,7 +90,6 @@ NO_ROWS = BoundsRows((), ())
 
 
 def offered(rows: BoundsRows, models: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the form shows: the rows, and the choices in them."""
     names = [str(entry["id"]) for entry in models]
     kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
     return {"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES}
@@ -162,7 +157,7 @@ def _whole(text: str, name: str, index: int) -> int | None:
 
 
 def _joined(text: str) -> str:
-    """Without the commas between thousands; one for decimals stays, and is refused."""
+    # A comma for decimals stays, so that it is refused.
     return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
@@ -170,33 +165,26 @@ def _text(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-# Limits and budgets of a person, over all their keys and projects; for operators.
-
 _FORM = "operator/person_bounds.html"
 
 
-class PersonBoundsPages:
-    """The form below a user."""
+async def show_person_bounds(context: RequestContext) -> None:
+    user = await context.accounts.users.see(context.actor, context.params["user"])
+    bounds = await context.accounts.person_bounds.see(context.actor, user.id)
+    await context.show(_FORM, **_values(context, user, BoundsRows.of(bounds)))
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def ask(self, context: RequestContext) -> None:
-        """The form of limits and budgets."""
-        user = await context.accounts.users.see(context.actor, context.params["user"])
-        bounds = await context.accounts.person_bounds.see(context.actor, user.id)
-        await context.show(_FORM, **self._values(user, BoundsRows.of(bounds)))
+async def set_person_bounds(context: RequestContext) -> None:
+    user = await context.accounts.users.see(context.actor, context.params["user"])
+    rows = BoundsRows.typed(context.form)
+    try:
+        context.check_form()
+        await context.accounts.person_bounds.set(context.actor, user.id, rows.bounds())
+    except ServiceError as problem:
+        await context.show_form(_FORM, problem, **_values(context, user, rows))
+        return
+    context.go("/operator/users", done="bounds-saved")
 
-    async def set(self, context: RequestContext) -> None:
-        user = await context.accounts.users.see(context.actor, context.params["user"])
-        rows = BoundsRows.typed(context.form)
-        try:
-            context.check_form()
-            await context.accounts.person_bounds.set(context.actor, user.id, rows.bounds())
-        except ServiceError as problem:
-            await context.show_problem(_FORM, problem, **self._values(user, rows))
-            return
-        context.go("/operator/users", done="bounds-saved")
 
-    def _values(self, user: User, rows: BoundsRows) -> dict[str, Any]:
-        return {"person": user, **offered(rows, self._service_view.models())}
+def _values(context: RequestContext, user: User, rows: BoundsRows) -> dict[str, Any]:
+    return {"person": user, **offered(rows, context.service_view.models())}

@@ -50,7 +50,6 @@ from causerie.hosted.console.charts import trend
 from causerie.hosted.console.playground import router_snippets
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import (
-    ServiceView,
     StatusBadge,
     anchor,
     best,
@@ -58,199 +57,174 @@ from causerie.hosted.console.service_view import (
     target_badges,
 )
 
-# The page of all models: public entries for everybody, and for members what their keys may name.
-#
-# Operators also see the targets of each model, and how they stand.
-
 _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 
 
-class ModelsPages:
-    """One list at two addresses: in a project, and for everybody."""
+async def show_models(context: RequestContext) -> None:
+    project = (await context.project()).project
+    path = f"/projects/{project.id}/models"
+    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models()}
+    await _models_page(context, path, callable_ids=callable_ids)
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def show(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/models``: the models that the fields of the address ask for."""
-        project = (await context.project()).project
-        path = f"/projects/{project.id}/models"
-        callable_ids = {str(entry.get("id", "")) for entry in self._service_view.models()}
-        await self._page(context, path, callable_ids=callable_ids)
+async def show_catalog(context: RequestContext) -> None:
+    if context.service_view.market() is None:
+        raise NotFound("There is no such page.")
+    if context.user is not None:
+        found = await context.accounts.projects.of(context.user)
+        project = context.usual([each for each, _ in found])
+        if project is not None:
+            query = f"?{context.exchange.query}" if context.exchange.query else ""
+            context.go(f"/projects/{project.id}/models{query}")
+            return
+    await _models_page(context, "/catalog", public=True)
 
-    async def show_openly(self, context: RequestContext) -> None:
-        """``GET /catalog``: the public entries; members are led to the list of their project."""
-        if self._service_view.market() is None:
-            raise NotFound("There is no such page.")
-        if context.user is not None:
-            found = await context.accounts.projects.of(context.user)
-            project = context.usual([each for each, _ in found])
-            if project is not None:
-                query = f"?{context.exchange.query}" if context.exchange.query else ""
-                context.go(f"/projects/{project.id}/models{query}")
-                return
-        await self._page(context, "/catalog", public=True)
 
-    async def states(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/models/states``: how those on the page stand now."""
-        await context.project()
+async def show_states(context: RequestContext) -> None:
+    await context.project()
+    search = CatalogQuery.parse(context.query)
+    shown = search.on_page(await search.of(offers(context.service_view, public=False)))
+    states = _states(context, shown)
+    await context.show(
+        "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
+    )
+
+
+async def _models_page(
+    context: RequestContext,
+    path: str,
+    *,
+    public: bool = False,
+    callable_ids: set[str] | frozenset[str] = frozenset(),
+) -> None:
+    entries = offers(context.service_view, public=public)
+    problem, search, found = None, CatalogQuery(), list[Offer]()
+    try:
         search = CatalogQuery.parse(context.query)
-        shown = search.on_page(await search.of(offers(self._service_view, public=False)))
-        states = self._states(context, shown)
-        await context.show(
-            "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
-        )
+        found = list(await search.of(entries))
+    except InvalidRequest as failure:
+        problem = failure
+    shown = search.on_page(found)
+    engines = frozenset(each.model for each in context.service_view.status())
+    values: dict[str, Any] = {
+        "here": PREFIX + path,
+        "public": public,
+        "search": search,
+        "rows": [(offer_row(one), sources(one, engines), anchor(one.id)) for one in shown],
+        "states": {} if public else _states(context, shown),
+        "callable_ids": callable_ids,
+        "count": len(found),
+        "total": len(entries),
+        "pages": -(-len(found) // search.rows),
+        "first": (search.page - 1) * search.rows + 1,
+        "problem": problem,
+        "choice": ROWS,
+        "most": MOST_COMPARED,
+    }
+    status = problem.status if problem is not None else 200
+    if context.by_script:
+        await context.show_openly("catalog/results.html", status=status, **values)
+        return
+    narrowing = {"facets": facets(entries), "choices": _CHOICES}
+    await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
 
-    async def _page(
-        self,
-        context: RequestContext,
-        path: str,
-        *,
-        public: bool = False,
-        callable_ids: set[str] | frozenset[str] = frozenset(),
-    ) -> None:
-        entries = offers(self._service_view, public=public)
-        problem, search, found = None, CatalogQuery(), list[Offer]()
-        try:
-            search = CatalogQuery.parse(context.query)
-            found = list(await search.of(entries))
-        except InvalidRequest as failure:
-            problem = failure
-        shown = search.on_page(found)
-        engines = frozenset(each.model for each in self._service_view.status())
-        values: dict[str, Any] = {
-            "here": PREFIX + path,
-            "public": public,
-            "search": search,
-            "rows": [(offer_row(one), sources(one, engines), anchor(one.id)) for one in shown],
-            "states": {} if public else self._states(context, shown),
-            "callable_ids": callable_ids,
-            "count": len(found),
-            "total": len(entries),
-            "pages": -(-len(found) // search.rows),
-            "first": (search.page - 1) * search.rows + 1,
-            "problem": problem,
-            "choice": ROWS,
-            "most": MOST_COMPARED,
-        }
-        status = problem.status if problem is not None else 200
-        if context.by_script:
-            await context.show_openly("catalog/results.html", status=status, **values)
+
+def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
+    found = target_badges(context.service_view, {one.id: one.targets for one in shown})
+    if context.me.operator:
+        return found
+    return {id: best(badges) for id, badges in found.items()}
+
+
+async def show_comparison(context: RequestContext) -> None:
+    market = _market(context)
+    names = list(dict.fromkeys(filter(None, context.query.every("model"))))
+    chosen = [market.entry(name) for name in names[:MOST_COMPARED]]
+    await context.show_openly(
+        "catalog/compare.html",
+        comparison=comparison(chosen, market.entries()),
+        left_out=max(len(names) - MOST_COMPARED, 0),
+        most=MOST_COMPARED,
+    )
+
+
+async def show_model(context: RequestContext) -> None:
+    """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
+    market = _market(context)
+    one = market.entry(f"{context.params['author']}/{context.params['slug']}")
+    every = _variants(one, market)
+    load, problem = USUAL_LOAD, None
+    try:
+        load = CostAssumptions.parse(context.query)
+    except InvalidRequest as failure:
+        problem = failure
+    values = {"load": load, "costs": costs(every, load), "problem": problem, "one": one}
+    values["several"] = len(every) > 1
+    status = problem.status if problem is not None else 200
+    if context.by_script:
+        await context.show_openly("catalog/costs.html", status=status, **values)
+        return
+    names = endpoint_names(one)
+    days = {names[each.name]: market.history(each.name) for each in one.endpoints}
+    await context.show_openly(
+        "catalog/model.html",
+        status=status,
+        **values,
+        row=list_row(one),
+        chat=context.services.public_chat.offers(one),
+        view=model_row(to_builtins(one.entry())),
+        endpoints=endpoints(one),
+        variants=[list_row(each) for each in every],
+        trend=trend(days, context.services.clock()),
+        prices=[model_price(each.tariff) for one in every for each in one.endpoints],
+        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", _asked(one)),
+        base=context.base + market.prefix,
+    )
+
+
+async def show_providers(context: RequestContext) -> None:
+    found = await _providers(_market(context))
+    await context.show_openly("catalog/providers.html", providers=found)
+
+
+async def show_provider(context: RequestContext) -> None:
+    market, name = _market(context), context.params["provider"]
+    for each in await _providers(market):
+        if each.name == name:
+            await context.show_openly(
+                "catalog/provider.html", row=each, base=context.base + market.prefix
+            )
             return
-        narrowing = {"facets": facets(entries), "choices": _CHOICES}
-        await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
-
-    def _states(
-        self, context: RequestContext, shown: Sequence[Offer]
-    ) -> Mapping[str, Sequence[StatusBadge]]:
-        """Return the states of models by id: of every target for operators, else the best."""
-        found = target_badges(self._service_view, {one.id: one.targets for one in shown})
-        if context.me.operator:
-            return found
-        return {id: best(badges) for id, badges in found.items()}
+    raise NotFound("The catalog has no provider of this name.")
 
 
-# The public catalog: models side by side, and a page for each.
+async def send_logo(context: RequestContext) -> None:
+    found = context.services.logos.get(context.params["name"])
+    if found is None:
+        raise NotFound("There is no such logo.")
+    context.send_image(found.content_type, found.content)
 
-_SAMPLE_KEY = "YOUR_API_KEY"
 
-
-class MarketPages:
-    """Pages of the router's catalog, public without a sign-in."""
-
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
-
-    async def compare(self, context: RequestContext) -> None:
-        market = self._market()
-        names = list(dict.fromkeys(filter(None, context.query.every("model"))))
-        chosen = [market.entry(name) for name in names[:MOST_COMPARED]]
-        await context.show_openly(
-            "catalog/compare.html",
-            comparison=comparison(chosen, market.entries()),
-            left_out=max(len(names) - MOST_COMPARED, 0),
-            most=MOST_COMPARED,
-        )
-
-    async def model(self, context: RequestContext) -> None:
-        """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
-        market = self._market()
-        one = market.entry(f"{context.params['author']}/{context.params['slug']}")
-        every = _variants(one, market)
-        load, problem = USUAL_LOAD, None
-        try:
-            load = CostAssumptions.parse(context.query)
-        except InvalidRequest as failure:
-            problem = failure
-        values = {"load": load, "costs": costs(every, load), "problem": problem, "one": one}
-        values["several"] = len(every) > 1
-        status = problem.status if problem is not None else 200
-        if context.by_script:
-            await context.show_openly("catalog/costs.html", status=status, **values)
-            return
-        names = endpoint_names(one)
-        days = {names[each.name]: market.history(each.name) for each in one.endpoints}
-        await context.show_openly(
-            "catalog/model.html",
-            status=status,
-            **values,
-            row=list_row(one),
-            chat=context.services.public_chat.offers(one),
-            view=model_row(to_builtins(one.entry())),
-            endpoints=endpoints(one),
-            variants=[list_row(each) for each in every],
-            trend=trend(days, context.services.clock()),
-            prices=[model_price(each.tariff) for one in every for each in one.endpoints],
-            snippets=router_snippets(context.base + market.prefix, _SAMPLE_KEY, _asked(one)),
-            base=context.base + market.prefix,
-        )
-
-    async def providers(self, context: RequestContext) -> None:
-        """``GET /providers``: those of the catalog."""
-        found = await _providers(self._market())
-        await context.show_openly("catalog/providers.html", providers=found)
-
-    async def provider(self, context: RequestContext) -> None:
-        market, name = self._market(), context.params["provider"]
-        for each in await _providers(market):
-            if each.name == name:
-                await context.show_openly(
-                    "catalog/provider.html", row=each, base=context.base + market.prefix
-                )
-                return
-        raise NotFound("The catalog has no provider of this name.")
-
-    async def logo(self, context: RequestContext) -> None:
-        """``GET /logos/{name}``: an image of the configuration."""
-        found = context.services.logos.get(context.params["name"])
-        if found is None:
-            raise NotFound("There is no such logo.")
-        context.send_image(found.content_type, found.content)
-
-    def _market(self) -> DoorCatalog:
-        market = self._service_view.market()
-        if market is None:
-            raise NotFound("There is no such page.")
-        return market
+def _market(context: RequestContext) -> DoorCatalog:
+    market = context.service_view.market()
+    if market is None:
+        raise NotFound("There is no such page.")
+    return market
 
 
 async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
-    """Return them off the event loop: there may be thousands of endpoints."""
+    # Off the event loop: there may be thousands of endpoints.
     return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
 def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
-    """With itself, though it has a suffix that is no entry of its own."""
     found = list(variants(one.id, market.entries()))
     return [one if each.id == one.id else each for each in found]
 
 
 def _asked(one: Listing) -> str:
-    """Values that a request names."""
     return f"{one.id}:{one.twist}" if one.twist else one.id
 
-
-# Rankings of the catalog by tokens: public where a setting says so, else operators'.
 
 _RANKING_TITLES = {
     RankingPeriod.DAY: "24 hours",
@@ -263,8 +237,6 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class RankingBy(StrEnum):
-    """The kind of entries that a ranking has."""
-
     MODEL = "model"
     PROVIDER = "provider"
 
@@ -290,48 +262,39 @@ class RankingRow:
         return before - self.of.rank if before is not None else None
 
 
-class RankingPages:
-    """Only the catalog's models and endpoints are ranked, by sums over all projects."""
+async def show_rankings(context: RequestContext) -> None:
+    by, entries, ranking = await _ranking(context)
+    names = {one.id: one.card.name for one in entries} if by is RankingBy.MODEL else {}
+    await context.show_openly(
+        "catalog/rankings.html",
+        by=by,
+        ranking=ranking,
+        rows=[_ranking_row(each, names, ranking) for each in ranking.rows],
+        titles=[(each.value, title) for each, title in _RANKING_TITLES.items()],
+        public=context.services.public_rankings,
+    )
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def show(self, context: RequestContext) -> None:
-        """``GET /rankings?by=&period=``: models or providers, of a day, week or month."""
-        by, entries, ranking = await self._ranking(context)
-        names = {one.id: one.card.name for one in entries} if by is RankingBy.MODEL else {}
-        await context.show_openly(
-            "catalog/rankings.html",
-            by=by,
-            ranking=ranking,
-            rows=[_ranking_row(each, names, ranking) for each in ranking.rows],
-            titles=[(each.value, title) for each, title in _RANKING_TITLES.items()],
-            public=context.services.public_rankings,
-        )
+async def send_rankings(context: RequestContext) -> None:
+    by, _, ranking = await _ranking(context)
+    rows = [asdict(each) for each in ranking.rows]
+    told = {
+        "since": ranking.since,
+        "until": ranking.until,
+        "data": [{by.value: each.pop("name"), **each} for each in rows],
+    }
+    context.send_json(msgspec.json.encode(told))
 
-    async def tell(self, context: RequestContext) -> None:
-        """``GET /rankings.json?by=&period=``: the same for programs."""
-        by, _, ranking = await self._ranking(context)
-        rows = [asdict(each) for each in ranking.rows]
-        told = {
-            "since": ranking.since,
-            "until": ranking.until,
-            "data": [{by.value: each.pop("name"), **each} for each in rows],
-        }
-        context.send_json(msgspec.json.encode(told))
 
-    async def _ranking(
-        self, context: RequestContext
-    ) -> tuple[RankingBy, Sequence[Listing], Ranking]:
-        """Return what is ranked, the catalog and the ranking; strangers get :class:`NotFound`."""
-        market = self._service_view.market()
-        operator = context.user is not None and context.user.operator
-        if market is None or not (context.services.public_rankings or operator):
-            raise NotFound("There is no such page.")
-        entries = market.entries()
-        by = _one_of(RankingBy, "by", context.query.get("by") or RankingBy.MODEL)
-        period = _one_of(RankingPeriod, "period", context.query.get("period") or RankingPeriod.WEEK)
-        return by, entries, await _read_ranking(context.accounts.rankings, by, entries, period)
+async def _ranking(context: RequestContext) -> tuple[RankingBy, Sequence[Listing], Ranking]:
+    market = context.service_view.market()
+    operator = context.user is not None and context.user.operator
+    if market is None or not (context.services.public_rankings or operator):
+        raise NotFound("There is no such page.")
+    entries = market.entries()
+    by = _one_of(RankingBy, "by", context.query.get("by") or RankingBy.MODEL)
+    period = _one_of(RankingPeriod, "period", context.query.get("period") or RankingPeriod.WEEK)
+    return by, entries, await _read_ranking(context.accounts.rankings, by, entries, period)
 
 
 async def _read_ranking(
@@ -352,7 +315,6 @@ def _one_of(kind: type[_Choice], name: str, text: str) -> _Choice:
 
 
 def _ranking_row(one: Ranked, names: Mapping[str, str], ranking: Ranking) -> RankingRow:
-    """Return the row of a model, which has a name in ``names``, or of a provider."""
     share, bar = 100 * one.tokens / ranking.tokens, 100 * one.tokens / ranking.rows[0].tokens
     if title := names.get(one.name):
         author = one.name.partition("/")[0]

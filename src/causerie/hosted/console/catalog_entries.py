@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.console.entries import EntryKindWords, EntryPages, entries_of, picked_model
+from causerie.hosted.console.entries import EntryKindWords, EntryPages, picked_model
 from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView
-from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.provider_models import (
     Offer,
     PickedModel,
@@ -28,8 +27,6 @@ from causerie.hosted.operations.provider_models import (
     router_door,
 )
 from causerie.protocol.numbers import money
-
-# Models of the catalog as operators see them: from the file, or published in the console.
 
 _PATH = "/operator/catalog"
 _WORDS = EntryKindWords(
@@ -44,21 +41,18 @@ _WORDS = EntryKindWords(
 _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
 
 
-class CatalogEntryPages(EntryPages):
-    """Their list; they are published and refreshed from the page of a provider."""
+CATALOG_MODELS = EntryPages(_WORDS)
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.configuration, _WORDS)
 
-    async def list(self, context: RequestContext) -> None:
-        entries = await entries_of(self._configuration, context.actor)
-        models = [each for each in entries if each.kind == "catalog_model"]
-        providers = {each.name for each in entries if each.kind == "provider" and each.in_force}
-        await context.show(
-            "operator/catalog.html",
-            page=page_of(models, context.query, _texts, _COLUMNS),
-            providers=sorted(providers),
-        )
+async def show_list(context: RequestContext) -> None:
+    entries = await context.configuration.every(context.actor)
+    models = [each for each in entries if each.kind == "catalog_model"]
+    providers = {each.name for each in entries if each.kind == "provider" and each.in_force}
+    await context.show(
+        "operator/catalog.html",
+        page=page_of(models, context.query, _texts, _COLUMNS),
+        providers=sorted(providers),
+    )
 
 
 def _texts(entry: EntryView) -> Iterator[str]:
@@ -68,77 +62,68 @@ def _texts(entry: EntryView) -> Iterator[str]:
         yield f"{each.get('provider', '')}/{each.get('model', '')}"
 
 
-# Models of a provider, published in the catalog with a margin; a refresh is the same page.
-
-_TEMPLATE = "operator/publish.html"
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000
 _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
 
 
-class CatalogImportPages:
-    """Nothing is published unless it is picked, and what was shown is what is published."""
+async def show_publishing(context: RequestContext) -> None:
+    """``GET /operator/providers/{provider}/publish``; ``?margin=`` is in percent."""
+    try:
+        rules = _rules(context.query)
+    except InvalidRequest as failure:
+        await _show_offers(context, PriceRules(), failure)
+        return
+    await _show_offers(context, rules)
 
-    def __init__(self, operations: Operations) -> None:
-        self._configuration = operations.configuration
 
-    async def show(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/publish``; ``?margin=`` is in percent."""
-        try:
-            rules = _rules(context.query)
-        except InvalidRequest as failure:
-            await self._show(context, PriceRules(), failure)
-            return
-        await self._show(context, rules)
+async def publish(context: RequestContext) -> None:
+    provider, entries = await _provider(context)
+    form, rules = context.form, PriceRules()
+    try:
+        context.check_form()
+        rules = _rules(form)
+        listed = [picked_model(each) for each in form.every("pick")]
+        picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
+        steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
+        if not steps:
+            raise InvalidRequest("Nothing was picked that would change.", param="pick")
+        door = router_door(entries) if form.get("door") else None
+        await context.configuration.apply(context.actor, [*([door] if door else []), *steps])
+    except InvalidRequest as failure:
+        await _show_offers(context, rules, failure)
+        return
+    context.go("/operator/catalog", done="models-published")
 
-    async def publish(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/publish``: what was picked, in one step."""
-        provider, entries = await self._provider(context)
-        form, rules = context.form, PriceRules()
-        try:
-            context.check_form()
-            rules = _rules(form)
-            listed = [picked_model(each) for each in form.every("pick")]
-            picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
-            steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
-            if not steps:
-                raise InvalidRequest("Nothing was picked that would change.", param="pick")
-            door = router_door(entries) if form.get("door") else None
-            await self._configuration.apply(context.actor, [*([door] if door else []), *steps])
-        except InvalidRequest as failure:
-            await self._show(context, rules, failure)
-            return
-        context.go("/operator/catalog", done="models-published")
 
-    async def _show(
-        self, context: RequestContext, rules: PriceRules, failure: InvalidRequest | None = None
-    ) -> None:
-        provider, entries = await self._provider(context)
-        trial = await self._configuration.listed(context.actor, provider.name)
-        found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
-        found = sorted(found, key=lambda one: _ORDER.index(one.state))
-        form = context.form if context.form else context.query
-        values: dict[str, Any] = {
-            "provider": provider,
-            "listing": trial.listing,
-            "page": page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, _kept(form)),
-            "value": _value,
-            "states": [each.state for each in found],
-            "picked": frozenset([*form.every("pick"), *form.every("gone")]),
-            "typed": form,
-            "unpriced": any(each.listed is not None and each.price is None for each in found),
-            "no_door": router_door(entries) is not None,
-        }
-        await context.show_form(_TEMPLATE, failure, **values)
+async def _show_offers(
+    context: RequestContext, rules: PriceRules, failure: InvalidRequest | None = None
+) -> None:
+    provider, entries = await _provider(context)
+    trial = await context.configuration.listed(context.actor, provider.name)
+    found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
+    found = sorted(found, key=lambda one: _ORDER.index(one.state))
+    form = context.form if context.form else context.query
+    values: dict[str, Any] = {
+        "provider": provider,
+        "listing": trial.listing,
+        "page": page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, _kept(form)),
+        "value": _value,
+        "states": [each.state for each in found],
+        "picked": frozenset([*form.every("pick"), *form.every("gone")]),
+        "typed": form,
+        "unpriced": any(each.listed is not None and each.price is None for each in found),
+        "no_door": router_door(entries) is not None,
+    }
+    await context.show_form("operator/publish.html", failure, **values)
 
-    async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-        """Return the provider that is in force, and all entries."""
-        entries = await self._configuration.every(context.actor)
-        return provider_in_force(entries, context.params["provider"]), entries
+
+async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    entries = await context.configuration.every(context.actor)
+    return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _kept(form: FormFields) -> Mapping[str, str]:
-    """Return what links to other pages of the list keep."""
     margin = form.get("margin")
     return {"margin": margin} if margin else {}
 
@@ -148,7 +133,6 @@ def _context(offer: Offer) -> int | None:
 
 
 def _price(part: str) -> Callable[[Offer], Decimal | None]:
-    """A column of prices: those that would be published, or else those there are."""
 
     def of(offer: Offer) -> Decimal | None:
         price = offer.price or offer.price_before
@@ -169,7 +153,6 @@ _OFFER_COLUMNS: Mapping[str, Callable[[Offer], Any]] = MappingProxyType(
 
 
 def _rules(form: FormFields) -> PriceRules:
-    """Return the typed rules; raise :class:`InvalidRequest`."""
     typed = _amount(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
@@ -187,7 +170,6 @@ def _amount(form: FormFields, name: str) -> str | None:
 
 
 def _value(offer: Offer) -> str:
-    """Return what the form sends for a row: all that is published, as it was shown."""
     return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
 
 

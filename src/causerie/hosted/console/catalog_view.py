@@ -29,15 +29,13 @@ from causerie.hosted.console.service_view import (
 from causerie.protocol.model_entries import RouterEndpoint
 from causerie.protocol.targets import UNKNOWN_STATS, CallCounts
 
-# An entry as lists and comparisons show it. Prices are per 1M tokens.
-
 _MILLION = 1_000_000
 _WORDS = (("tools", "tools"), ("response_format", "structured output"), ("reasoning", "thinking"))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """Of a million tokens of each kind, and of one request."""
+    """Price of a million tokens of each kind, and of one request."""
 
     prompt: Decimal
     completion: Decimal
@@ -47,14 +45,13 @@ class ModelPrice:
 
     @property
     def free(self) -> bool:
-        """Return true if nothing costs anything."""
         tokens = (self.prompt, self.completion, self.cached, self.reasoning)
         return not (any(tokens) or self.request)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelListRow:
-    """``latency`` is in seconds, ``throughput`` in tokens per second."""
+    """Row of a model list: ``latency`` in seconds, ``throughput`` in tokens per second."""
 
     id: str
     name: str
@@ -72,12 +69,11 @@ class ModelListRow:
 
     @property
     def path(self) -> str:
-        """Of its page, below the console's own; empty for a model that the catalog has not."""
         return path_of_model(self.id) if self.public else ""
 
 
 def list_row(one: Listing) -> ModelListRow:
-    """With the figures of now; abilities are those that were measured, or configured."""
+    """Return the row of a catalog entry, with its current measurements."""
     known = frozenset[str]().union(*(each.parameters for each in one.endpoints if each.measured))
     thinks = any(each.profile.thinks for each in one.endpoints if each.measured)
     abilities = [word for name, word in _WORDS if name in known and (thinks or name != "reasoning")]
@@ -98,7 +94,6 @@ def list_row(one: Listing) -> ModelListRow:
 
 
 def model_price(tariff: Tariff) -> ModelPrice:
-    """By the million."""
     cached = None if tariff.cached is None else tariff.cached * _MILLION
     reasoning = None if tariff.reasoning is None else tariff.reasoning * _MILLION
     prompt, completion = tariff.prompt * _MILLION, tariff.completion * _MILLION
@@ -106,18 +101,15 @@ def model_price(tariff: Tariff) -> ModelPrice:
 
 
 def path_of_model(id: str) -> str:
-    """The page of a model, below the console's own."""
     return f"/catalog/{quote(id, safe='/:')}"
-
-
-# The endpoints of one model as its page shows them: what each can do, asks for, and has shown.
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRow:
-    """Times are in seconds, speeds in tokens per second, both medians of the last half hour;
-    ``uptimes`` are percents of five minutes, half an hour and a day. ``None``: not known.
-    ``valid_calls`` is the percent of the checked calls of a day that a client can run."""
+    """Row of an endpoint: medians of the last half hour in seconds and tokens per second.
+
+    ``uptimes`` are percents of five minutes, half an hour and a day; ``None``: not known.
+    """
 
     name: str
     provider: str
@@ -140,12 +132,11 @@ class EndpointRow:
 
     @property
     def probed_at(self) -> datetime | None:
-        """The day of the measurement, as a moment."""
+        """Return the day of the measurement."""
         return datetime.combine(self.probed, time(), UTC) if self.probed else None
 
 
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
-    """In the order of the configuration."""
     names = endpoint_names(one)
     told = one.with_endpoints().endpoints
     return [
@@ -155,7 +146,7 @@ def endpoints(one: Listing) -> Sequence[EndpointRow]:
 
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:
-    """Names of endpoints, by target: the provider, and its model where it has several."""
+    """Return the names of endpoints by target: provider, and model where it has several."""
     providers = [endpoint.provider for endpoint in one.endpoints]
     return {
         endpoint.name: endpoint.name
@@ -192,22 +183,14 @@ def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> 
 
 
 def _valid_calls(counts: CallCounts | None) -> tuple[float | None, int]:
-    """Return the percent of valid calls, and of how many."""
     counts = counts or CallCounts()
     checked = counts.fine + counts.invalid_json + counts.unknown_name + counts.schema_mismatch
     return (100 * counts.fine / checked if checked else None), checked
 
 
-# Providers of the public catalog: what each offers, and how it has answered.
-
-
 @dataclass(frozen=True, slots=True)
 class ProviderOffer:
-    """One endpoint of a provider, and the model that it is of.
-
-    ``latency`` (seconds) and ``throughput`` (tokens per second) are medians of the last half hour;
-    ``uptime`` is the percent of a day's requests that were answered. ``None``: not known.
-    """
+    """An endpoint of a provider, with its model and medians of the last half hour."""
 
     id: str
     name: str
@@ -223,19 +206,16 @@ class ProviderOffer:
 
     @property
     def path(self) -> str:
-        """Of the model's page, below the console's own."""
         return path_of_model(self.id)
 
     @property
     def price(self) -> ModelPrice:
-        """By the million, which the list of providers does not need."""
         return model_price(self.tariff)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRow:
-    """A provider. ``latency`` (seconds) and ``throughput`` (tokens per second) are medians of its
-    endpoints; ``uptime`` is the percent of a day's requests that were answered."""
+    """Row of a provider; latency and throughput are medians of its endpoints."""
 
     name: str
     offers: Sequence[ProviderOffer]
@@ -243,22 +223,18 @@ class ProviderRow:
 
     @property
     def path(self) -> str:
-        """Of its page, below the console's own."""
         return path_of_provider(self.name)
 
     @property
     def latency(self) -> float | None:
-        """Return the median over its endpoints, as far as they were measured."""
         return _median(each.latency for each in self.offers)
 
     @property
     def throughput(self) -> float | None:
-        """Return the median over its endpoints, as far as they were measured."""
         return _median(each.throughput for each in self.offers)
 
     @property
     def free(self) -> int:
-        """Return how many of its endpoints cost nothing."""
         return sum(each.tariff.free for each in self.offers)
 
     @property
@@ -268,12 +244,10 @@ class ProviderRow:
 
     @property
     def down(self) -> int:
-        """Return how many of its endpoints get no requests now."""
         return sum(not each.up for each in self.offers)
 
 
 def path_of_provider(name: str) -> str:
-    """Of a provider's page, below the console's own."""
     return f"/providers/{quote(name, safe='')}"
 
 
@@ -290,7 +264,7 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
 
 
 def _offer(one: Listing, endpoint: CatalogEndpoint) -> ProviderOffer:
-    """Only what is shown: a provider may have thousands of endpoints."""
+    # Only what is shown: a provider may have thousands of endpoints.
     stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
     latency, throughput = stats.first_token_half_hour, stats.speed_half_hour
     return ProviderOffer(
@@ -321,12 +295,9 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-# Facets of a catalog: only those that set some of its entries apart.
-
-
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """``authors`` with how many entries each has; ``parameters`` by what they are for."""
+    """Authors with their number of entries, and parameters by purpose."""
 
     authors: Sequence[tuple[str, int]]
     parameters: Sequence[tuple[str, Sequence[str]]]
@@ -338,7 +309,7 @@ class Facets:
 
 
 def facets(entries: Sequence[Searchable]) -> Facets:
-    """Of all entries, whatever is searched for."""
+    """Return the facets of all entries, whatever is searched for."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
     return Facets(
@@ -351,15 +322,13 @@ def facets(entries: Sequence[Searchable]) -> Facets:
     )
 
 
-# One list of all models: the entries of the public catalog, and what keys may name besides.
-
 _NOT_KNOWN = Decimal("Infinity")
 _HERE = "this service"
 
 
 @dataclass(frozen=True, slots=True)
 class ServedOffer:
-    """A model that is in no public catalog. It is found and sorted like those that are."""
+    """A model outside the public catalog, in the form of a catalog entry."""
 
     view: ModelRow
     created: int
@@ -371,7 +340,6 @@ class ServedOffer:
 
     @property
     def id(self) -> str:
-        """Return what a request names as ``model``."""
         return self.view.id
 
     @property
@@ -380,7 +348,6 @@ class ServedOffer:
 
     @property
     def price(self) -> Decimal:
-        """For a usual million tokens, three in four of the prompt."""
         if self.view.price is None:
             return _NOT_KNOWN
         prompt, completion = self.view.price
@@ -388,7 +355,6 @@ class ServedOffer:
 
     @property
     def context_length(self) -> int | None:
-        """In tokens."""
         return self.view.context
 
     @property
@@ -397,7 +363,6 @@ class ServedOffer:
 
     @property
     def input_modalities(self) -> frozenset[str]:
-        """Return what a prompt may hold."""
         return frozenset({"text", "image"}) if self.view.images else frozenset({"text"})
 
 
@@ -453,14 +418,12 @@ def _served(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
     )
 
 
-# A few models side by side, one line for each thing that they can be told apart by.
-
 MOST_COMPARED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One model with all that is compared."""
+    """A model in a comparison."""
 
     row: ModelListRow
     price: ModelPrice
@@ -471,18 +434,15 @@ class Compared:
 
     @property
     def output(self) -> int | None:
-        """The most tokens of a reply."""
         return self.view.output
 
     @property
     def uptime(self) -> float | None:
-        """Of its best endpoint, in percent of a day's requests."""
         found = [each.uptimes[2] for each in self.endpoints]
         return max((one for one in found if one is not None), default=None)
 
     @property
     def keepers(self) -> int:
-        """Endpoints that may keep what they are sent."""
         return sum(not each.private for each in self.endpoints)
 
 
@@ -495,7 +455,7 @@ class ModelComparison:
     alike: Sequence[str]
 
     def best(self, name: str) -> frozenset[str]:
-        """The ids of the models that are ahead in a figure."""
+        """Return the ids of the models with the best value of a figure."""
         value, sign = _FIGURES[name]
         found = {one.row.id: value(one) for one in self.models}
         known = {id: figure * sign for id, figure in found.items() if figure is not None}
@@ -518,7 +478,7 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 
 
 def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelComparison:
-    """Of these, whose variants are among the entries."""
+    """Return the comparison of these models."""
     models = [
         Compared(
             list_row(one),
@@ -538,7 +498,6 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelCo
 
 
 def variants(id: str, entries: Sequence[Listing]) -> Sequence[Listing]:
-    """The entries of the same model, itself first among those of its name."""
     base = id.partition(":")[0]
     found = [one for one in entries if one.id.partition(":")[0] == base]
     return sorted(found, key=lambda one: one.id)

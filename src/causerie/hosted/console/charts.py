@@ -11,11 +11,6 @@ from datetime import UTC, datetime, timedelta
 
 from causerie.protocol.targets import QUARTER_SECONDS, TimeBucket
 
-# Charts as shapes in a box of 100 by 100, for templates to draw as SVG: no script, no library.
-#
-# Shapes are stretched to the width there is; words stand around them in HTML, so
-# that they stay readable. Knows numbers and moments, not what they mean.
-
 COLOURS = 7  # of series told apart; all others are the eighth, together
 _BOX = 100.0
 _LABELS = 6
@@ -25,8 +20,6 @@ _FILL = 0.76  # of its place that a bar takes
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values by interval, as many as the chart has; ``colour`` counts from 1, 0 is the rest."""
-
     name: str
     colour: int
     values: Sequence[float]
@@ -34,8 +27,6 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """One rectangle of a column."""
-
     x: float
     y: float
     width: float
@@ -54,9 +45,9 @@ class ColumnPart:
 
 @dataclass(frozen=True, slots=True)
 class ChartColumn:
-    """One interval: its bars, from the bottom, and what they stand for, the largest first.
+    """One interval with its bars, from the bottom up.
 
-    ``label``: 1 where its start is written below it, 2 where only if there is room, else 0.
+    ``label``: 1 if its start is written below it, 2 if only where there is room, else 0.
     """
 
     start: datetime
@@ -88,7 +79,6 @@ class Chart:
 
     @property
     def empty(self) -> bool:
-        """Return true if there is nothing to draw."""
         return not any(column.total for column in self.columns)
 
 
@@ -99,10 +89,7 @@ def stacked(
     *,
     whole: bool = False,
 ) -> Chart:
-    """Bars on each other: the largest series by name, all others as one.
-
-    ``whole``: the values are counts, so no tick lies between two of them.
-    """
+    """Return a bar chart: the largest series by name, all others as one. ``whole``: counts."""
     series = _largest(starts, values, rest)
     highest = max((sum(one.values[n] for one in series) for n in range(len(starts))), default=0.0)
     ticks = scale(highest, least=1.0 if whole else 0.0)
@@ -117,10 +104,7 @@ def lines(
     *,
     whole: bool = False,
 ) -> Chart:
-    """A line for each name, in their order; where a value lacks the line is broken.
-
-    ``whole``: ticks are whole numbers.
-    """
+    """Return a line chart; a missing value breaks its line. ``whole``: ticks are whole numbers."""
     highest = max((value for one in values.values() for value in one.values()), default=0.0)
     ticks = scale(highest, least=1.0 if whole else 0.0)
     made, series = [], []
@@ -134,10 +118,7 @@ def lines(
 
 
 def scale(highest: float, least: float = 0.0) -> Sequence[float]:
-    """Round values from 0 to at least ``highest``, in four steps at most.
-
-    A step is at least ``least``.
-    """
+    """Return round ticks from 0 to ``highest`` or more, in at most four steps from ``least``."""
     if highest <= 0:
         return (0.0, 1.0)
     raw = max(highest / _STEPS, least)
@@ -147,7 +128,6 @@ def scale(highest: float, least: float = 0.0) -> Sequence[float]:
 
 
 def _steps(unit: float, least: float) -> Sequence[float]:
-    """Return the round multiples of a unit; of whole numbers below ten 2.5 is none."""
     return (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
 
 
@@ -220,7 +200,6 @@ def _column_of_points(
 
 
 def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: float) -> Sequence[str]:
-    """Points in the middle of their columns; a lonely one becomes a short line."""
     width = _BOX / len(starts)
     runs: list[list[tuple[float, float]]] = [[]]
     for index, start in enumerate(starts):
@@ -244,8 +223,6 @@ def _label(index: int, count: int) -> int:
     return 1 + index // every % 2
 
 
-# Last day of a model's endpoints: strips of uptime, and lines of speed.
-
 _QUARTERS = 96
 _TOGETHER = 2  # quarters that one mark of a strip stands for
 _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
@@ -265,7 +242,6 @@ class Mark:
 
     @property
     def share(self) -> float:
-        """Of its requests, those that were answered."""
         return self.answered / (self.answered + self.failed)
 
 
@@ -280,7 +256,6 @@ class Strip:
 
     @property
     def uptime(self) -> float | None:
-        """The share of its requests that it answered."""
         every = self.answered + self.failed
         return self.answered / every if every else None
 
@@ -296,12 +271,10 @@ class Trend:
 
     @property
     def empty(self) -> bool:
-        """Return true if nobody used the model."""
         return all(strip.uptime is None for strip in self.strips)
 
 
 def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Trend:
-    """By the name of each endpoint."""
     shown = busiest(days, COLOURS)
     starts = [_moment(number) for number in _quarters(now)]
     return Trend(
@@ -313,7 +286,6 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Trend:
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
-    """Uptime by name, of any number of targets."""
     return [_strip(name, day, _quarters(now)) for name, day in days.items()]
 
 

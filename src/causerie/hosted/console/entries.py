@@ -8,33 +8,20 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import msgspec
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
-from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.ports import EntryKind
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import Configuring, EntryView, EntryWish, ListedModel
-from causerie.protocol.numbers import money
-
-# Entries of the configuration as pages show them, and their problems, each at its field.
+from causerie.hosted.operations.configuring import EntryView, EntryWish, ListedModel
+from causerie.protocol.numbers import money, whole_number
 
 _INDEX = re.compile(r"\[\d+\]")
-
-
-async def entries_of(configuration: Configuring, actor: Actor) -> Sequence[EntryView]:
-    """Return all entries; none while the service starts and cannot read them yet."""
-    try:
-        return await configuration.every(actor)
-    except InvalidRequest as failure:
-        if failure.code != "not_ready":
-            raise
-        return ()
 
 
 def entry_named(
@@ -48,10 +35,7 @@ def entry_named(
 
 
 def lowest_price(entry: EntryView, part: str) -> Decimal | None:
-    """Return the price of an entry, or the lowest of its endpoints, per 1M tokens.
-
-    ``None`` if it has no endpoints, or a price that is none.
-    """
+    """Return the lowest price of an entry per 1M tokens; ``None`` if it has no valid one."""
     catalog = entry.kind == "catalog_model"
     priced = entry.settings.get("endpoints", ()) if catalog else (entry.settings,)
     try:
@@ -61,7 +45,6 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
 
 
 def picked_model(text: str) -> ListedModel:
-    """Return a model as the form has it; raise :class:`InvalidRequest`."""
     try:
         return msgspec.json.decode(text, type=ListedModel)
     except msgspec.MsgspecError as failure:
@@ -71,7 +54,6 @@ def picked_model(text: str) -> ListedModel:
 
 
 def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
-    """Return the entry of the database; raise :class:`NotFound`."""
     found = entry_named(entries, "provider", name, locked=False)
     if found is None:
         raise NotFound("No provider of this name is in the database.")
@@ -80,17 +62,12 @@ def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """A problem as fields show it."""
-
     param: str
     message: str
 
 
 class EntryProblems:
-    """All problems of an entry: those of fields that the form has, and the rest.
-
-    Of ``fields`` in rows the index is left out, as in ``targets[].model``.
-    """
+    """Problems of an entry by field; ``fields`` have no indexes, as in ``targets[].model``."""
 
     def __init__(
         self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
@@ -115,7 +92,6 @@ class EntryProblems:
 
     @property
     def named(self) -> Sequence[tuple[str, str]]:
-        """Return the problems of fields, with the names of their settings."""
         return [(name, each.message) for name, each in self._by_field.items()]
 
     def any(self, *fields: str) -> bool:
@@ -125,11 +101,6 @@ class EntryProblems:
 def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
     """Return the entries that a newer version has made and this one skips."""
     return [each for each in entries if each.kind not in get_args(EntryKind)]
-
-
-def origin_of(kind: EntryKind, name: str) -> str:
-    """Return what problems call an entry."""
-    return f'the entry of {kind} "{name}"'
 
 
 def typed_number(text: str) -> int | float | str:
@@ -142,13 +113,139 @@ def typed_number(text: str) -> int | float | str:
     return text
 
 
-def rest_of(settings: Mapping[str, Any]) -> str:
-    """Return settings that have no field as JSON; empty if there are none."""
-    return json.dumps(settings, indent=2, ensure_ascii=False) if settings else ""
+def _sentence(words: str) -> str:
+    if words.startswith(("is ", "are ")):
+        words = f"{'It' if words.startswith('is ') else 'They'} {words}"
+    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?', '!')) else '.'}"
 
 
-def read_rest(text: str) -> dict[str, Any]:
-    """Return settings typed as JSON; raise :class:`InvalidRequest`."""
+_BETWEEN = re.compile(r"[\s,]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingField:
+    """A field for one setting. ``name`` is its path, as in ``limits.concurrent``."""
+
+    name: str
+    title: str
+    kind: Literal["text", "number", "list", "lines", "choice", "flag"] = "text"
+    hint: str = ""
+    choices: Sequence[tuple[str, str]] = ()
+    """Of a choice: values and their words; the empty value leaves the setting out."""
+    placeholder: str = ""
+    group: str = ""
+    """Title of the part of the form that is folded; empty: always shown."""
+    missing: str = ""
+    """What is wrong if nothing is typed; empty: the field is optional."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsForm:
+    """Contents of the form: a text for each field, and all other settings as JSON."""
+
+    fields: Sequence[SettingField]
+    values: Mapping[str, str] = field(default_factory=dict)
+    more: str = ""
+    version: str = ""
+    row_names: ClassVar[Sequence[str]] = ()
+    """Names of further fields that can have problems."""
+
+    @classmethod
+    def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
+        """Return the form of an entry; what no field shows is in ``more``."""
+        rest = _copied(settings)
+        values = {
+            each.name: _text(each, found)
+            for each in fields
+            if (found := _pop(rest, each.name.split("."))) is not None
+        }
+        more = json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""
+        return cls(fields, values, more, str(version))
+
+    @classmethod
+    def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
+        values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
+        return cls(fields, values, form.raw("more").strip(), form.get("version"))
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[SettingField]]:
+        found: dict[str, list[SettingField]] = {}
+        for each in self.fields:
+            found.setdefault(each.group, []).append(each)
+        return found
+
+    def problems(
+        self, failure: ServiceError | None, kind: EntryKind, label: str = "name"
+    ) -> EntryProblems:
+        """Return what is wrong, by field. ``label`` is the setting that names the entry."""
+        origin = f'the entry of {kind} "{self.values.get(label, "")}"'
+        names = {each.name for each in self.fields} | {"key", "more", *self.row_names}
+        return EntryProblems(failure, origin, names)
+
+    def settings(self) -> dict[str, Any]:
+        settings = _read_json(self.more)
+        for each in self.fields:
+            text = self.values.get(each.name, "")
+            if text:
+                _put(settings, each.name.split("."), _value(each, text))
+        return settings
+
+    def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
+        for each in self.fields:
+            if each.missing and not self.values.get(each.name):
+                raise InvalidRequest(each.missing, param=each.name)
+        version = whole_number(self.version)
+        return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
+
+
+def _value(field: SettingField, text: str) -> Any:
+    if field.kind in ("list", "lines"):
+        return [part for part in _BETWEEN.split(text) if part]
+    if field.kind == "flag":
+        return True
+    return typed_number(text) if field.kind == "number" else text
+
+
+def _text(field: SettingField, value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ("\n" if field.kind == "lines" else ", ").join(map(str, value))
+    if isinstance(value, bool):
+        return "on" if value else ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _copied(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _copied(value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+    }
+
+
+def _pop(settings: dict[str, Any], path: Sequence[str]) -> Any:
+    name, *inner = path
+    found = settings.get(name)
+    if not inner:
+        return settings.pop(name, None) if not isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    value = _pop(found, inner)
+    if not found:
+        del settings[name]
+    return value
+
+
+def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    name, *inner = path
+    if not inner:
+        settings[name] = value
+        return
+    table = settings.setdefault(name, {})
+    if not isinstance(table, dict):
+        raise InvalidRequest(f"has `{name}`, which is a table", param="more")
+    _put(table, inner, value)
+
+
+def _read_json(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as failure:
@@ -159,21 +256,12 @@ def read_rest(text: str) -> dict[str, Any]:
     return found
 
 
-def _sentence(words: str) -> str:
-    """Return an advice as a sentence: those of settings go on from the name of the setting."""
-    if words.startswith(("is ", "are ")):
-        words = f"{'It' if words.startswith('is ') else 'They'} {words}"
-    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?', '!')) else '.'}"
-
-
-# Pages of all kinds of entries: one is added, changed, switched and deleted.
-
 _DELETE = "operator/delete_entry.html"
 
 
 @dataclass(frozen=True, slots=True)
 class EntryKindWords:
-    """Kinds of entries that have one list, and the words that pages have for them."""
+    """Kinds of entries that share one list, and their words on pages."""
 
     kinds: frozenset[EntryKind]
     noun: str
@@ -190,10 +278,9 @@ class EntryKindWords:
 
 
 class EntryPages:
-    """Changes are in force at once; entries of the file are shown only."""
+    """Pages that enable, disable and delete entries of the database."""
 
-    def __init__(self, configuration: Configuring, words: EntryKindWords) -> None:
-        self._configuration = configuration
+    def __init__(self, words: EntryKindWords) -> None:
         self._words = words
 
     async def enable(self, context: RequestContext) -> None:
@@ -208,51 +295,49 @@ class EntryPages:
     async def delete(self, context: RequestContext) -> None:
         entry = await self._entry(context)
         try:
-            await self._configuration.delete(context.actor, entry.id)
+            await context.configuration.delete(context.actor, entry.id)
         except InvalidRequest as problem:
-            await context.show_problem(_DELETE, problem, entry=entry, words=self._words)
+            await context.show_form(_DELETE, problem, entry=entry, words=self._words)
             return
         self._leave(context, "deleted")
 
     async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
         entry = await self._entry(context)
-        await self._configuration.switch(context.actor, entry.id, enabled=enabled)
+        await context.configuration.switch(context.actor, entry.id, enabled=enabled)
         self._leave(context, "enabled" if enabled else "disabled")
 
     async def _entry(self, context: RequestContext) -> EntryView:
-        """Return the entry of the path; raise :class:`NotFound`."""
-        entry = await self._configuration.see(context.actor, context.params["entry"])
+        entry = await context.configuration.see(context.actor, context.params["entry"])
         if entry.kind not in self._words.kinds:
             raise NotFound(f"There is no such {self._words.noun} in the database.")
         return entry
 
-    def _leave(self, context: RequestContext, what: str) -> None:
-        """Lead to the list, with a notice of what was done."""
-        context.go(self._words.list_path, done=f"{self._words.notice}-{what}")
+    def _leave(self, context: RequestContext, done: str) -> None:
+        context.go(self._words.list_path, done=f"{self._words.notice}-{done}")
 
 
-class EntryForm(Protocol):
-    """A form that says what an entry is to be."""
+class EntryFormPages(EntryPages, ABC):
+    """Entries of one kind with a form. ``form`` is its class."""
 
-    def wish(self, *, enabled: bool = True) -> EntryWish:
-        """Return the wanted state; raise :class:`InvalidRequest`."""
-
-
-F = TypeVar("F", bound=EntryForm)
-
-
-class EntryFormPages(EntryPages, ABC, Generic[F]):
-    """Entries of one kind, each with a form of type ``F``."""
+    def __init__(
+        self,
+        words: EntryKindWords,
+        fields: Sequence[SettingField],
+        form: type[SettingsForm] = SettingsForm,
+    ) -> None:
+        super().__init__(words)
+        self._fields = fields
+        self._form = form
 
     async def new(self, context: RequestContext) -> None:
-        await self._show(context, None, self._empty())
+        await self._show(context, None, self._form(self._fields))
 
     async def create(self, context: RequestContext) -> None:
-        form = self._typed(context.form)
+        form = self._form.typed(self._fields, context.form)
         (kind,) = self._words.kinds
         try:
             context.check_form()
-            await self._configuration.create(context.actor, kind, form.wish())
+            await context.configuration.create(context.actor, kind, form.wish())
         except InvalidRequest as failure:
             await self._show(context, None, form, failure)
             return
@@ -260,41 +345,29 @@ class EntryFormPages(EntryPages, ABC, Generic[F]):
 
     async def see(self, context: RequestContext) -> None:
         entry = await self._entry(context)
-        await self._show(context, entry, self._kept(entry))
+        form = self._form.of(self._fields, entry.settings, entry.version)
+        await self._show(context, entry, form)
 
     async def change(self, context: RequestContext) -> None:
-        entry, form = await self._entry(context), self._typed(context.form)
+        entry = await self._entry(context)
+        form = self._form.typed(self._fields, context.form)
         try:
             context.check_form()
             wish = form.wish(enabled=entry.enabled)
-            await self._configuration.change(context.actor, entry.id, wish)
+            await context.configuration.change(context.actor, entry.id, wish)
         except InvalidRequest as failure:
             await self._show(context, entry, form, failure)
             return
         self._leave(context, "saved")
 
     @abstractmethod
-    async def list(self, context: RequestContext) -> None:
-        """``GET`` of the list."""
-
-    @abstractmethod
-    def _empty(self) -> F:
-        """Return the form of a new entry."""
-
-    @abstractmethod
-    def _typed(self, form: FormFields) -> F:
-        """Return the form as it was sent."""
-
-    @abstractmethod
-    def _kept(self, entry: EntryView) -> F:
-        """Return the form of an entry that there is."""
+    async def list(self, context: RequestContext) -> None: ...
 
     @abstractmethod
     async def _show(
         self,
         context: RequestContext,
         entry: EntryView | None,
-        form: F,
+        form: SettingsForm,
         failure: InvalidRequest | None = None,
-    ) -> None:
-        """Show the form, of ``entry`` or of a new one, with what was wrong."""
+    ) -> None: ...

@@ -13,10 +13,8 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.explanation import RoutingExplanation
-from causerie.hosted.operations.ports import Operations, RouteQuery
+from causerie.hosted.operations.ports import RouteQuery
 from causerie.protocol.numbers import money
-
-# The form that makes up a request, to ask who would get it.
 
 _TOOL = {
     "type": "function",
@@ -53,10 +51,7 @@ SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("la
 
 @dataclass(frozen=True, slots=True)
 class RouteForm:
-    """Values of the form. ``written``: the body was pasted, and the picks count for nothing.
-
-    ``reject``: the client sends ``x-unknown-params: reject``.
-    """
+    """Values of the form. ``written``: pasted body. ``reject``: unknown fields are refused."""
 
     door: str = ""
     model: str = ""
@@ -83,7 +78,6 @@ class RouteForm:
         )
 
     def request(self) -> bytes:
-        """The body of the request; raises :class:`InvalidRequest`."""
         if self.written:
             return self.body.encode("utf-8", "surrogatepass")
         return json.dumps(self._picked(), indent=2, ensure_ascii=False).encode()
@@ -143,53 +137,47 @@ def _number(text: str, field: str) -> int | float:
     return int(number) if number == int(number) else number
 
 
-# Routing explanation of a request, for operators, before anybody sends it.
-
 _TEMPLATE = "operator/explain.html"
 
 
-class ExplainPages:
-    """Asks what sees to the service; nothing is sent, and nothing changes."""
+async def show(context: RequestContext) -> None:
+    """``GET /operator/explain``; ``?model=`` fills one in."""
+    await context.operations.providers(context.actor)
+    await _show(context, RouteForm(model=context.query.get("model")), None)
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
 
-    async def show(self, context: RequestContext) -> None:
-        """``GET /operator/explain``; ``?model=`` fills one in."""
-        await self._operations.providers(context.actor)
-        await self._show(context, RouteForm(model=context.query.get("model")), None)
+async def explain(context: RequestContext) -> None:
+    await context.operations.providers(context.actor)  # a wrong form names models and doors, too
+    form = RouteForm.of(context.form)
+    try:
+        context.check_form()
+        question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
+        told = await context.operations.explain(context.actor, question)
+    except (InvalidRequest, NotFound) as problem:
+        await context.show_form(_TEMPLATE, problem, **_around(context, form, None))
+        return
+    await _show(context, form, told, question.body.decode("utf-8", "replace"))
 
-    async def explain(self, context: RequestContext) -> None:
-        await self._operations.providers(context.actor)  # a wrong form names models and doors, too
-        form = RouteForm.of(context.form)
-        try:
-            context.check_form()
-            question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
-            told = await self._operations.explain(context.actor, question)
-        except (InvalidRequest, NotFound) as problem:
-            await context.show_problem(_TEMPLATE, problem, **self._around(form, None))
-            return
-        await self._show(context, form, told, question.body.decode("utf-8", "replace"))
 
-    async def _show(
-        self,
-        context: RequestContext,
-        form: RouteForm,
-        told: RoutingExplanation | None,
-        body: str = "",
-    ) -> None:
-        await context.show(_TEMPLATE, **self._around(form, told, body))
+async def _show(
+    context: RequestContext,
+    form: RouteForm,
+    told: RoutingExplanation | None,
+    body: str = "",
+) -> None:
+    await context.show(_TEMPLATE, **_around(context, form, told, body))
 
-    def _around(
-        self, form: RouteForm, told: RoutingExplanation | None, body: str = ""
-    ) -> dict[str, Any]:
-        return {
-            "form": form,
-            "told": told,
-            "body": body or form.body,
-            "doors": [(name, name) for name in self._operations.doors()],
-            "models": self._operations.models(),
-            "formats": FORMATS,
-            "efforts": EFFORTS,
-            "sorts": SORTS,
-        }
+
+def _around(
+    context: RequestContext, form: RouteForm, told: RoutingExplanation | None, body: str = ""
+) -> dict[str, Any]:
+    return {
+        "form": form,
+        "told": told,
+        "body": body or form.body,
+        "doors": [(name, name) for name in context.operations.doors()],
+        "models": context.operations.models(),
+        "formats": FORMATS,
+        "efforts": EFFORTS,
+        "sorts": SORTS,
+    }

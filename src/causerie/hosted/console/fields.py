@@ -16,8 +16,6 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.usage import Step
 from causerie.protocol.numbers import whole_number
 
-# The fields of a form or a query: names and text, in their order.
-
 _MOST = 500
 
 
@@ -42,7 +40,6 @@ class FormFields:
         return FormFields(pairs)
 
     def get(self, name: str) -> str:
-        """The first value, without white space around it."""
         return self.raw(name).strip()
 
     def raw(self, name: str) -> str:
@@ -50,7 +47,6 @@ class FormFields:
         return next((value for key, value in self._pairs if key == name), "")
 
     def every(self, name: str) -> Sequence[str]:
-        """All values, in their order."""
         return [value.strip() for key, value in self._pairs if key == name]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -63,8 +59,6 @@ class FormFields:
         return bool(self._pairs)
 
 
-# Long lists of the console, a page each, narrowed down by a text and sorted by a column.
-
 USUAL_ROWS = ROWS[0]
 _LONGEST_TEXT = 100
 _MANY = 8  # items; fewer are found by looking
@@ -73,8 +67,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """One page of a list."""
-
     items: Sequence[T]
     number: int  # of this page, from 1
     found: int  # items that have the text
@@ -100,11 +92,9 @@ class ListPage(Generic[T]):
         return self._query(page=number, sort=self.sort)
 
     def with_rows(self, rows: int) -> str:
-        """Return the query of the list with so many rows on a page."""
         return self._query(sort=self.sort, rows=rows if rows != USUAL_ROWS else "")
 
     def order(self, column: str) -> str:
-        """Return how the list is sorted by a column, in the word of ``aria-sort``."""
         if self.sort.removeprefix("-") != column:
             return ""
         return "descending" if self.sort.startswith("-") else "ascending"
@@ -128,11 +118,9 @@ def page_of(
     columns: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
     kept: Mapping[str, str] = MappingProxyType({}),
 ) -> ListPage[T]:
-    """Return the page that a query asks for; ``texts`` are what ``find`` is looked for in.
+    """Return the page of a list that a query asks for; ``texts`` are searched for ``find``.
 
-    ``columns`` give what ``sort`` may name; an item without a value (``None``) is last.
-    ``kept`` are other fields of the address, which its links keep.
-    A page that is not there is the last one: what was on it may have been deleted meanwhile.
+    ``columns`` give the sort keys; items with ``None`` are last. ``kept`` fields stay in links.
     """
     find = query.get("find")[:_LONGEST_TEXT]
     words = find.casefold().split()
@@ -151,7 +139,6 @@ def page_of(
 
 
 def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:
-    """Return the items by a column, equal ones in their order, those without a value last."""
     known = [each for each in items if column(each) is not None]
     known.sort(key=column, reverse=down)
     return [*known, *(each for each in items if column(each) is None)]
@@ -160,10 +147,6 @@ def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Se
 def _has(text: str, words: Iterable[str]) -> bool:
     return all(word in text for word in words)
 
-
-# The period that a page is asked about, from the fields of its address.
-#
-# Sums are kept by whole hours and days in UTC, so a period begins and ends with one.
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -191,12 +174,10 @@ class ReportPeriod:
 
     @property
     def step(self) -> Step:
-        """Return the length of the intervals that it is shown in."""
         return Step.HOUR if self.until - self.since <= _HOURLY else Step.DAY
 
     @property
     def last_day(self) -> date:
-        """The last day that belongs to it."""
         return (self.until - timedelta(microseconds=1)).date()
 
     def starts(self) -> Sequence[datetime]:
@@ -212,7 +193,6 @@ class ReportPeriod:
 
 
 def period(query: FormFields, now: datetime) -> ReportPeriod:
-    """The period that an address asks for; raises :class:`InvalidRequest`."""
     if query.get("from") or query.get("to"):
         return _custom(query, now)
     name = query.get("range") or USUAL_PERIOD

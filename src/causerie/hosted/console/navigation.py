@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from causerie.hosted.accounts.people import Project
 
-# Links in the frame of every page: only to pages that exist.
-
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
@@ -26,8 +24,6 @@ class NavigationEntry:
 
 @dataclass(frozen=True, slots=True)
 class NavigationLink:
-    """An entry as one page shows it."""
-
     title: str
     path: str
     icon: str
@@ -44,7 +40,6 @@ class NavigationSection:
 
     @property
     def here(self) -> bool:
-        """Return whether one of its pages is open."""
         return any(link.here for link in self.links)
 
 
@@ -79,7 +74,6 @@ ENTRIES = (
 def sections(
     entries: Iterable[NavigationEntry], project: Project | None, path: str, *, operator: bool
 ) -> Sequence[NavigationSection]:
-    """The navigation of a page at ``path``."""
     groups: dict[str, list[tuple[NavigationEntry, str]]] = {}
     for entry in entries:
         if entry.group == "operator" and not operator:
@@ -102,12 +96,9 @@ def sections(
 
 
 def _longest(targets: Sequence[str], path: str) -> str:
-    """The entry that a path is at or below."""
     fitting = [each for each in targets if path == each or path.startswith(f"{each}/")]
     return max(fitting, key=len, default="")
 
-
-# Notices on a page after an action; the address only names the notice.
 
 NOTICES = MappingProxyType(
     {

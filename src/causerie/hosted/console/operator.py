@@ -16,225 +16,218 @@ from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.charts import strips
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.service_view import ServiceView, service_badges, troubled
+from causerie.hosted.console.service_view import service_badges, troubled
 
 _STRIPS = 12  # targets whose day the page of health shows
 
 
-class OperatorPages:
-    """Pages that only operators may see; accounts decide, where they are asked."""
+async def show_health(context: RequestContext) -> None:
+    _operators_only(context)
+    targets = context.service_view.targets()
+    asked = {each.name: context.service_view.requests(each.name) for each in targets}
+    asked = {name: requests for name, requests in asked.items() if requests}
+    busiest = sorted(asked, key=asked.__getitem__, reverse=True)[:_STRIPS]
+    days = {name: context.service_view.history(name) for name in asked if name in busiest}
+    await context.show(
+        "operator/health.html",
+        engines=context.service_view.status(),
+        targets=targets,
+        strips=strips(days, context.services.clock()),
+        left_out=len(asked) - len(days),
+        worker=context.service_view.worker(),
+        troubled=len(troubled(service_badges(context.service_view))),
+    )
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def health(self, context: RequestContext) -> None:
-        """Engines and providers, as they stand now."""
-        _operators_only(context)
-        targets = self._service_view.targets()
-        asked = {each.name: self._service_view.requests(each.name) for each in targets}
-        asked = {name: requests for name, requests in asked.items() if requests}
-        busiest = sorted(asked, key=asked.__getitem__, reverse=True)[:_STRIPS]
-        days = {name: self._service_view.history(name) for name in asked if name in busiest}
-        await context.show(
-            "operator/health.html",
-            engines=self._service_view.status(),
-            targets=targets,
-            strips=strips(days, context.services.clock()),
-            left_out=len(asked) - len(days),
-            worker=self._service_view.worker(),
-            troubled=len(troubled(service_badges(self._service_view))),
-            operations=self._service_view.operations is not None,
+async def show_users(context: RequestContext) -> None:
+    users = context.accounts.users
+    asked = await context.accounts.sign_ups.asked(context.actor)
+    invitations = await users.invitations(context.actor)
+    people = await context.accounts.summaries.people(context.actor)
+    every: list[PersonSummary | OneTimeLink] = [*asked, *people, *invitations]
+    waiting = {link.id for link in asked}
+    page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
+    links = [each for each in page.items if isinstance(each, OneTimeLink)]
+    shown = [each for each in page.items if isinstance(each, PersonSummary)]
+    await context.show(
+        "operator/users.html",
+        page=page,
+        days=DAYS,
+        people=shown,
+        spending=await context.accounts.summaries.spending_of_people(
+            context.actor, [each.user.id for each in shown]
+        ),
+        with_factor=await users.with_factor(context.actor),
+        invitations=[link for link in links if link.id not in waiting],
+        asked=[link for link in links if link.id in waiting],
+    )
+
+
+async def ask_invitation(context: RequestContext) -> None:
+    _operators_only(context)
+    await context.show("operator/invite.html", email="", operator=False)
+
+
+async def invite(context: RequestContext) -> None:
+    email, operator = context.form.get("email"), context.form.get("operator") == "yes"
+    try:
+        context.check_form()
+        made = await context.accounts.users.invite(
+            context.actor, email=email or None, operator=operator
         )
+    except InvalidRequest as problem:
+        await context.show_form("operator/invite.html", problem, email=email, operator=operator)
+        return
+    await context.show(
+        "project/link.html",
+        title="Your invitation",
+        address=sign_in.link_address(context.base, made.token),
+        link=made.link,
+        back="/operator/users",
+    )
 
-    async def users(self, context: RequestContext) -> None:
-        """All users, and open invitations to the service."""
-        users = context.accounts.users
-        asked = await context.accounts.sign_ups.asked(context.actor)
-        invitations = await users.invitations(context.actor)
-        people = await context.accounts.summaries.people(context.actor)
-        every: list[PersonSummary | OneTimeLink] = [*asked, *people, *invitations]
-        waiting = {link.id for link in asked}
-        page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
-        links = [each for each in page.items if isinstance(each, OneTimeLink)]
-        shown = [each for each in page.items if isinstance(each, PersonSummary)]
-        await context.show(
-            "operator/users.html",
-            page=page,
-            days=DAYS,
-            people=shown,
-            spending=await context.accounts.summaries.spending_of_people(
-                context.actor, [each.user.id for each in shown]
-            ),
-            with_factor=await users.with_factor(context.actor),
-            invitations=[link for link in links if link.id not in waiting],
-            asked=[link for link in links if link.id in waiting],
-        )
 
-    async def ask_invitation(self, context: RequestContext) -> None:
-        _operators_only(context)
-        await context.show("operator/invite.html", email="", operator=False)
+async def withdraw(context: RequestContext) -> None:
+    await context.accounts.users.withdraw(context.actor, context.params["link"])
+    context.go("/operator/users", done="invitation-withdrawn")
 
-    async def invite(self, context: RequestContext) -> None:
-        """Make an invitation, and show its link once."""
-        email, operator = context.form.get("email"), context.form.get("operator") == "yes"
-        try:
-            context.check_form()
-            made = await context.accounts.users.invite(
-                context.actor, email=email or None, operator=operator
-            )
-        except InvalidRequest as problem:
-            await context.show_problem(
-                "operator/invite.html", problem, email=email, operator=operator
-            )
-            return
-        await context.show(
-            "project/link.html",
-            title="Your invitation",
-            address=sign_in.link_address(context.base, made.token),
-            link=made.link,
-            back="/operator/users",
-        )
 
-    async def withdraw(self, context: RequestContext) -> None:
-        """Take an invitation to the service back."""
-        await context.accounts.users.withdraw(context.actor, context.params["link"])
-        context.go("/operator/users", done="invitation-withdrawn")
+async def approve(context: RequestContext) -> None:
+    made = await context.accounts.sign_ups.approve(context.actor, context.params["link"])
+    await context.show(
+        "project/link.html",
+        title=f"An account for {made.link.email}",
+        address=sign_in.link_address(context.base, made.token),
+        link=made.link,
+        back="/operator/users",
+    )
 
-    async def approve(self, context: RequestContext) -> None:
-        """The link for somebody who asks for an account, shown once."""
-        made = await context.accounts.sign_ups.approve(context.actor, context.params["link"])
-        await context.show(
-            "project/link.html",
-            title=f"An account for {made.link.email}",
-            address=sign_in.link_address(context.base, made.token),
-            link=made.link,
-            back="/operator/users",
-        )
 
-    async def reset_link(self, context: RequestContext) -> None:
-        """A link for a new password, shown once."""
-        user = await self._user(context)
-        made = await context.accounts.users.reset_link(context.actor, user.id)
-        await context.show(
-            "project/link.html",
-            title=f"A new password for {user.name}",
-            address=sign_in.link_address(context.base, made.token),
-            link=made.link,
-            back="/operator/users",
-        )
+async def reset_link(context: RequestContext) -> None:
+    user = await _user(context)
+    made = await context.accounts.users.reset_link(context.actor, user.id)
+    await context.show(
+        "project/link.html",
+        title=f"A new password for {user.name}",
+        address=sign_in.link_address(context.base, made.token),
+        link=made.link,
+        back="/operator/users",
+    )
 
-    async def ask_factor_removal(self, context: RequestContext) -> None:
-        await context.show("operator/factor.html", person=await self._user(context))
 
-    async def remove_factor(self, context: RequestContext) -> None:
-        """Let somebody in by the password alone, who has lost the rest."""
-        user = await self._user(context)
-        try:
-            await context.accounts.users.remove_factor(context.actor, user.id)
-        except ServiceError as problem:
-            await context.show_problem("operator/factor.html", problem, person=user)
-            return
-        context.go("/operator/users", done="users-factor-removed")
+async def ask_factor_removal(context: RequestContext) -> None:
+    await context.show("operator/factor.html", person=await _user(context))
 
-    async def ask_disable(self, context: RequestContext) -> None:
-        user = await self._user(context)
-        await context.show(
-            "operator/disable.html", person=user, held=await self._held(context, user)
-        )
 
-    async def disable(self, context: RequestContext) -> None:
-        user = await self._user(context)
-        try:
-            await context.accounts.users.disable(context.actor, user.id)
-        except ServiceError as problem:
-            held = await self._held(context, user)
-            await context.show_problem("operator/disable.html", problem, person=user, held=held)
-            return
-        if user.id == context.me.id:
-            context.go("/sign-in")
-        else:
-            context.go("/operator/users", done="user-disabled")
+async def remove_factor(context: RequestContext) -> None:
+    user = await _user(context)
+    try:
+        await context.accounts.users.remove_factor(context.actor, user.id)
+    except ServiceError as problem:
+        await context.show_form("operator/factor.html", problem, person=user)
+        return
+    context.go("/operator/users", done="users-factor-removed")
 
-    async def _held(self, context: RequestContext, user: User) -> Sequence[ApiKey]:
-        """The keys that derive from a user and work."""
-        keys, now = (
-            await context.accounts.keys.derived(context.actor, user.id),
-            context.services.clock(),
-        )
-        return [key for key in keys if key.state(now) is KeyState.ACTIVE]
 
-    async def enable(self, context: RequestContext) -> None:
-        """Let somebody in again."""
-        await context.accounts.users.disable(context.actor, context.params["user"], disabled=False)
-        context.go("/operator/users", done="user-enabled")
+async def ask_disable(context: RequestContext) -> None:
+    user = await _user(context)
+    await context.show("operator/disable.html", person=user, held=await _keys_of(context, user))
 
-    async def make_operator(self, context: RequestContext) -> None:
-        """Let somebody see to the whole service."""
-        await context.accounts.users.make_operator(context.actor, context.params["user"])
-        context.go("/operator/users", done="operator-made")
 
-    async def unmake_operator(self, context: RequestContext) -> None:
-        user_id = context.params["user"]
-        await context.accounts.users.make_operator(context.actor, user_id, operator=False)
-        done = "operator-unmade"
-        context.go("/" if user_id == context.me.id else "/operator/users", done=done)
+async def disable(context: RequestContext) -> None:
+    user = await _user(context)
+    try:
+        await context.accounts.users.disable(context.actor, user.id)
+    except ServiceError as problem:
+        held = await _keys_of(context, user)
+        await context.show_form("operator/disable.html", problem, person=user, held=held)
+        return
+    if user.id == context.me.id:
+        context.go("/sign-in")
+    else:
+        context.go("/operator/users", done="user-disabled")
 
-    async def projects(self, context: RequestContext) -> None:
-        summaries = context.accounts.summaries
-        found = await summaries.projects(context.actor)
-        page = page_of(
-            found,
-            context.query,
-            lambda each: (each.project.name, each.project.id),
-            _PROJECT_COLUMNS,
-        )
-        await context.show(
-            "operator/projects.html",
-            page=page,
-            days=DAYS,
-            spending=await summaries.spending(
-                context.actor, [each.project.id for each in page.items]
-            ),
-        )
 
-    async def ask_project(self, context: RequestContext) -> None:
+async def _keys_of(context: RequestContext, user: User) -> Sequence[ApiKey]:
+    keys, now = (
+        await context.accounts.keys.derived(context.actor, user.id),
+        context.services.clock(),
+    )
+    return [key for key in keys if key.state(now) is KeyState.ACTIVE]
+
+
+async def enable(context: RequestContext) -> None:
+    await context.accounts.users.disable(context.actor, context.params["user"], disabled=False)
+    context.go("/operator/users", done="user-enabled")
+
+
+async def make_operator(context: RequestContext) -> None:
+    await context.accounts.users.make_operator(context.actor, context.params["user"])
+    context.go("/operator/users", done="operator-made")
+
+
+async def unmake_operator(context: RequestContext) -> None:
+    user_id = context.params["user"]
+    await context.accounts.users.make_operator(context.actor, user_id, operator=False)
+    done = "operator-unmade"
+    context.go("/" if user_id == context.me.id else "/operator/users", done=done)
+
+
+async def show_projects(context: RequestContext) -> None:
+    summaries = context.accounts.summaries
+    found = await summaries.projects(context.actor)
+    page = page_of(
+        found,
+        context.query,
+        lambda each: (each.project.name, each.project.id),
+        _PROJECT_COLUMNS,
+    )
+    await context.show(
+        "operator/projects.html",
+        page=page,
+        days=DAYS,
+        spending=await summaries.spending(context.actor, [each.project.id for each in page.items]),
+    )
+
+
+async def ask_project(context: RequestContext) -> None:
+    users = await context.accounts.users.every(context.actor)
+    await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
+
+
+async def make_project(context: RequestContext) -> None:
+    name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
+    try:
+        context.check_form()
+        made = await context.accounts.projects.create(context.actor, name, owner=owner)
+    except InvalidRequest as problem:
         users = await context.accounts.users.every(context.actor)
-        await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
+        await context.show_form(
+            "operator/new_project.html", problem, name=name, owner=owner, users=users
+        )
+        return
+    context.go(f"/projects/{made.id}", done="project-made")
 
-    async def make_project(self, context: RequestContext) -> None:
-        name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
-        try:
-            context.check_form()
-            made = await context.accounts.projects.create(context.actor, name, owner=owner)
-        except InvalidRequest as problem:
-            users = await context.accounts.users.every(context.actor)
-            await context.show_problem(
-                "operator/new_project.html", problem, name=name, owner=owner, users=users
-            )
-            return
-        context.go(f"/projects/{made.id}", done="project-made")
 
-    async def audit(self, context: RequestContext) -> None:
-        """Show the audit log of the whole service."""
+async def show_service_audit(context: RequestContext) -> None:
 
-        async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-            return await context.accounts.projects.audit_of_all(context.actor, filter)
+    async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
+        return await context.accounts.projects.audit_of_all(context.actor, filter)
 
-        await show_audit(context, AuditListing("/operator/audit", entries))
+    await show_audit(context, AuditListing("/operator/audit", entries))
 
-    async def _user(self, context: RequestContext) -> User:
-        return await context.accounts.users.see(context.actor, context.params["user"])
+
+async def _user(context: RequestContext) -> User:
+    return await context.accounts.users.see(context.actor, context.params["user"])
 
 
 def _texts(each: PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    """Return the texts by which a user is found in the list."""
     if isinstance(each, PersonSummary):
         return each.user.name, each.user.email
     return (each.email or "",)
 
 
 def _column(of: Callable[[PersonSummary], Any]) -> Callable[[PersonSummary | OneTimeLink], Any]:
-    """A column that only people have: links come after them."""
     return lambda each: of(each) if isinstance(each, PersonSummary) else None
 
 
@@ -259,6 +252,5 @@ _PROJECT_COLUMNS: Mapping[str, Callable[[ProjectSummary], Any]] = MappingProxyTy
 
 
 def _operators_only(context: RequestContext) -> None:
-    """For what no account holds: engines and providers, and empty forms."""
     if not context.me.operator:
         raise Forbidden("Only operators of the service may see this.", code="scope_not_allowed")

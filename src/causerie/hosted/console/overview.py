@@ -15,10 +15,8 @@ from causerie.hosted.accounts.usage import RecordFilter, Step, UsageQuery, Usage
 from causerie.hosted.console.activity import RequestExplanation, explain
 from causerie.hosted.console.navigation import sections
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.service_view import ServiceView, StatusBadge, service_badges, troubled
+from causerie.hosted.console.service_view import StatusBadge, service_badges, troubled
 from causerie.hosted.console.usage import total_usage
-
-# Start page.
 
 
 async def show_start(context: RequestContext) -> None:
@@ -31,8 +29,6 @@ async def show_start(context: RequestContext) -> None:
     else:
         await context.show("start.html")
 
-
-# The overview of a project: today against its budgets, latest errors, and the first steps.
 
 _ERRORS = 5
 _ERROR_DAYS = 7
@@ -59,73 +55,64 @@ class ServiceHealth:
 
     @property
     def shown(self) -> Sequence[StatusBadge]:
-        """Return those that the page has room for."""
         return self.troubled[:_TROUBLED]
 
 
-class OverviewPages:
-    """The page that people see first."""
+async def show_overview(context: RequestContext) -> None:
+    view = await context.project()
+    project, now = view.project, context.services.clock()
+    reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
+    steps = await _steps(context, project)
+    await context.show(
+        "overview.html",
+        today=await _used(context, project.id, _midnight(now)),
+        spending=await reader.of_project(view.bounds.budgets),
+        own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
+        errors=await _errors(context, project.id),
+        error_days=_ERROR_DAYS,
+        steps=() if all(each.done for each in steps) else steps,
+        health=await _service_health(context) if await context.may(Action.SERVICE_SEE) else None,
+    )
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def show(self, context: RequestContext) -> None:
-        view = await context.project()
-        project, now = view.project, context.services.clock()
-        reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
-        steps = await self._steps(context, project)
-        await context.show(
-            "overview.html",
-            today=await _used(context, project.id, _midnight(now)),
-            spending=await reader.of_project(view.bounds.budgets),
-            own_spending=await context.accounts.person_bounds.spending(
-                context.actor, context.me.id
-            ),
-            errors=await _errors(context, project.id),
-            error_days=_ERROR_DAYS,
-            steps=() if all(each.done for each in steps) else steps,
-            health=await self._health(context) if await context.may(Action.SERVICE_SEE) else None,
-        )
+async def _steps(context: RequestContext, project: Project) -> Sequence[FirstStep]:
+    base = f"/projects/{project.id}"
+    ever = await _used(context, project.id, project.created_at)
+    keys = await context.accounts.keys.of(context.actor, project.id)
+    models = bool(context.service_view.models())
+    return (
+        await _first_step(context, f"{base}/models", models=models),
+        FirstStep(
+            "Create an API key",
+            "Programs send it with every request.",
+            bool(keys),
+            f"{base}/keys",
+        ),
+        FirstStep(
+            "Send the first request",
+            "With the key, or from the playground.",
+            ever.requests > 0,
+            f"{base}/playground",
+        ),
+    )
 
-    async def _steps(self, context: RequestContext, project: Project) -> Sequence[FirstStep]:
-        base = f"/projects/{project.id}"
-        ever = await _used(context, project.id, project.created_at)
-        keys = await context.accounts.keys.of(context.actor, project.id)
-        models = bool(self._service_view.models())
-        return (
-            await self._first_step(context, f"{base}/models", models=models),
-            FirstStep(
-                "Create an API key",
-                "Programs send it with every request.",
-                bool(keys),
-                f"{base}/keys",
-            ),
-            FirstStep(
-                "Send the first request",
-                "With the key, or from the playground.",
-                ever.requests > 0,
-                f"{base}/playground",
-            ),
-        )
 
-    async def _first_step(self, context: RequestContext, path: str, *, models: bool) -> FirstStep:
-        """Return the step to a model, which operators take on the page of providers."""
-        hint = "There are models to ask." if models else "An operator does this."
-        if not models and await context.may(Action.CONFIGURATION_CHANGE):
-            hint = "Choose a provider and paste its API key, or add a model that this service runs."
-            if self._service_view.operations is not None:
-                path = "/operator/providers/add/new"
-        return FirstStep("Add a provider or a model", hint, models, path)
+async def _first_step(context: RequestContext, path: str, *, models: bool) -> FirstStep:
+    hint = "There are models to ask." if models else "An operator does this."
+    if not models and await context.may(Action.CONFIGURATION_CHANGE):
+        hint = "Choose a provider and paste its API key, or add a model that this service runs."
+        path = "/operator/providers/add/new"
+    return FirstStep("Add a provider or a model", hint, models, path)
 
-    async def _health(self, context: RequestContext) -> ServiceHealth:
-        badges = service_badges(self._service_view)
-        ailing = troubled(badges)
-        today = await _used(context, None, _midnight(context.services.clock()))
-        return ServiceHealth(len(badges) - len(ailing), ailing, today)
+
+async def _service_health(context: RequestContext) -> ServiceHealth:
+    badges = service_badges(context.service_view)
+    ailing = troubled(badges)
+    today = await _used(context, None, _midnight(context.services.clock()))
+    return ServiceHealth(len(badges) - len(ailing), ailing, today)
 
 
 async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
-    """Sum up from a time on, to the end of today."""
     until = _midnight(context.services.clock()) + timedelta(days=1)
     question = UsageQuery(_midnight(since), until, Step.ALL)
     usage = context.accounts.usage
@@ -147,11 +134,8 @@ async def _errors(context: RequestContext, project: str) -> Sequence[RequestExpl
 
 
 def _midnight(at: datetime) -> datetime:
-    """The start of its day; days are in UTC."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-
-# The command palette: pages, projects and models by their names, a few letters away.
 
 _MOST_PLACES = 12
 _LONGEST_TEXT = 100
@@ -159,60 +143,51 @@ _LONGEST_TEXT = 100
 
 @dataclass(frozen=True, slots=True)
 class PaletteEntry:
-    """Something to go to; ``kind`` says what it is."""
-
     title: str
     kind: str
     path: str
     icon: str
 
 
-class PalettePages:
-    """Results of the palette; without scripts a page with a search field."""
+async def show_palette(context: RequestContext) -> None:
+    """``GET /go``: what has all words of ``?find=`` in its name."""
+    _ = context.me
+    here = context.query.get("project")
+    if here:
+        context.params = {**context.params, "project": here}
+        await context.project()
+    find = context.query.get("find")[:_LONGEST_TEXT]
+    found = list(_fitting(await _entries(context), find))
+    await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def show(self, context: RequestContext) -> None:
-        """``GET /go``: what has all words of ``?find=`` in its name."""
-        _ = context.me
-        here = context.query.get("project")
-        if here:
-            context.params = {**context.params, "project": here}
-            await context.project()
-        find = context.query.get("find")[:_LONGEST_TEXT]
-        found = list(_fitting(await self._entries(context), find))
-        await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
+async def _entries(context: RequestContext) -> list[PaletteEntry]:
+    mine = [project for project, _ in await context.accounts.projects.of(context.me)]
+    every = await context.accounts.projects.every(context.actor) if context.me.operator else mine
+    current = context.view.project if context.view else next(iter(mine), None)
+    groups = sections(context.services.leads_to(), current, "", operator=context.me.operator)
+    pages = [
+        PaletteEntry(link.title, "operator" if group.icon else "page", link.path, link.icon)
+        for group in groups
+        for link in group.links
+    ]
+    projects = [
+        PaletteEntry(each.name, "project", f"/projects/{each.id}/overview", "folder")
+        for each in every
+    ]
+    return [
+        *pages,
+        PaletteEntry("Profile", "page", "/profile", "person"),
+        *projects,
+        *(_models(context, current.id) if current else ()),
+    ]
 
-    async def _entries(self, context: RequestContext) -> list[PaletteEntry]:
-        mine = [project for project, _ in await context.accounts.projects.of(context.me)]
-        every = (
-            await context.accounts.projects.every(context.actor) if context.me.operator else mine
-        )
-        current = context.view.project if context.view else next(iter(mine), None)
-        groups = sections(context.services.leads_to(), current, "", operator=context.me.operator)
-        pages = [
-            PaletteEntry(link.title, "operator" if group.icon else "page", link.path, link.icon)
-            for group in groups
-            for link in group.links
-        ]
-        projects = [
-            PaletteEntry(each.name, "project", f"/projects/{each.id}/overview", "folder")
-            for each in every
-        ]
-        return [
-            *pages,
-            PaletteEntry("Profile", "page", "/profile", "person"),
-            *projects,
-            *(self._models(current.id) if current else ()),
-        ]
 
-    def _models(self, project: str) -> Iterator[PaletteEntry]:
-        """Models, each opened in the playground of the project."""
-        for entry in self._service_view.models():
-            id = str(entry.get("id", ""))
-            path = f"/projects/{project}/playground?model={quote(id, safe='')}"
-            yield PaletteEntry(id, "model", path, "cube")
+def _models(context: RequestContext, project: str) -> Iterator[PaletteEntry]:
+    for entry in context.service_view.models():
+        id = str(entry.get("id", ""))
+        path = f"/projects/{project}/playground?model={quote(id, safe='')}"
+        yield PaletteEntry(id, "model", path, "cube")
 
 
 def _fitting(entries: Iterable[PaletteEntry], find: str) -> Iterator[PaletteEntry]:

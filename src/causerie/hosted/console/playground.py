@@ -12,24 +12,19 @@ from causerie.catalog.listing import Listing
 from causerie.errors import Forbidden, NotFound
 from causerie.hosted.console.catalog_view import list_row
 from causerie.hosted.console.request_context import PREFIX, RequestContext
-from causerie.hosted.console.service_view import ServiceView, model_row
+from causerie.hosted.console.service_view import model_row
 from causerie.http.exchange import BodyLimits, read_json
 from causerie.http.pages.chat import EXAMPLE_SCHEMA, EXAMPLE_TOOLS, number_fields
-
-# The first request with a key, in the ways that people make it.
 
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A piece of code to copy."""
-
     id: str
     title: str
     text: str
 
 
 def request_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
-    """For the door at ``base``."""
     body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}]}
     curl = (
         f"curl {shlex.quote(base + '/chat/completions')} \\\n"
@@ -87,37 +82,27 @@ def management_snippets(base: str, key: str, project: str) -> tuple[Snippet, ...
     return (Snippet("curl", "curl", curl),)
 
 
-# The playground: the page, and where its script sends the requests that it makes.
+async def show(context: RequestContext) -> None:
+    await context.project()
+    entries = [model_row(entry) for entry in context.service_view.models()]
+    wanted = context.query.get("model")
+    chosen = wanted if any(each.id == wanted for each in entries) else ""
+    await context.show(
+        "playground.html",
+        entries=entries,
+        chosen=chosen,
+        allowed=await _may_ask(context),
+        doors=[context.base + door.prefix for door in context.service_view.doors()],
+        numbers=number_fields(),
+        example_tools=EXAMPLE_TOOLS,
+        example_schema=EXAMPLE_SCHEMA,
+        keys_at=f"{PREFIX}/projects/{context.params['project']}/keys",
+    )
 
 
-class PlaygroundPages:
-    """A place to try models in."""
-
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
-
-    async def show(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/playground``; ``?model=`` chooses one."""
-        await context.project()
-        entries = [model_row(entry) for entry in self._service_view.models()]
-        wanted = context.query.get("model")
-        chosen = wanted if any(each.id == wanted for each in entries) else ""
-        await context.show(
-            "playground.html",
-            entries=entries,
-            chosen=chosen,
-            allowed=await _may_ask(context),
-            doors=[context.base + door.prefix for door in self._service_view.doors()],
-            numbers=number_fields(),
-            example_tools=EXAMPLE_TOOLS,
-            example_schema=EXAMPLE_SCHEMA,
-            keys_at=f"{PREFIX}/projects/{context.params['project']}/keys",
-        )
-
-    async def complete(self, context: RequestContext) -> None:
-        """``POST /projects/{project}/playground``: a chat completion, streamed or whole."""
-        view = await context.accounts.projects.ask(context.actor, context.params["project"])
-        await self._service_view.complete(context.exchange, context.me, view.project.id)
+async def complete(context: RequestContext) -> None:
+    view = await context.accounts.projects.ask(context.actor, context.params["project"])
+    await context.service_view.complete(context.exchange, context.me, view.project.id)
 
 
 async def _may_ask(context: RequestContext) -> bool:
@@ -128,34 +113,27 @@ async def _may_ask(context: RequestContext) -> bool:
     return True
 
 
-# Chat with a free model of the catalog, for visitors without an account.
-
 _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)
 
 
-class PublicChatPages:
-    """Nothing but the models that the settings name can be asked."""
+async def show_public_chat(context: RequestContext) -> None:
+    one = _model(context)
+    chat = context.services.public_chat
+    await context.show("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def show(self, context: RequestContext) -> None:
-        one = self._model(context)
-        chat = context.services.public_chat
-        await context.show("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
+async def complete_public_chat(context: RequestContext) -> None:
+    one, chat = _model(context), context.services.public_chat
+    body = chat.request(await read_json(context.exchange, _LIMITS), one.id)
+    async with chat.message(context.client.address):
+        await context.service_view.talk(context.exchange, body, one.id)
 
-    async def complete(self, context: RequestContext) -> None:
-        """``POST /catalog/{author}/{slug}/chat``: the next reply, streamed."""
-        one, chat = self._model(context), context.services.public_chat
-        body = chat.request(await read_json(context.exchange, _LIMITS), one.id)
-        async with chat.message(context.client.address):
-            await self._service_view.talk(context.exchange, body, one.id)
 
-    def _model(self, context: RequestContext) -> Listing:
-        market = self._service_view.market()
-        name = f"{context.params['author']}/{context.params['slug']}"
-        if market is not None and name in context.services.public_chat.options.models:
-            one = market.entry(name)
-            if context.services.public_chat.offers(one):
-                return one
-        raise NotFound("Without an account there is no chat with this model.")
+def _model(context: RequestContext) -> Listing:
+    market = context.service_view.market()
+    name = f"{context.params['author']}/{context.params['slug']}"
+    if market is not None and name in context.services.public_chat.options.models:
+        one = market.entry(name)
+        if context.services.public_chat.offers(one):
+            return one
+    raise NotFound("Without an account there is no chat with this model.")

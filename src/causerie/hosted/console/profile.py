@@ -29,13 +29,12 @@ async def rename(context: RequestContext) -> None:
         context.check_form()
         await context.accounts.profile.rename(context.me, context.form.get("name"))
     except InvalidRequest as problem:
-        await context.show_problem(_PAGE, problem, **await _values(context))
+        await context.show_form(_PAGE, problem, **await _values(context))
         return
     context.go("/profile", done="name-saved")
 
 
 async def change_password(context: RequestContext) -> None:
-    """Change the password; the other sessions end."""
     session_id = context.session.id if context.session is not None else None
     old, new = context.form.raw("old"), context.form.raw("password")
     try:
@@ -45,20 +44,17 @@ async def change_password(context: RequestContext) -> None:
     except ServiceError as problem:
         if problem.code == "wrong_credentials":
             problem.param = "old"
-        await context.show_problem(_PAGE, problem, **await _values(context))
+        await context.show_form(_PAGE, problem, **await _values(context))
         return
     context.go("/profile", done="password-saved")
 
 
 async def enrol(context: RequestContext) -> None:
-    """Begin with two-factor authentication: a picture for the app, and a field for its first
-    code."""
     enrolment = await context.accounts.profile.enrol(context.me, context.services.site.brand.name)
     await _show_enrolment(context, enrolment.address, enrolment.secret)
 
 
 async def confirm(context: RequestContext) -> None:
-    """Take the first code; shows the recovery codes, once."""
     try:
         codes = await context.accounts.profile.confirm(
             context.me, context.form.get("code"), context.client
@@ -71,19 +67,17 @@ async def confirm(context: RequestContext) -> None:
 
 
 async def ask_removal(context: RequestContext) -> None:
-    """The form that does away with two-factor authentication."""
     await context.show("profile/remove.html")
 
 
 async def remove_factor(context: RequestContext) -> None:
-    """Do without two-factor authentication."""
     try:
         await context.accounts.profile.remove_factor(
             context.me, context.form.raw("password"), context.form.get("code"), context.client
         )
     except ServiceError as problem:
         problem.param = _REMOVAL_FIELDS.get(problem.code or "")
-        await context.show_problem("profile/remove.html", problem)
+        await context.show_form("profile/remove.html", problem)
         return
     context.go("/profile", done="factor-removed")
 
@@ -94,7 +88,6 @@ async def end_session(context: RequestContext) -> None:
 
 
 async def end_others(context: RequestContext) -> None:
-    """End all sessions but this one."""
     if context.session is not None:
         await context.accounts.sign_in.end_others(context.me, context.session.id)
     context.go("/profile", done="sessions-ended")
@@ -115,12 +108,11 @@ async def _values(context: RequestContext) -> dict[str, Any]:
 async def _show_enrolment(
     context: RequestContext, address: str, secret: str, problem: ServiceError | None = None
 ) -> None:
-    """The picture again after a wrong code: what it shows comes back with the form."""
     values: dict[str, Any] = {"picture": _picture(address), "address": address, "secret": secret}
     if problem is None:
         await context.show("profile/enrol.html", **values)
     else:
-        await context.show_problem("profile/enrol.html", problem, **values)
+        await context.show_form("profile/enrol.html", problem, **values)
 
 
 def _picture(address: str) -> Markup:

@@ -17,7 +17,6 @@ from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.service_view import ServiceView
 
 _HINTS = {
     Role.OWNER: "everything, owners included",
@@ -27,243 +26,228 @@ _HINTS = {
 }
 
 
-class ProjectPages:
-    """One project."""
+async def show(context: RequestContext) -> None:
+    id, projects = (await context.project()).project.id, context.accounts.projects
+    people: list[ProjectMember | OneTimeLink] = [
+        *await projects.members(context.actor, id),
+        *await projects.invitations(context.actor, id),
+    ]
+    page = page_of(people, context.query, _texts)
+    await context.show(
+        "project/project.html",
+        page=page,
+        members=[each for each in page.items if isinstance(each, ProjectMember)],
+        invitations=[each for each in page.items if isinstance(each, OneTimeLink)],
+    )
 
-    def __init__(self, service_view: ServiceView) -> None:
-        self._service_view = service_view
 
-    async def show(self, context: RequestContext) -> None:
-        """Members and open invitations."""
-        id, projects = (await context.project()).project.id, context.accounts.projects
-        people: list[ProjectMember | OneTimeLink] = [
-            *await projects.members(context.actor, id),
-            *await projects.invitations(context.actor, id),
-        ]
-        page = page_of(people, context.query, _texts)
-        await context.show(
-            "project/project.html",
-            page=page,
-            members=[each for each in page.items if isinstance(each, ProjectMember)],
-            invitations=[each for each in page.items if isinstance(each, OneTimeLink)],
-        )
+async def show_limits(context: RequestContext) -> None:
+    view = await context.project()
+    reader = SpendingReader(
+        context.accounts.usage, context.actor, view.project.id, context.services.clock()
+    )
+    await context.show(
+        "project/limits.html",
+        view=view,
+        spending=await reader.of_project(view.bounds.budgets),
+        limits=LIMITS,
+    )
 
-    async def limits(self, context: RequestContext) -> None:
-        """Limits and budgets, and what is spent of them."""
-        view = await context.project()
-        reader = SpendingReader(
-            context.accounts.usage, context.actor, view.project.id, context.services.clock()
-        )
-        await context.show(
-            "project/limits.html",
-            view=view,
-            spending=await reader.of_project(view.bounds.budgets),
-            limits=LIMITS,
-        )
 
-    async def logging(self, context: RequestContext) -> None:
-        """The form that turns the logging of prompts and replies on and off, with its days."""
-        view = await context.project()
-        days = view.project.recording_days or ""
-        await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
+async def show_logging(context: RequestContext) -> None:
+    view = await context.project()
+    days = view.project.recording_days or ""
+    await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
 
-    async def settings(self, context: RequestContext) -> None:
-        view = await context.project()
-        await context.check_right(Action.PROJECT_RENAME)
-        await context.show("project/settings.html", name=view.project.name)
 
-    async def rename(self, context: RequestContext) -> None:
-        """Give it another name."""
-        project_id = (await context.project()).project.id
-        try:
-            context.check_form()
-            await context.accounts.projects.rename(
-                context.actor, project_id, context.form.get("name")
-            )
-        except InvalidRequest as problem:
-            name = context.form.get("name")
-            await context.show_problem("project/settings.html", problem, name=name)
-            return
-        context.go(f"/projects/{project_id}/settings", done="project-renamed")
+async def show_settings(context: RequestContext) -> None:
+    view = await context.project()
+    await context.check_right(Action.PROJECT_RENAME)
+    await context.show("project/settings.html", name=view.project.name)
 
-    async def ask_archive(self, context: RequestContext) -> None:
-        await context.project()
-        await context.check_right(Action.PROJECT_ARCHIVE)
-        await context.show("project/archive.html")
 
-    async def archive(self, context: RequestContext) -> None:
-        """Stop all keys."""
-        await self._archive(context, archived=True)
+async def rename(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    try:
+        context.check_form()
+        await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
+    except InvalidRequest as problem:
+        name = context.form.get("name")
+        await context.show_form("project/settings.html", problem, name=name)
+        return
+    context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
-    async def restore(self, context: RequestContext) -> None:
-        """Let them work again."""
-        await self._archive(context, archived=False)
 
-    async def bounds(self, context: RequestContext) -> None:
-        """The form of limits and budgets."""
-        view = await context.project()
-        await context.check_right(Action.BOUNDS_SET)
-        await context.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
+async def ask_archive(context: RequestContext) -> None:
+    await context.project()
+    await context.check_right(Action.PROJECT_ARCHIVE)
+    await context.show("project/archive.html")
 
-    async def set_bounds(self, context: RequestContext) -> None:
-        project_id = (await context.project()).project.id
-        rows = BoundsRows.typed(context.form)
-        try:
-            context.check_form()
-            await context.accounts.projects.set_bounds(context.actor, project_id, rows.bounds())
-        except ServiceError as problem:
-            await context.show_problem("project/bounds.html", problem, **self._choices(rows))
-            return
-        context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
-    async def record(self, context: RequestContext) -> None:
-        """Keep what is said, or not any more."""
-        project_id = (await context.project()).project.id
-        off = context.form.get("off") == "yes"
-        try:
-            days = None if off else _days(context.form.get("days"))
-            await context.accounts.recordings.keep(context.actor, project_id, days)
-        except InvalidRequest as problem:
-            values = {"longest": LONGEST_DAYS, "days": context.form.get("days")}
-            await context.show_problem("project/logging.html", problem, **values)
-            return
-        done = "recording-off" if off else "recording-on"
-        context.go(f"/projects/{project_id}/logging", done=done)
+async def archive(context: RequestContext) -> None:
+    await _archive(context, archived=True)
 
-    async def audit(self, context: RequestContext) -> None:
-        """Show the project's audit log."""
-        project_id = (await context.project()).project.id
 
-        async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-            return await context.accounts.projects.audit(context.actor, project_id, filter)
+async def restore(context: RequestContext) -> None:
+    await _archive(context, archived=False)
 
-        await show_audit(
-            context, AuditListing(f"/projects/{project_id}/audit", entries, project_id)
-        )
 
-    async def _archive(self, context: RequestContext, *, archived: bool) -> None:
-        project_id = (await context.project()).project.id
-        await context.accounts.projects.archive(context.actor, project_id, archived=archived)
-        done = "project-archived" if archived else "project-restored"
-        context.go(f"/projects/{project_id}/settings", done=done)
+async def ask_bounds(context: RequestContext) -> None:
+    view = await context.project()
+    await context.check_right(Action.BOUNDS_SET)
+    await context.show("project/bounds.html", **_choices(context, BoundsRows.of(view.bounds)))
 
-    def _choices(self, rows: BoundsRows) -> dict[str, Any]:
-        return offered(rows, self._service_view.models())
+
+async def set_bounds(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    rows = BoundsRows.typed(context.form)
+    try:
+        context.check_form()
+        await context.accounts.projects.set_bounds(context.actor, project_id, rows.bounds())
+    except ServiceError as problem:
+        await context.show_form("project/bounds.html", problem, **_choices(context, rows))
+        return
+    context.go(f"/projects/{project_id}/limits", done="bounds-saved")
+
+
+async def set_recording(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    off = context.form.get("off") == "yes"
+    try:
+        days = None if off else _days(context.form.get("days"))
+        await context.accounts.recordings.keep(context.actor, project_id, days)
+    except InvalidRequest as problem:
+        values = {"longest": LONGEST_DAYS, "days": context.form.get("days")}
+        await context.show_form("project/logging.html", problem, **values)
+        return
+    done = "recording-off" if off else "recording-on"
+    context.go(f"/projects/{project_id}/logging", done=done)
+
+
+async def show_project_audit(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+
+    async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
+        return await context.accounts.projects.audit(context.actor, project_id, filter)
+
+    await show_audit(context, AuditListing(f"/projects/{project_id}/audit", entries, project_id))
+
+
+async def _archive(context: RequestContext, *, archived: bool) -> None:
+    project_id = (await context.project()).project.id
+    await context.accounts.projects.archive(context.actor, project_id, archived=archived)
+    done = "project-archived" if archived else "project-restored"
+    context.go(f"/projects/{project_id}/settings", done=done)
+
+
+def _choices(context: RequestContext, rows: BoundsRows) -> dict[str, Any]:
+    return offered(rows, context.service_view.models())
 
 
 def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
-    """Return the texts by which a member is found in the list."""
     if isinstance(each, ProjectMember):
         return each.user.name, each.user.email
     return (each.email or "",)
 
 
-class MemberPages:
-    """Pages of a project's members and invitations."""
+async def ask_invitation(context: RequestContext) -> None:
+    await context.project()
+    await context.check_right(Action.MEMBERS_INVITE)
+    await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
 
-    async def ask_invitation(self, context: RequestContext) -> None:
-        await context.project()
-        await context.check_right(Action.MEMBERS_INVITE)
-        await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
 
-    async def invite(self, context: RequestContext) -> None:
-        """Make an invitation, and show its link once."""
-        project_id = (await context.project()).project.id
-        email, role = context.form.get("email"), _role(context)
-        try:
-            context.check_form()
-            made = await context.accounts.projects.invite(
-                context.actor, project_id, role, email=email or None
-            )
-        except (InvalidRequest, Forbidden) as problem:
-            await context.show_problem(
-                "project/invite.html", problem, email=email, role=role, hints=_HINTS
-            )
-            return
-        await context.show(
-            "project/link.html",
-            title="Your invitation",
-            address=sign_in.link_address(context.base, made.token),
-            link=made.link,
-            back=f"/projects/{project_id}",
+async def invite(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    email, role = context.form.get("email"), _role(context)
+    try:
+        context.check_form()
+        made = await context.accounts.projects.invite(
+            context.actor, project_id, role, email=email or None
         )
-
-    async def withdraw(self, context: RequestContext) -> None:
-        """Take an invitation back."""
-        project_id = (await context.project()).project.id
-        await context.accounts.projects.withdraw(context.actor, project_id, context.params["link"])
-        context.go(f"/projects/{project_id}", done="invitation-withdrawn")
-
-    async def show(self, context: RequestContext) -> None:
-        """The form of a member's role."""
-        member = await self._member(context)
-        await context.check_right(Action.MEMBERS_CHANGE)
-        held = await self._held(context, member)
-        await context.show(
-            "project/member.html", member=member, role=member.role, hints=_HINTS, **held
+    except (InvalidRequest, Forbidden) as problem:
+        await context.show_form(
+            "project/invite.html", problem, email=email, role=role, hints=_HINTS
         )
+        return
+    await context.show(
+        "project/link.html",
+        title="Your invitation",
+        address=sign_in.link_address(context.base, made.token),
+        link=made.link,
+        back=f"/projects/{project_id}",
+    )
 
-    async def change(self, context: RequestContext) -> None:
-        """Make a member something else."""
-        member, role = await self._member(context), _role(context)
-        project_id = context.params["project"]
-        try:
-            await context.accounts.projects.change_role(
-                context.actor, project_id, member.user.id, role
-            )
-        except (InvalidRequest, Forbidden) as problem:
-            held = await self._held(context, member)
-            await context.show_problem(
-                "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
-            )
-            return
-        context.go(f"/projects/{project_id}", done="member-changed")
 
-    async def ask_removal(self, context: RequestContext) -> None:
-        """Ask for confirmation, and for the future of the member's keys."""
-        member = await self._member(context)
-        await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
-        await context.show(
-            "project/remove.html", member=member, **await self._held(context, member)
+async def withdraw(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    await context.accounts.projects.withdraw(context.actor, project_id, context.params["link"])
+    context.go(f"/projects/{project_id}", done="invitation-withdrawn")
+
+
+async def show_member(context: RequestContext) -> None:
+    member = await _member(context)
+    await context.check_right(Action.MEMBERS_CHANGE)
+    held = await _keys_of(context, member)
+    await context.show("project/member.html", member=member, role=member.role, hints=_HINTS, **held)
+
+
+async def change_member(context: RequestContext) -> None:
+    member, role = await _member(context), _role(context)
+    project_id = context.params["project"]
+    try:
+        await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
+    except (InvalidRequest, Forbidden) as problem:
+        held = await _keys_of(context, member)
+        await context.show_form(
+            "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
         )
+        return
+    context.go(f"/projects/{project_id}", done="member-changed")
 
-    async def remove(self, context: RequestContext) -> None:
-        """Take somebody out; leaving is taking oneself out."""
-        member, project_id = await self._member(context), context.params["project"]
-        try:
-            await context.accounts.projects.remove(
-                context.actor,
-                project_id,
-                member.user.id,
-                keys_to=context.form.get("keys_to") or None,
-            )
-        except (InvalidRequest, Forbidden) as problem:
-            held = await self._held(context, member)
-            await context.show_problem("project/remove.html", problem, member=member, **held)
-            return
-        if member.user.id == context.me.id and not context.me.operator:
-            context.go("/", done="left")
-        else:
-            context.go(f"/projects/{project_id}", done="member-removed")
 
-    async def _held(self, context: RequestContext, member: ProjectMember) -> dict[str, Any]:
-        """The keys that derive from a member and work, and whom they could be transferred to."""
-        project_id, now = context.params["project"], context.services.clock()
-        keys = await context.accounts.keys.of(context.actor, project_id)
-        mine = [key for key in keys if key.person == member.user.id]
-        others = await heirs(context, project_id, but=member.user.id)
-        return {
-            "held": [key for key in mine if key.state(now) is KeyState.ACTIVE],
-            "fates": [("", "Stop"), *((id, f"Transfer to {name}") for id, name in others)],
-            "keys_to": context.form.get("keys_to"),
-        }
+async def ask_removal(context: RequestContext) -> None:
+    member = await _member(context)
+    await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
+    await context.show("project/remove.html", member=member, **await _keys_of(context, member))
 
-    async def _member(self, context: RequestContext) -> ProjectMember:
-        project_id = (await context.project()).project.id
-        for member in await context.accounts.projects.members(context.actor, project_id):
-            if member.user.id == context.params["user"]:
-                return member
-        raise no_such("member")
+
+async def remove_member(context: RequestContext) -> None:
+    member, project_id = await _member(context), context.params["project"]
+    try:
+        await context.accounts.projects.remove(
+            context.actor,
+            project_id,
+            member.user.id,
+            keys_to=context.form.get("keys_to") or None,
+        )
+    except (InvalidRequest, Forbidden) as problem:
+        held = await _keys_of(context, member)
+        await context.show_form("project/remove.html", problem, member=member, **held)
+        return
+    if member.user.id == context.me.id and not context.me.operator:
+        context.go("/", done="left")
+    else:
+        context.go(f"/projects/{project_id}", done="member-removed")
+
+
+async def _keys_of(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
+    project_id, now = context.params["project"], context.services.clock()
+    keys = await context.accounts.keys.of(context.actor, project_id)
+    mine = [key for key in keys if key.person == member.user.id]
+    others = await heirs(context, project_id, but=member.user.id)
+    return {
+        "held": [key for key in mine if key.state(now) is KeyState.ACTIVE],
+        "fates": [("", "Stop"), *((id, f"Transfer to {name}") for id, name in others)],
+        "keys_to": context.form.get("keys_to"),
+    }
+
+
+async def _member(context: RequestContext) -> ProjectMember:
+    project_id = (await context.project()).project.id
+    for member in await context.accounts.projects.members(context.actor, project_id):
+        if member.user.id == context.params["user"]:
+            return member
+    raise no_such("member")
 
 
 async def heirs(

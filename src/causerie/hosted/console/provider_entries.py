@@ -2,248 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.hosted.console.entries import (
-    EntryProblems,
+    SettingField,
+    SettingsForm,
     changeable_provider,
-    entries_of,
     entry_named,
-    origin_of,
-    read_rest,
-    rest_of,
-    typed_number,
 )
-from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryStep, EntryView, EntryWish, Trial
-from causerie.hosted.operations.ports import Operations
+from causerie.hosted.operations.configuring import EntryStep, EntryView, Trial
 from causerie.hosted.operations.provider_models import aliases_of, models_of, removal, withdrawal
-from causerie.protocol.numbers import whole_number
 from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS, KnownProvider
 
-# A provider as a form, and back.
-
-_TEXTS = ("name", "known", "base_url", "dialect", "api_version")
-_NUMBERS = ("max_concurrent",)
-FIELDS = (*_TEXTS, *_NUMBERS, "key", "more")
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderForm:
-    """Contents of the form: texts by the names of their settings, and all others as JSON."""
-
-    values: Mapping[str, str] = field(default_factory=dict)
-    more: str = ""
-    version: str = ""
-
-    @staticmethod
-    def new(known: KnownProvider | None) -> ProviderForm:
-        """Return an empty form, or one for a known provider."""
-        if known is None:
-            return ProviderForm()
-        return ProviderForm({"name": known.name, "known": known.name})
-
-    @staticmethod
-    def of(settings: Mapping[str, Any], version: int) -> ProviderForm:
-        values = {name: str(settings[name]) for name in (*_TEXTS, *_NUMBERS) if name in settings}
-        others = {name: value for name, value in settings.items() if name not in values}
-        return ProviderForm(values, rest_of(others), str(version))
-
-    @staticmethod
-    def typed(form: FormFields) -> ProviderForm:
-        """Return the form as it was sent; the key is not a part of it."""
-        values = {name: form.get(name) for name in (*_TEXTS, *_NUMBERS) if form.get(name)}
-        return ProviderForm(values, form.raw("more").strip(), form.get("version"))
-
-    @property
-    def name(self) -> str:
-        return self.values.get("name", "")
-
-    @property
-    def known(self) -> KnownProvider | None:
-        """Return the known provider that it is, if it is one."""
-        return KNOWN_PROVIDERS.get(self.values.get("known", ""))
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that were typed; raise :class:`InvalidRequest`."""
-        typed: dict[str, Any] = dict(self.values)
-        typed |= {name: typed_number(typed[name]) for name in _NUMBERS if name in typed}
-        return {**read_rest(self.more), **typed}
-
-    def wish(self, key: str | None, *, enabled: bool = True) -> EntryWish:
-        """Return the wanted state; raise :class:`InvalidRequest`."""
-        if not self.name:
-            raise InvalidRequest("is missing; programs and logs show it", param="name")
-        version = whole_number(self.version)
-        return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
-
-
-# Providers as operators add, try, change, switch off and delete them.
-
+FIELDS = (
+    SettingField("name", "Name", missing="is missing; programs and logs show it"),
+    *(SettingField(name, "") for name in ("known", "base_url", "dialect", "api_version")),
+    SettingField("max_concurrent", "", "number"),
+)
 _PATH = "/operator/providers"
-_ADD = "operator/add_provider.html"
-_EDIT = "operator/edit_provider.html"
 _DELETE = "operator/delete_provider.html"
 _OTHER = "other"
 
 
-class ProviderEntryPages:
-    """Changes of the configuration, which checks them; no page holds a key."""
-
-    def __init__(self, operations: Operations) -> None:
-        self._configuration = operations.configuration
-
-    async def new(self, context: RequestContext) -> None:
-        """``GET /operator/providers/add/new``: known ones to pick from, then the form of one."""
-        await self._configuration.every(context.actor)
-        asked = context.query.get("known")
-        known = KNOWN_PROVIDERS.get(asked)
-        if known is None and asked != _OTHER:
-            find = context.query.get("find")
-            await context.show(
-                "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
-            )
-            return
-        await self._show(context, ProviderForm.new(known))
-
-    async def create(self, context: RequestContext) -> None:
-        """``POST /operator/providers/add/new``; leads to the choice of its models."""
-        form = ProviderForm.typed(context.form)
-        try:
-            context.check_form()
-            step = EntryStep(kind="provider", wish=form.wish(context.form.get("key") or None))
-            await self._configuration.apply(context.actor, [step])
-        except InvalidRequest as failure:
-            await self._show(context, form, failure)
-            return
-        context.go(f"{_PATH}/{form.name}/models", done="provider-added")
-
-    async def test(self, context: RequestContext) -> None:
-        """``POST /operator/providers/add/try``: try it before it is kept."""
-        form = ProviderForm.typed(context.form)
-        try:
-            trial = await self._configuration.test(
-                context.actor,
-                form.settings(),
-                context.form.get("key"),
-                context.form.get("test_model"),
-                "",
-            )
-        except InvalidRequest as failure:
-            await self._show(context, form, failure, tested=True)
-            return
-        await self._show(context, form, trial=trial)
-
-    async def edit(self, context: RequestContext) -> None:
-        entry = await self._entry(context)
-        await self._edit(context, entry, ProviderForm.of(entry.settings, entry.version))
-
-    async def change(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/edit``; an empty key leaves the one there is."""
-        entry, form = await self._entry(context), ProviderForm.typed(context.form)
-        key = "" if context.form.get("no_key") else context.form.get("key") or None
-        try:
-            context.check_form()
-            wish = form.wish(key, enabled=entry.enabled)
-            await self._configuration.change(context.actor, entry.id, wish)
-        except InvalidRequest as failure:
-            await self._edit(context, entry, form, failure)
-            return
-        context.go(f"{_PATH}/{form.name}", done="provider-saved")
-
-    async def try_kept(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/test``: as it is kept or filed, with its key."""
-        entries = await entries_of(self._configuration, context.actor)
-        name, model = context.params["provider"], context.form.get("test_model")
-        filed = entry_named(entries, "provider", name, locked=True)
-        entry = filed or changeable_provider(entries, name)
-        if filed is not None:
-            trial = await self._configuration.test_filed(context.actor, name, model)
-        else:
-            trial = await self._configuration.test(context.actor, {}, "", model, entry.id)
-        await context.show("operator/provider_trial.html", entry=entry, trial=trial)
-
-    async def enable(self, context: RequestContext) -> None:
-        await self._switch(context, enabled=True)
-
-    async def disable(self, context: RequestContext) -> None:
-        await self._switch(context, enabled=False)
-
-    async def ask_deletion(self, context: RequestContext) -> None:
-        entries = await self._configuration.every(context.actor)
-        entry = changeable_provider(entries, context.params["provider"])
-        await context.show(_DELETE, entry=entry, **_served(entry, entries))
-
-    async def delete(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/delete``, with its targets."""
-        entries = await self._configuration.every(context.actor)
-        entry = changeable_provider(entries, context.params["provider"])
-        try:
-            await self._configuration.apply(context.actor, _removal(entry, entries))
-        except InvalidRequest as problem:
-            await context.show_problem(_DELETE, problem, entry=entry, **_served(entry, entries))
-            return
-        context.go(_PATH, done="provider-deleted")
-
-    async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
-        entry = await self._entry(context)
-        await self._configuration.switch(context.actor, entry.id, enabled=enabled)
-        done = "provider-enabled" if enabled else "provider-disabled"
-        context.go(f"{_PATH}/{entry.name}", done=done)
-
-    async def _entry(self, context: RequestContext) -> EntryView:
-        entries = await entries_of(self._configuration, context.actor)
-        return changeable_provider(entries, context.params["provider"])
-
-    async def _show(
-        self,
-        context: RequestContext,
-        form: ProviderForm,
-        failure: InvalidRequest | None = None,
-        trial: Trial | None = None,
-        *,
-        tested: bool = False,
-    ) -> None:
-        values = {**_around(form, failure), "tested": tested}
-        await context.show_form(_ADD, failure, trial=trial, **values)
-
-    async def _edit(
-        self,
-        context: RequestContext,
-        entry: EntryView,
-        form: ProviderForm,
-        failure: InvalidRequest | None = None,
-    ) -> None:
-        values = _around(form, failure)
-        await context.show_form(_EDIT, failure, entry=entry, **values)
+async def new(context: RequestContext) -> None:
+    await context.configuration.every(context.actor)
+    asked = context.query.get("known")
+    known = KNOWN_PROVIDERS.get(asked)
+    if known is None and asked != _OTHER:
+        find = context.query.get("find")
+        await context.show(
+            "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
+        )
+        return
+    await _show(
+        context, SettingsForm(FIELDS, {"name": known.name, "known": known.name} if known else {})
+    )
 
 
-def _around(form: ProviderForm, failure: ServiceError | None) -> dict[str, Any]:
-    problems = EntryProblems(failure, origin_of("provider", form.name), FIELDS)
-    return {"form": form, "problems": problems, "dialects": _dialects(form.known)}
+async def create(context: RequestContext) -> None:
+    """``POST /operator/providers/add/new``; leads to the choice of its models."""
+    form = SettingsForm.typed(FIELDS, context.form)
+    try:
+        context.check_form()
+        step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
+        await context.configuration.apply(context.actor, [step])
+    except InvalidRequest as failure:
+        await _show(context, form, failure)
+        return
+    context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
 
 
-def _dialects(known: KnownProvider | None) -> Sequence[tuple[str, str]]:
+async def test(context: RequestContext) -> None:
+    form = SettingsForm.typed(FIELDS, context.form)
+    try:
+        trial = await context.configuration.test(
+            context.actor,
+            form.settings(),
+            context.form.get("key"),
+            context.form.get("test_model"),
+            "",
+        )
+    except InvalidRequest as failure:
+        await _show(context, form, failure, tested=True)
+        return
+    await _show(context, form, trial=trial)
+
+
+async def edit(context: RequestContext) -> None:
+    entry = await _entry(context)
+    await _edit(context, entry, SettingsForm.of(FIELDS, entry.settings, entry.version))
+
+
+async def change(context: RequestContext) -> None:
+    """``POST /operator/providers/{provider}/edit``; an empty key leaves the one there is."""
+    entry, form = await _entry(context), SettingsForm.typed(FIELDS, context.form)
+    key = "" if context.form.get("no_key") else context.form.get("key") or None
+    try:
+        context.check_form()
+        wish = form.wish(key=key, enabled=entry.enabled)
+        await context.configuration.change(context.actor, entry.id, wish)
+    except InvalidRequest as failure:
+        await _edit(context, entry, form, failure)
+        return
+    context.go(f"{_PATH}/{form.values['name']}", done="provider-saved")
+
+
+async def try_kept(context: RequestContext) -> None:
+    entries = await context.configuration.every(context.actor)
+    name, model = context.params["provider"], context.form.get("test_model")
+    filed = entry_named(entries, "provider", name, locked=True)
+    entry = filed or changeable_provider(entries, name)
+    if filed is not None:
+        trial = await context.configuration.test_filed(context.actor, name, model)
+    else:
+        trial = await context.configuration.test(context.actor, {}, "", model, entry.id)
+    await context.show("operator/provider_trial.html", entry=entry, trial=trial)
+
+
+async def enable(context: RequestContext) -> None:
+    await _switch(context, enabled=True)
+
+
+async def disable(context: RequestContext) -> None:
+    await _switch(context, enabled=False)
+
+
+async def ask_deletion(context: RequestContext) -> None:
+    entries = await context.configuration.every(context.actor)
+    entry = changeable_provider(entries, context.params["provider"])
+    await context.show(_DELETE, entry=entry, **_served(entry, entries))
+
+
+async def delete(context: RequestContext) -> None:
+    entries = await context.configuration.every(context.actor)
+    entry = changeable_provider(entries, context.params["provider"])
+    try:
+        await context.configuration.apply(context.actor, _removal(entry, entries))
+    except InvalidRequest as problem:
+        await context.show_form(_DELETE, problem, entry=entry, **_served(entry, entries))
+        return
+    context.go(_PATH, done="provider-deleted")
+
+
+async def _switch(context: RequestContext, *, enabled: bool) -> None:
+    entry = await _entry(context)
+    await context.configuration.switch(context.actor, entry.id, enabled=enabled)
+    done = "provider-enabled" if enabled else "provider-disabled"
+    context.go(f"{_PATH}/{entry.name}", done=done)
+
+
+async def _entry(context: RequestContext) -> EntryView:
+    entries = await context.configuration.every(context.actor)
+    return changeable_provider(entries, context.params["provider"])
+
+
+async def _show(
+    context: RequestContext,
+    form: SettingsForm,
+    failure: InvalidRequest | None = None,
+    trial: Trial | None = None,
+    *,
+    tested: bool = False,
+) -> None:
+    values = {**_around(form, failure), "tested": tested}
+    await context.show_form("operator/add_provider.html", failure, trial=trial, **values)
+
+
+async def _edit(
+    context: RequestContext,
+    entry: EntryView,
+    form: SettingsForm,
+    failure: InvalidRequest | None = None,
+) -> None:
+    values = _around(form, failure)
+    await context.show_form("operator/edit_provider.html", failure, entry=entry, **values)
+
+
+def _around(form: SettingsForm, failure: ServiceError | None) -> dict[str, Any]:
+    known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
     usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
-    return [("", usual), *((name, name) for name in sorted(DIALECTS))]
-
-
-def _aliases_of(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    """Return the aliases that a provider answers for, unless one of the file answers."""
-    return aliases_of(entry.name, entries) if _answers(entry, entries) else ()
+    return {
+        "form": form,
+        "known": known,
+        "problems": form.problems(failure, "provider"),
+        "dialects": [("", usual), *((name, name) for name in sorted(DIALECTS))],
+    }
 
 
 def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
-    """Return the entries that lose a target with it."""
-    models = models_of(entry.name, entries) if _answers(entry, entries) else ()
-    return {
-        "aliases": _aliases_of(entry, entries),
-        "models": [each for each in models if not each.locked],
-    }
+    if not _answers(entry, entries):
+        return {"aliases": (), "models": ()}
+    models = [each for each in models_of(entry.name, entries) if not each.locked]
+    return {"aliases": aliases_of(entry.name, entries), "models": models}
 
 
 def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
@@ -253,13 +186,12 @@ def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntrySt
 
 
 def _answers(entry: EntryView, entries: Sequence[EntryView]) -> bool:
-    """Return true if targets of this name mean this entry, and not one of the file."""
+    # A provider of the file that has this name comes first.
     same = [each for each in entries if each.kind == "provider" and each.name == entry.name]
     return not any(each.locked for each in same)
 
 
 def _found(find: str) -> Sequence[KnownProvider]:
-    """Return the known providers that have a text in their names or addresses."""
     words = find.casefold().split()
     return [
         each

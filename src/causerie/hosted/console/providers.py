@@ -13,10 +13,10 @@ import msgspec
 from msgspec import structs
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.console.entries import EntryProblems, entries_of, entry_named, picked_model
+from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView, ListedModel, Trial
-from causerie.hosted.operations.ports import Operations, ProbedModelView, ProviderView, TargetView
+from causerie.hosted.operations.configuring import EntryView, ListedModel
+from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
 from causerie.hosted.operations.provider_models import (
     ComparedModel,
@@ -26,8 +26,6 @@ from causerie.hosted.operations.provider_models import (
     taken_over,
 )
 
-# Providers for operators: how they stand, what they can do, and probes of them.
-
 _PATH = "/operator/providers"
 _MOST_TARGETS = 12  # of each provider, in the list of all
 _MOST_MODELS = 12  # that a provider's page compares, those probed first
@@ -35,8 +33,6 @@ _MOST_MODELS = 12  # that a provider's page compares, those probed first
 
 @dataclass(frozen=True, slots=True)
 class MatrixColumn:
-    """One model at one provider, in the matrix."""
-
     provider: str
     title: str
     model: ProbedModelView
@@ -47,110 +43,105 @@ def column(view: ProviderView, model: ProbedModelView, title: str) -> MatrixColu
     return MatrixColumn(view.name, title, model, {cell.parameter: cell for cell in model.cells})
 
 
-class ProvidersPages:
-    """Asked of what sees to the service, which decides who may."""
+async def show_list(context: RequestContext) -> None:
+    views = await context.operations.providers(context.actor)
+    served = {one.model for view in views for each in view.targets for one in each.serves}
+    model = context.query.get("model")
+    shown = model if model in served else ""
+    if shown:
+        views = [_only(view, shown) for view in views]
+    entries = await context.configuration.every(context.actor)
+    away = [each for each in entries if each.kind == "provider" and not each.in_force]
+    await context.show(
+        "operator/providers.html",
+        views=[view for view in views if view.targets or not shown],
+        entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
+        away=() if shown else away,
+        models=sorted(served),
+        model=shown,
+        compared=_columns(views) if shown else (),
+        groups=groups(),
+        query=urlencode({"model": shown}) if shown else "",
+        most=_MOST_TARGETS,
+    )
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
 
-    async def list(self, context: RequestContext) -> None:
-        """``GET /operator/providers``; ``?model=`` shows who answers for one, side by side."""
-        views = await self._operations.providers(context.actor)
-        served = {one.model for view in views for each in view.targets for one in each.serves}
-        model = context.query.get("model")
-        shown = model if model in served else ""
-        if shown:
-            views = [_only(view, shown) for view in views]
-        entries = await entries_of(self._operations.configuration, context.actor)
-        away = [each for each in entries if each.kind == "provider" and not each.in_force]
+async def see(context: RequestContext) -> None:
+    entries = await context.configuration.every(context.actor)
+    name = context.params["provider"]
+    filed, kept = (entry_named(entries, "provider", name, locked=one) for one in (True, False))
+    try:
+        view = await _view(context)
+    except NotFound:
+        if kept is None:
+            raise
+        aliases = aliases_of(name, entries)
+        by = await _author(context, kept)
         await context.show(
-            "operator/providers.html",
-            views=[view for view in views if view.targets or not shown],
-            entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
-            away=() if shown else away,
-            models=sorted(served),
-            model=shown,
-            compared=_columns(views) if shown else (),
-            groups=groups(),
-            query=urlencode({"model": shown}) if shown else "",
-            most=_MOST_TARGETS,
+            "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
         )
+        return
+    shown = _compared(view)
+    await context.show(
+        "operator/provider.html",
+        view=shown,
+        left_out=len(view.models) - len(shown.models),
+        entry=filed or kept,
+        shadowed=kept if filed is not None else None,
+        aliases=aliases_of(name, entries),
+        changed_by=await _author(context, filed or kept),
+        columns=[column(shown, model, model.id) for model in shown.models],
+        groups=groups(),
+    )
 
-    async def see(self, context: RequestContext) -> None:
-        entries = await entries_of(self._operations.configuration, context.actor)
-        name = context.params["provider"]
-        filed, kept = (entry_named(entries, "provider", name, locked=one) for one in (True, False))
-        try:
-            view = await self._view(context)
-        except NotFound:
-            if kept is None:
-                raise
-            aliases = aliases_of(name, entries)
-            by = await _author(context, kept)
-            await context.show(
-                "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
-            )
-            return
-        shown = _compared(view)
-        await context.show(
-            "operator/provider.html",
-            view=shown,
-            left_out=len(view.models) - len(shown.models),
-            entry=filed or kept,
-            shadowed=kept if filed is not None else None,
-            aliases=aliases_of(name, entries),
-            changed_by=await _author(context, filed or kept),
-            columns=[column(shown, model, model.id) for model in shown.models],
-            groups=groups(),
+
+async def show_progress(context: RequestContext) -> None:
+    """Answer the script that fetches the state of a probe again and again."""
+    view = await _view(context)
+    if view.probe is None or view.probe.state != "asking":
+        context.go(f"{_PATH}/{view.name}")
+        return
+    await context.show("operator/progress.html", view=view)
+
+
+async def ask_probe(context: RequestContext) -> None:
+    view = await _view(context)
+    await context.show(
+        "operator/probe.html", view=view, model=_model(view, context.query.get("model"))
+    )
+
+
+async def probe(context: RequestContext) -> None:
+    name, model = context.params["provider"], context.form.get("model")
+    try:
+        quick = bool(context.form.get("quick"))
+        await context.operations.probe(context.actor, name, model, quick=quick)
+    except InvalidRequest as problem:
+        view = await _view(context)
+        await context.show_form(
+            "operator/probe.html", problem, view=view, model=_model(view, model)
         )
+        return
+    context.go(f"{_PATH}/{name}")
 
-    async def progress(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/progress``: fetched again while a probe runs.
 
-        When it has ended, the page of the provider has what was found.
-        """
-        view = await self._view(context)
-        if view.probe is None or view.probe.state != "asking":
-            context.go(f"{_PATH}/{view.name}")
-            return
-        await context.show("operator/progress.html", view=view)
+async def cancel_probe(context: RequestContext) -> None:
+    name = context.params["provider"]
+    await context.operations.cancel(context.actor, name)
+    context.go(f"{_PATH}/{name}", done="probe-cancelled")
 
-    async def ask(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/probe``: what it costs, and whether it is meant."""
-        view = await self._view(context)
-        await context.show(
-            "operator/probe.html", view=view, model=_model(view, context.query.get("model"))
-        )
 
-    async def probe(self, context: RequestContext) -> None:
-        name, model = context.params["provider"], context.form.get("model")
-        try:
-            quick = bool(context.form.get("quick"))
-            await self._operations.probe(context.actor, name, model, quick=quick)
-        except InvalidRequest as problem:
-            view = await self._view(context)
-            await context.show_problem(
-                "operator/probe.html", problem, view=view, model=_model(view, model)
-            )
-            return
-        context.go(f"{_PATH}/{name}")
+async def use_result(context: RequestContext) -> None:
+    name, model = context.params["provider"], context.form.get("model")
+    used = await context.operations.use(context.actor, name, model)
+    if used.in_force:
+        context.go(f"{_PATH}/{name}", done="probe-used")
+        return
+    await context.show("operator/by_hand.html", name=name, model=model, used=used)
 
-    async def cancel(self, context: RequestContext) -> None:
-        name = context.params["provider"]
-        await self._operations.cancel(context.actor, name)
-        context.go(f"{_PATH}/{name}", done="probe-cancelled")
 
-    async def use(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/probe/use``: write the result, and go by it."""
-        name, model = context.params["provider"], context.form.get("model")
-        used = await self._operations.use(context.actor, name, model)
-        if used.in_force:
-            context.go(f"{_PATH}/{name}", done="probe-used")
-            return
-        await context.show("operator/by_hand.html", name=name, model=model, used=used)
-
-    async def _view(self, context: RequestContext) -> ProviderView:
-        return await self._operations.provider(context.actor, context.params["provider"])
+async def _view(context: RequestContext) -> ProviderView:
+    return await context.operations.provider(context.actor, context.params["provider"])
 
 
 def _model(view: ProviderView, id: str) -> ProbedModelView:
@@ -161,13 +152,11 @@ def _model(view: ProviderView, id: str) -> ProbedModelView:
 
 
 def _compared(view: ProviderView) -> ProviderView:
-    """Return the view with the models that one page has room for: those probed first."""
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
 
 
 async def _author(context: RequestContext, entry: EntryView | None) -> str:
-    """Return the name of who changed an entry last."""
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
         return kind
@@ -178,8 +167,7 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
 
 
 def _only(view: ProviderView, model: str) -> ProviderView:
-    """Those of its targets that answer for a model."""
-    targets = [one for one in view.targets if _serves(one, model)]
+    targets = [one for one in view.targets if model in {each.model for each in one.serves}]
     named = {one.model for one in targets}
     return ProviderView(
         name=view.name,
@@ -192,84 +180,67 @@ def _only(view: ProviderView, model: str) -> ProviderView:
     )
 
 
-def _serves(target: TargetView, model: str) -> bool:
-    return any(one.model == model for one in target.serves)
-
-
 def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
     return [
         column(view, model, f"{view.name}/{model.id}") for view in views for model in view.models
     ]
 
 
-# Models of a provider: read from it, compared with the configuration, and taken over.
-
-_TEMPLATE = "operator/provider_models.html"
 _LONGEST_PREFIX = 64
 
 
-class ProviderModelPages:
-    """Nothing is taken over unless it is picked."""
+async def show_models(context: RequestContext) -> None:
+    await _show_models(context)
 
-    def __init__(self, operations: Operations) -> None:
-        self._configuration = operations.configuration
 
-    async def show(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/models``: reads the list of the provider now."""
-        await self._show(context)
+async def take_over(context: RequestContext) -> None:
+    provider, entries = await _provider(context)
+    prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
+    try:
+        context.check_form()
+        picked = [picked_model(each) for each in context.form.every("pick")]
+        gone = context.form.every("gone")
+        steps = [*taken_over(provider, entries, picked, gone, prefix)]
+        if context.form.get("all"):
+            every = prefix or f"{provider.name}/"
+            steps += taken_over(provider, entries, [ListedModel(id="*")], prefix=every)
+        if not steps:
+            raise InvalidRequest("Nothing was picked that would change.", param="pick")
+        await context.configuration.apply(context.actor, steps)
+    except InvalidRequest as failure:
+        await _show_models(context, failure, prefix)
+        return
+    context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
-    async def take_over(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/models``: what was picked, in one step."""
-        provider, entries = await self._provider(context)
-        prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
-        try:
-            context.check_form()
-            picked = [picked_model(each) for each in context.form.every("pick")]
-            gone = context.form.every("gone")
-            steps = [*taken_over(provider, entries, picked, gone, prefix)]
-            if context.form.get("all"):
-                every = prefix or f"{provider.name}/"
-                steps += taken_over(provider, entries, [ListedModel(id="*")], prefix=every)
-            if not steps:
-                raise InvalidRequest("Nothing was picked that would change.", param="pick")
-            await self._configuration.apply(context.actor, steps)
-        except InvalidRequest as failure:
-            await self._show(context, failure, prefix)
-            return
-        context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
-    async def _show(
-        self, context: RequestContext, failure: InvalidRequest | None = None, prefix: str = ""
-    ) -> None:
-        provider, entries = await self._provider(context)
-        trial = await self._listing(context, provider)
-        find = context.query.get("find")
-        rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
-        picked = context.form.every("pick"), context.form.every("gone")
-        values: dict[str, Any] = {
-            "provider": provider,
-            "listing": trial.listing,
-            "find": find,
-            "rows": [(each, _value(each)) for each in rows if find.casefold() in _text(each)],
-            "states": [each.state for each in rows],
-            "picked": frozenset([*picked[0], *picked[1]]),
-            "prefix_typed": prefix,
-            "problems": EntryProblems(failure),
-            "wildcard": any("*" in _targets(each, provider.name) for each in entries),
-        }
-        await context.show_form(_TEMPLATE, failure, **values)
+async def _show_models(
+    context: RequestContext, failure: InvalidRequest | None = None, prefix: str = ""
+) -> None:
+    provider, entries = await _provider(context)
+    trial = await context.configuration.listed(context.actor, provider.name)
+    find = context.query.get("find")
+    rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
+    picked = context.form.every("pick"), context.form.every("gone")
+    values: dict[str, Any] = {
+        "provider": provider,
+        "listing": trial.listing,
+        "find": find,
+        "rows": [(each, _value(each)) for each in rows if find.casefold() in _text(each)],
+        "states": [each.state for each in rows],
+        "picked": frozenset([*picked[0], *picked[1]]),
+        "prefix_typed": prefix,
+        "problems": EntryProblems(failure),
+        "wildcard": any("*" in _targets(each, provider.name) for each in entries),
+    }
+    await context.show_form("operator/provider_models.html", failure, **values)
 
-    async def _listing(self, context: RequestContext, provider: EntryView) -> Trial:
-        return await self._configuration.listed(context.actor, provider.name)
 
-    async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-        """Return the provider that is in force, and all entries."""
-        entries = await self._configuration.every(context.actor)
-        return provider_in_force(entries, context.params["provider"]), entries
+async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    entries = await context.configuration.every(context.actor)
+    return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _value(row: ComparedModel) -> str:
-    """Return what the form sends for a row: all that is taken over, as it was shown."""
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)

@@ -71,7 +71,6 @@ class PublicChat:
         return model.id in self.options.models and model.twist is None and free
 
     def request(self, body: bytes, model: str) -> bytes:
-        """Return the request of a visitor's messages; raise :class:`InvalidRequest`."""
         try:
             messages = msgspec.json.decode(body, type=_Conversation).messages
         except msgspec.MsgspecError as failure:
@@ -99,10 +98,7 @@ class PublicChat:
 
     @asynccontextmanager
     async def message(self, address: str) -> AsyncIterator[None]:
-        """Count a message from an address, unless the block raises :class:`ServiceError`.
-
-        Raises :class:`RateLimited` if the address, or all together, have had theirs.
-        """
+        """Count a message, unless the block raises an error. Raises :class:`RateLimited`."""
         where, now = network(address), self._clock().astimezone(UTC)
         with self._counted_here(where, now):
             held = await self._hold(where, now)
@@ -138,7 +134,6 @@ class PublicChat:
         self._total += number
 
     def _check(self, where: str, now: datetime) -> None:
-        """Refuse by what this process has counted."""
         full = where not in self._used and len(self._used) >= _MOST_ADDRESSES
         stood = (
             self._used.get(where, 0),
@@ -149,7 +144,7 @@ class PublicChat:
         self._refuse(stood, now)
 
     async def _hold(self, where: str, now: datetime) -> Sequence[HoldRequest]:
-        """Hold a message with the other replicas, if there are any and the server answers."""
+        # Replicas count together only while the shared server answers.
         if self._shared is None:
             return ()
         wants = self._wants(where, now)
@@ -161,7 +156,6 @@ class PublicChat:
         return wants
 
     def _wants(self, where: str, now: datetime) -> Sequence[HoldRequest]:
-        """Messages of a day by address and of all, then replies under way by address and of all."""
         day = f"visitors:{now.date()}"
         places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
         return [
@@ -174,7 +168,6 @@ class PublicChat:
         return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
 
     def _refuse(self, stood: Sequence[int], now: datetime) -> None:
-        """Raise :class:`RateLimited` for the first bound that is reached."""
         amounts = self._amounts()
         words = (
             f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "

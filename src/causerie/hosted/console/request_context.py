@@ -34,9 +34,12 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.navigation import NOTICES, NavigationEntry, sections
+from causerie.hosted.console.navigation import ENTRIES, NOTICES, NavigationEntry, sections
 from causerie.hosted.console.public_chat import PublicChat
+from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
+from causerie.hosted.operations.configuring import Configuring
+from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export, send_cached, send_compressed
 from causerie.http.event_loop import Turns
 from causerie.http.exchange import Exchange
@@ -45,15 +48,7 @@ from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
 from causerie.http.pages.branding import Branding, Logo, Logos
 from causerie.observe.mail import Outbox
 
-# Two cookies: of a session, or a visitor who has none yet, and of the project that was open last.
-#
-# That of the session names it. ``HttpOnly`` keeps scripts from it, ``SameSite=Lax``
-# other sites; over https it is ``Secure`` and has the prefix ``__Host-``, which no
-# other host of the same domain can set (RFC 6265bis, section 4.1.3). The other is
-# a preference that a script sets (static/frame.js): an id, which gives no right.
-
 _NAME = "causerie"
-_PROJECT = "causerie-project"
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
@@ -64,10 +59,11 @@ def token_in(headers: Headers, *, secure: bool) -> str:
 
 
 def project_in(headers: Headers) -> str:
-    """Return the id of the project that was open last; empty if none was."""
-    return next(_cookie_values(headers, _PROJECT), "")
+    return next(_cookie_values(headers, "causerie-project"), "")
 
 
+# ``HttpOnly`` keeps scripts from the cookie, ``SameSite=Lax`` other sites. Another host of the same
+# domain cannot set one with the prefix ``__Host-`` (RFC 6265bis, section 4.1.3).
 def cookie(token: str, *, secure: bool, life: timedelta | None) -> str:
     """``Set-Cookie`` for a token; without ``life`` it ends with the browser."""
     age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
@@ -87,22 +83,14 @@ def _cookie_name(secure: bool) -> str:
     return f"__Host-{_NAME}" if secure else _NAME
 
 
-# Origin of a request: its address, and the check that this site's own pages sent it.
-#
-# A form that changes something is accepted only with an ``Origin`` header that names this site:
-# browsers send it with every such request and pages cannot forge it. ``X-Forwarded-For`` counts
-# only if the connection comes from a trusted proxy; ``X-Forwarded-Proto`` decides nothing but the
-# attributes of the visitor's own cookie.
-
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The site's own addresses, and how it presents itself.
+    """The site's addresses and look.
 
-    ``address`` is its public one, like ``https://llm.example``, where that is
-    known; without it a request's ``Host`` says. ``proxies`` are trusted.
+    ``address`` is its public one, if known; else the ``Host`` header says. ``proxies`` are trusted.
     """
 
     address: str = ""
@@ -112,28 +100,27 @@ class Site:
     """By the names of authors and providers."""
 
     def secure(self, exchange: Exchange) -> bool:
-        """Return true if the visitor came by https."""
         if self.address:
             return self.address.startswith("https:")
         return exchange.headers.get("x-forwarded-proto", "").lower() == "https"
 
     def base(self, exchange: Exchange) -> str:
-        """The address that this visitor reaches us at, without a path."""
         if self.address:
             return self.address.rstrip("/")
         scheme = "https" if self.secure(exchange) else "http"
         return f"{scheme}://{exchange.headers.get('host', '')}"
 
     def client(self, exchange: Exchange) -> str:
-        """The visitor's address: the last one that a trusted proxy did not have itself."""
+        """Return the visitor's address: the last hop that no trusted proxy added."""
         address = exchange.peer
         hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
         while self._trusts(address) and hops and (hop := hops.pop().strip()):
             address = _without_port(hop)
         return address[:100]
 
+    # Browsers send ``Origin`` with every form that changes something, and pages cannot forge it.
     def check(self, exchange: Exchange) -> None:
-        """Raises :class:`Forbidden` for what another site's page has sent."""
+        """Raise :class:`Forbidden` if a page of another site sent the form."""
         origin = exchange.headers.get("origin", "").lower()
         fetched = exchange.headers.get("sec-fetch-site", "") or "same-origin"
         own = {self.base(exchange).lower()}
@@ -155,13 +142,11 @@ class Site:
 
 
 def _without_port(hop: str) -> str:
-    """The address alone: some proxies name the port of each connection behind it."""
+    # Some proxies name the port of each connection behind the address.
     host, _, port = hop.rpartition(":")
     named = port.isdecimal() and (host.endswith("]") or ":" not in host)
     return (host if named else hop).strip("[]")
 
-
-# One request of a page: who comes, what they sent, and the ways to answer.
 
 PREFIX = "/console"
 SEE_OTHER = 303
@@ -178,37 +163,29 @@ _MARKET = ("/catalog", "/rankings")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
-    """Services that all requests share.
-
-    ``open_to_all`` lets people ask for accounts without an invitation. ``outbox`` takes letters to
-    them, if there is mail.
-    """
+    """Services that all requests share. ``open_to_all``: people may sign up without invitation."""
 
     accounts: Accounts
+    service_view: ServiceView
     templates: Environment
     site: Site
     clock: Callable[[], datetime]
     public_chat: PublicChat
-    entries: tuple[NavigationEntry, ...] = ()
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
-    has_catalog: Callable[[], bool] = bool
     outbox: Outbox | None = None
     logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
     public_rankings: bool = False
 
     def leads_to(self) -> tuple[NavigationEntry, ...]:
-        """The entries of the navigation that there are pages behind now."""
-        return tuple(e for e in self.entries if e.pattern not in _MARKET or self.has_catalog())
+        """Return the entries of the navigation; those of the catalog only if there is one."""
+        has_catalog = self.service_view.market() is not None
+        return tuple(each for each in ENTRIES if each.pattern not in _MARKET or has_catalog)
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path.
-
-    A page asks :attr:`actor` and hands it to accounts, which decide what it
-    may; what templates ask by ``may`` only hides what would be refused.
-    """
+    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path."""
 
     exchange: Exchange
     services: ConsoleServices
@@ -228,39 +205,45 @@ class RequestContext:
 
     @property
     def me(self) -> User:
-        """Return the signed-in user; raise :class:`Unauthenticated`."""
         if self.user is None:
             raise Unauthenticated("Sign in first.", code="session_ended")
         return self.user
 
     @property
     def actor(self) -> Actor:
-        """Return the signed-in user as an actor."""
         return actor_of(self.me)
 
     @property
     def accounts(self) -> Accounts:
-        """The rules for all that a page does."""
         return self.services.accounts
 
     @property
+    def service_view(self) -> ServiceView:
+        return self.services.service_view
+
+    @property
+    def operations(self) -> Operations:
+        return self.services.service_view.operations
+
+    @property
+    def configuration(self) -> Configuring:
+        return self.operations.configuration
+
+    @property
     def client(self) -> SessionClient:
-        """Return the visitor's address and program."""
+        """Return the visitor's address: the last hop that no trusted proxy added."""
         agent = self.exchange.headers.get("user-agent", "")
         return SessionClient(self.services.site.client(self.exchange), agent)
 
     @property
     def base(self) -> str:
-        """The address that this visitor reaches the service at."""
         return self.services.site.base(self.exchange)
 
     @property
     def by_script(self) -> bool:
-        """Return true if a script fetches this for a part of the page that is open."""
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def project(self) -> ProjectOverview:
-        """The project of the path; raises :class:`NotFound` where one may not see it."""
         if self.view is None:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
@@ -271,13 +254,13 @@ class RequestContext:
         return rights(action)
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
-        """Raises :class:`Forbidden` before somebody fills in a form that would be refused."""
+        """Raise :class:`Forbidden` before a form is shown that would be refused."""
         rights: _Rights = (await self._frame())["may"]
         if not rights(action, made_by):
             raise forbidden(action, extent(action, rights.parts))
 
     def check_form(self) -> None:
-        """Raises :class:`InvalidRequest` where the session that the form is of has ended."""
+        """Raise :class:`InvalidRequest` if the session of the form has ended."""
         if not self.fits:
             raise InvalidRequest(
                 "You have signed in since this was typed, so nothing was changed yet. "
@@ -289,16 +272,15 @@ class RequestContext:
     # Answers.
 
     def keep(self, token: str, life: timedelta | None) -> None:
-        """Give the browser another token, with the answer."""
+        """Set the cookie of a new token."""
         self.token = token
         secure = self.services.site.secure(self.exchange)
         self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
 
     async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
-        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows.
+        """Send a page; compressed only if no other site chose the request.
 
-        It is compressed if nobody else can have chosen what the request says, see
-        :func:`asked_by_person`; never the answer to a form, which may show a secret.
+        The answer to a form is never compressed: it may show a secret.
         """
         text = await self._rendered(template, values)
         opened = self.exchange.method == "GET" and status == _OK
@@ -309,10 +291,7 @@ class RequestContext:
             self.send(status, text)
 
     async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
-        """Send a page that everybody may see; to a stranger small, once, and without a cookie.
-
-        A signed-in user gets it as any other page.
-        """
+        """Send a page that everybody may see, to strangers cacheable and without a cookie."""
         if self.user is not None:
             await self.show(template, status=status, **values)
             return
@@ -325,8 +304,13 @@ class RequestContext:
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
         await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
 
-    async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
-        """Send a form again, with what was wrong in it."""
+    async def show_form(
+        self, template: str, problem: ServiceError | None, /, **values: Any
+    ) -> None:
+        """Send a form; again, with what was wrong in it, if there is a problem."""
+        if problem is None:
+            await self.show(template, **values)
+            return
         self._headers |= {
             name.lower(): value
             for name, value in problem.headers.items()
@@ -334,17 +318,8 @@ class RequestContext:
         }
         await self.show(template, status=problem.status, problem=problem, **values)
 
-    async def show_form(
-        self, template: str, problem: ServiceError | None, /, **values: Any
-    ) -> None:
-        """Send a form; again, with what was wrong in it, if there is a problem."""
-        if problem is None:
-            await self.show(template, **values)
-        else:
-            await self.show_problem(template, problem, **values)
-
     def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
-        """Send a page about a failure without asking for anything: the reason may be anywhere."""
+        """Send a page about a failure without any use of the database."""
         self.user = None
         context = {**self._outside((), None, frozenset({RoleColumn.OUTSIDER})), **values}
         text = self.services.templates.get_template(template).render(
@@ -353,7 +328,6 @@ class RequestContext:
         self.send(problem.status, text)
 
     def send(self, status: int, text: str) -> None:
-        """Send text that was made already."""
         self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
 
     def send_image(self, content_type: str, content: bytes) -> None:
@@ -362,17 +336,16 @@ class RequestContext:
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
-        """Send a document that everybody may read who may see its page."""
+        """Send a JSON document."""
         self.exchange.respond(
             200, content, content_type="application/json", headers={**PAGE_HEADERS, **self._own()}
         )
 
     async def save(self, file: Export) -> None:
-        """Send a file that the browser saves."""
         await file.send(self.exchange, self._own())
 
     def go(self, path: str, *, done: str = "") -> None:
-        """Lead to another page of the console, which then shows the notice ``done``."""
+        """Redirect to a page of the console, with the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
         if self.by_script:
             self.exchange.respond(_NO_CONTENT, b"", headers=self._own() | {"hx-redirect": target})
@@ -384,7 +357,6 @@ class RequestContext:
         self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
 
     def _own(self) -> dict[str, str]:
-        """The headers of an answer to this visitor alone."""
         return {**PAGE_HEADERS, "cache-control": "no-store", **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
@@ -397,7 +369,6 @@ class RequestContext:
         return "".join(pieces)
 
     async def _frame(self) -> dict[str, Any]:
-        """Return the values that every page's frame shows."""
         found = await self._memberships()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
@@ -407,13 +378,12 @@ class RequestContext:
         return {**self._outside(projects, current, self._parts(role)), "role": role}
 
     def usual(self, projects: Sequence[Project]) -> Project | None:
-        """Return the one that was open last in this browser, else the first."""
+        """Return the project that was open last in this browser, else the first."""
         last = project_in(self.exchange.headers)
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
 
     async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
-        """Return the user's projects, read once by a page that only shows."""
         if self.user is None:
             return ()
         if self._found is None or self.exchange.method != "GET":
@@ -423,7 +393,6 @@ class RequestContext:
     def _outside(
         self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
     ) -> dict[str, Any]:
-        """The frame, as far as it needs no database."""
         path = self.exchange.path.removeprefix(PREFIX)
         return {
             "context": self,
@@ -440,7 +409,7 @@ class RequestContext:
             "now": self.services.clock(),
             "providers": self.services.providers(),
             "open_to_all": self.services.open_to_all,
-            "has_catalog": self.services.has_catalog(),
+            "has_catalog": self.service_view.market() is not None,
             "has_rankings": self.services.public_rankings,
         }
 
@@ -453,8 +422,6 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """Rights of the user for templates: ``may('keys.edit', key.person)``."""
-
     parts: frozenset[RoleColumn]
     user_id: str
 

@@ -9,82 +9,61 @@ from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import User
 from causerie.hosted.operations.ports import Operations
-from causerie.hosted.operations.probes import GROUPS, Cell
+from causerie.hosted.operations.probes import GROUPS
 from causerie.http.exchange import Exchange
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
 
-# Interfaces of the service that the console calls.
-
 
 @dataclass(frozen=True, slots=True)
 class DoorView:
-    """A door that keys of projects open. ``prefix`` is the path of its base URL."""
-
     name: str
     prefix: str
 
 
 class ServiceView(Protocol):
-    """The service that the pages are of; without ``operations`` there are none about providers."""
+    """The service, as its pages read it."""
 
     @property
-    def operations(self) -> Operations | None: ...
+    def operations(self) -> Operations: ...
 
-    def doors(self) -> Sequence[DoorView]:
-        """The doors that keys of projects open, the usual one first."""
+    def doors(self) -> Sequence[DoorView]: ...
 
     def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """Return entries as ``GET /models`` does, with names for people.
-
-        They are those of one door, by its name, or of all that keys of projects open.
-        """
+        """Return entries as ``GET /models`` does, of one door or of all that project keys open."""
 
     def market(self) -> DoorCatalog | None:
-        """The catalog that everybody may see; ``None`` where there is no router's door."""
+        """Return the public catalog; ``None`` without a router door."""
 
     def answering(self, model: str) -> Sequence[str]:
-        """The targets of a model, by the names that ``status`` and ``targets`` have for them."""
+        """Return the names of the targets of a model."""
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
-        """Read the request's body as one of ``POST /chat/completions`` and answer it.
+        """Answer the request as ``POST /chat/completions``, counted for the project.
 
-        It counts for the project, whose limits and budgets hold. A client that
-        leaves ends the generation. Raises ``ServiceError`` before the answer begins.
+        Raises ``ServiceError`` before the answer begins.
         """
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
-        """Answer a request of a visitor without an account for this model, at the catalog's door.
+        """Answer a chat request of a visitor without an account, at the catalog's door."""
 
-        The body is that of ``POST /chat/completions``. Raises as :meth:`complete`.
-        """
+    def status(self) -> Sequence[EngineStatus]: ...
 
-    def status(self) -> Sequence[EngineStatus]:
-        """Our engines."""
+    def targets(self) -> Sequence[TargetStatus]: ...
 
-    def targets(self) -> Sequence[TargetStatus]:
-        """All targets of routing."""
+    def history(self, target: str) -> Sequence[TimeBucket]: ...
 
-    def history(self, target: str) -> Sequence[TimeBucket]:
-        """The last day of a target, in quarters of an hour."""
+    def requests(self, target: str) -> int: ...
 
-    def requests(self, target: str) -> int:
-        """Return how many requests a target had in the last day."""
+    def worker(self) -> tuple[int, int] | None: ...
 
-    def worker(self) -> tuple[int, int] | None:
-        """Return the number of this worker process and of all, if there are several."""
-
-
-# The catalog for people: what a model can do, what it costs, and how those stand who answer.
-#
-# Entries come as ``GET /models`` gives them; a field that one lacks is not known.
 
 _MILLION = 1_000_000
 _NEARNESS = MappingProxyType(
@@ -127,7 +106,6 @@ class ModelRow:
 
     @property
     def anchor(self) -> str:
-        """A name for elements of a page; the id itself may hold any character."""
         return anchor(self.id)
 
     @property
@@ -136,7 +114,6 @@ class ModelRow:
 
     @property
     def abilities(self) -> Sequence[str]:
-        """Return its capabilities, in a few words."""
         words = {"tools": "tools", "response_format": "structured output"}
         found = [word for name, word in words.items() if name in self.parameters]
         if self.thinks:
@@ -174,14 +151,12 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
 
 
 def anchor(model: str) -> str:
-    """Return the id of a page's elements about a model."""
     return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 
 def target_badges(
     service_view: ServiceView, targets: Mapping[str, Sequence[str]]
 ) -> Mapping[str, Sequence[StatusBadge]]:
-    """Return the states of targets, by the key that they are given under."""
     engines = {each.model: _engine_badge(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
     return {
@@ -240,7 +215,6 @@ def _engine_badge(status: EngineStatus) -> StatusBadge:
 
 
 def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
-    """A target that others run, by what its breaker knows."""
     if status is None:
         return StatusBadge(name, "not known")
     running = f"{status.in_flight} running" if status.in_flight else ""
@@ -252,41 +226,24 @@ def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)
 
 
-# Parameters of models side by side: those that tell them apart first, the others by answer.
-#
-# Models of which nothing was measured are set aside: they would differ from all others everywhere.
-
-_ANSWER_ORDER = ("partly", "no", "unclear", "unknown", "yes")
-
-
-class CapabilityColumn(Protocol):
-    """One model: its cells by parameter."""
-
-    @property
-    def cells(self) -> Mapping[str, Cell]: ...
-
-
-Column = TypeVar("Column", bound=CapabilityColumn)
-
-
 @dataclass(frozen=True, slots=True)
-class FoldedMatrix(Generic[Column]):
+class FoldedMatrix:
     """``differing`` parameters need a row each; ``alike`` are equal for all measured, by answer."""
 
-    measured: Sequence[Column]
-    unmeasured: Sequence[Column]
+    measured: Sequence[Any]
+    unmeasured: Sequence[Any]
     differing: Sequence[str]
     alike: Sequence[tuple[str, Sequence[str]]]
 
 
-def folded(
-    columns: Sequence[Column], groups: Sequence[tuple[str, Sequence[str]]]
-) -> FoldedMatrix[Column]:
-    """Fold a matrix; parameters keep the order of their groups."""
+def folded(columns: Sequence[Any], groups: Sequence[tuple[str, Sequence[str]]]) -> FoldedMatrix:
+    """Fold a matrix of columns with ``cells``; parameters keep the order of their groups."""
     unmeasured = [each for each in columns if {c.mark for c in each.cells.values()} == {"unknown"}]
     measured = [each for each in columns if each not in unmeasured]
     differing: list[str] = []
-    alike: dict[str, list[str]] = {mark: [] for mark in _ANSWER_ORDER}
+    alike: dict[str, list[str]] = {
+        mark: [] for mark in ("partly", "no", "unclear", "unknown", "yes")
+    }
     for name in (name for _, names in groups for name in names):
         marks = {column.cells[name].mark for column in measured}
         if len(marks) == 1:

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.console.entries import (
     EntryFormPages,
     EntryKindWords,
-    EntryProblems,
-    entries_of,
+    SettingField,
+    SettingsForm,
     of_unknown_kinds,
-    origin_of,
-    read_rest,
-    rest_of,
-    typed_number,
 )
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import Configuring, EntryView, EntryWish
-from causerie.protocol.numbers import whole_number
+from causerie.hosted.operations.configuring import EntryView
 
-# An entry of the configuration as a form of plain fields, and back.
-
-_BETWEEN = re.compile(r"[\s,]+")
-
-
-@dataclass(frozen=True, slots=True)
-class SettingField:
-    """A field for one setting. ``name`` is its path, as in ``limits.concurrent``."""
-
-    name: str
-    title: str
-    kind: Literal["text", "number", "list", "choice", "flag"] = "text"
-    hint: str = ""
-    choices: Sequence[tuple[str, str]] = ()
-    """Of a choice: values and their words; the empty value leaves the setting out."""
-    placeholder: str = ""
-    group: str = ""
-    """Title of the part of the form that is folded; empty: always shown."""
-    needed: bool = False
+_FORM = "operator/settings_entry.html"
+_PRICE = "$ per 1M tokens."
+_AT_ONCE = "Requests at the same time"
+_REPLICAS = "Processes that share the requests."
+_COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
+    "id": lambda one: one.name.casefold(),
+    "origin": lambda one: one.origin,
+}
 
 
 LIMITS = tuple(
@@ -54,118 +36,6 @@ LIMITS = tuple(
     )
 )
 """Fields that limit all use together."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsForm:
-    """Contents of the form: a text for each field, and all other settings as JSON."""
-
-    fields: Sequence[SettingField]
-    values: Mapping[str, str] = field(default_factory=dict)
-    more: str = ""
-    version: str = ""
-
-    @staticmethod
-    def of(
-        fields: Sequence[SettingField], settings: Mapping[str, Any], version: int
-    ) -> SettingsForm:
-        rest = _copied(settings)
-        values = {
-            each.name: _text(found)
-            for each in fields
-            if (found := _taken(rest, each.name.split("."))) is not None
-        }
-        return SettingsForm(fields, values, rest_of(rest), str(version))
-
-    @staticmethod
-    def typed(fields: Sequence[SettingField], form: FormFields) -> SettingsForm:
-        values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
-        return SettingsForm(fields, values, form.raw("more").strip(), form.get("version"))
-
-    @property
-    def groups(self) -> Mapping[str, Sequence[SettingField]]:
-        """Return the fields by the title of their part, in order."""
-        found: dict[str, list[SettingField]] = {}
-        for each in self.fields:
-            found.setdefault(each.group, []).append(each)
-        return found
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that were typed; raise :class:`InvalidRequest`."""
-        settings = read_rest(self.more)
-        for each in self.fields:
-            text = self.values.get(each.name, "")
-            if text:
-                _put(settings, each.name.split("."), _value(each, text))
-        return settings
-
-    def wish(self, *, enabled: bool = True) -> EntryWish:
-        """Return the wanted state; raise :class:`InvalidRequest`."""
-        for each in self.fields:
-            if each.needed and not self.values.get(each.name):
-                raise InvalidRequest("is missing", param=each.name)
-        version = whole_number(self.version)
-        return EntryWish(settings=self.settings(), enabled=enabled, version=version)
-
-
-def _value(field: SettingField, text: str) -> Any:
-    if field.kind == "list":
-        return [part for part in _BETWEEN.split(text) if part]
-    if field.kind == "flag":
-        return True
-    return typed_number(text) if field.kind == "number" else text
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    if isinstance(value, bool):
-        return "on" if value else ""
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _copied(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _copied(value) if isinstance(value, Mapping) else value
-        for name, value in settings.items()
-    }
-
-
-def _taken(settings: dict[str, Any], path: Sequence[str]) -> Any:
-    """Take the value of a setting out of the settings; ``None`` if it has none, or a table."""
-    name, *inner = path
-    found = settings.get(name)
-    if not inner:
-        return settings.pop(name, None) if not isinstance(found, dict) else None
-    if not isinstance(found, dict):
-        return None
-    value = _taken(found, inner)
-    if not found:
-        del settings[name]
-    return value
-
-
-def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    name, *inner = path
-    if not inner:
-        settings[name] = value
-        return
-    table = settings.setdefault(name, {})
-    if not isinstance(table, dict):
-        raise InvalidRequest(f"has `{name}`, which is a table", param="more")
-    _put(table, inner, value)
-
-
-# Models of this service and doors: entries whose form is fields of plain settings.
-
-_FORM = "operator/settings_entry.html"
-_PRICE = "$ per 1M tokens."
-_AT_ONCE = "Requests at the same time"
-_REPLICAS = "Processes that share the requests."
-_COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
-    "id": lambda one: one.name.casefold(),
-    "origin": lambda one: one.origin,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +54,6 @@ class SettingsKind:
 
 
 def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
-    """Yield fields of a table: names, titles and hints."""
     for name, title, hint in rows:
         yield SettingField(f"{table}.{name}", title, "number", hint, group=group)
 
@@ -200,7 +69,7 @@ MODELS = SettingsKind(
         deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
     ),
     fields=(
-        SettingField("id", "ID", hint="The `model` of requests.", needed=True),
+        SettingField("id", "ID", hint="The `model` of requests.", missing="is missing"),
         SettingField(
             "ref",
             "Weights",
@@ -272,7 +141,9 @@ DOORS = SettingsKind(
         deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
     ),
     fields=(
-        SettingField("name", "Name", hint="Lower case. Part of its base URL.", needed=True),
+        SettingField(
+            "name", "Name", hint="Lower case. Part of its base URL.", missing="is missing"
+        ),
         SettingField(
             "kind",
             "Kind",
@@ -336,28 +207,17 @@ DOORS = SettingsKind(
 )
 
 
-class SettingsEntryPages(EntryFormPages[SettingsForm]):
-    """The list of the entries of a kind, and the form of one."""
-
-    def __init__(self, configuration: Configuring, kind: SettingsKind) -> None:
-        super().__init__(configuration, kind.words)
+class SettingsEntryPages(EntryFormPages):
+    def __init__(self, kind: SettingsKind) -> None:
+        super().__init__(kind.words, kind.fields)
         self._kind = kind
 
     async def list(self, context: RequestContext) -> None:
-        entries = await entries_of(self._configuration, context.actor)
+        entries = await context.configuration.every(context.actor)
         own = [each for each in entries if each.kind in self._words.kinds]
         page = page_of(own, context.query, self._texts, _COLUMNS)
         unknown = of_unknown_kinds(entries)
         await context.show(self._kind.list_template, page=page, unknown=unknown)
-
-    def _empty(self) -> SettingsForm:
-        return SettingsForm(self._kind.fields)
-
-    def _typed(self, form: FormFields) -> SettingsForm:
-        return SettingsForm.typed(self._kind.fields, form)
-
-    def _kept(self, entry: EntryView) -> SettingsForm:
-        return SettingsForm.of(self._kind.fields, entry.settings, entry.version)
 
     async def _show(
         self,
@@ -368,9 +228,7 @@ class SettingsEntryPages(EntryFormPages[SettingsForm]):
     ) -> None:
         label = self._kind.fields[0].name
         (kind,) = self._words.kinds
-        origin = origin_of(kind, form.values.get(label, ""))
-        names = (*(each.name for each in form.fields), "more")
-        problems = EntryProblems(failure, origin, names)
+        problems = form.problems(failure, kind, label)
         await context.show_form(
             _FORM, failure, entry=entry, form=form, kind=self._kind, problems=problems
         )

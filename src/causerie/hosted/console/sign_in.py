@@ -35,13 +35,8 @@ from causerie.hosted.identity.provider import (
 )
 from causerie.observe.mail import Letter
 
-# Signing in and out. Accounts decide if a password or a code is right.
-
-_START = "/"
-
 
 async def show_sign_in(context: RequestContext) -> None:
-    """The form for address and password."""
     if context.user is not None:
         context.go(next_path(context.query.get("next")))
         return
@@ -49,7 +44,6 @@ async def show_sign_in(context: RequestContext) -> None:
 
 
 async def enter_password(context: RequestContext) -> None:
-    """Take address and password."""
     email, after = context.form.get("email"), context.form.get("next")
     password = context.form.raw("password")
     try:
@@ -57,18 +51,16 @@ async def enter_password(context: RequestContext) -> None:
             email, password, context.client, old_token=context.token
         )
     except ServiceError as problem:
-        await context.show_problem("sign_in/password.html", problem, next=after, email=email)
+        await context.show_form("sign_in/password.html", problem, next=after, email=email)
         return
     go_on(context, started, after)
 
 
 async def show_code(context: RequestContext) -> None:
-    """The form for two-factor authentication."""
     await context.show("sign_in/code.html", next=context.query.get("next"))
 
 
 async def enter_code(context: RequestContext) -> None:
-    """Take the code of two-factor authentication."""
     after = context.form.get("next")
     try:
         started = await context.accounts.sign_in.with_code(
@@ -78,7 +70,7 @@ async def enter_code(context: RequestContext) -> None:
         if isinstance(problem, Unauthenticated) and problem.code == "session_ended":
             context.go(f"/sign-in?done=session-ended&next={quote(after)}")
             return
-        await context.show_problem("sign_in/code.html", problem, next=after)
+        await context.show_form("sign_in/code.html", problem, next=after)
         return
     go_on(context, started, after)
 
@@ -104,23 +96,17 @@ def next_path(given: str) -> str:
     """Return the page after signing in: one of the console, whatever was requested."""
     inside = given.startswith(f"{PREFIX}/") and given.isascii() and given.isprintable()
     if not inside or "//" in given or "\\" in given:
-        return _START
+        return "/"
     return given.removeprefix(PREFIX)
 
 
-# Pages of one-time links: a new account, a project, or a new password.
-#
-# The secret is behind the ``#`` of the link, so that it gets into no log and no ``Referer``; a
-# script puts it into the form that asks for it.
-
-
 def link_address(base: str, token: str) -> str:
-    """The link for a token; ``base`` is the service's address without a path."""
+    """Return the link for a token; ``base`` is the service's address without a path."""
+    # Behind the # the token gets into no log and no ``Referer``; a script puts it into a form.
     return f"{base}{PREFIX}/link#{token}"
 
 
 async def show_link(context: RequestContext) -> None:
-    """The form that a script fills in and sends."""
     await context.show("links/token.html")
 
 
@@ -129,7 +115,7 @@ async def follow_link(context: RequestContext) -> None:
     try:
         link = await opened_link(context, token)
     except ServiceError as problem:
-        await context.show_problem("links/token.html", problem)
+        await context.show_form("links/token.html", problem)
         return
     await context.show(_link_page(context, link), **await _link_values(context, link, token))
 
@@ -141,7 +127,6 @@ async def opened_link(context: RequestContext, token: str) -> OneTimeLink:
 
 
 async def accept_invitation(context: RequestContext) -> None:
-    """Make the account that an invitation is for, and sign in to it."""
     form, token = context.form, context.form.get("token")
     link = await opened_link(context, token)
     email, password = link.email or form.get("email"), form.raw("password")
@@ -155,7 +140,7 @@ async def accept_invitation(context: RequestContext) -> None:
         if problem.code != "taken" or proves_address(link):
             values = await _link_values(context, link, token)
             values |= {"email": email, "name": form.get("name")}
-            await context.show_problem("links/account.html", problem, **values)
+            await context.show_form("links/account.html", problem, **values)
             return
         await context.accounts.attempts.begin(
             passwords.address_scopes("link", context.client.address)
@@ -170,15 +155,11 @@ async def accept_invitation(context: RequestContext) -> None:
 
 
 def proves_address(link: OneTimeLink) -> bool:
-    """Return whether only the holder of the address can have this link.
-
-    Others must not learn from it whether an address has an account.
-    """
+    """Return true if only the holder of the address can have this link."""
     return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
 
 
 async def join_project(context: RequestContext) -> None:
-    """Make who is signed in a member."""
     token = context.form.get("token")
     link = await opened_link(context, token)
     try:
@@ -186,7 +167,7 @@ async def join_project(context: RequestContext) -> None:
     except NotFound:
         raise
     except ServiceError as problem:
-        await context.show_problem(
+        await context.show_form(
             "links/join.html", problem, **await _link_values(context, link, token)
         )
         return
@@ -197,7 +178,6 @@ async def join_project(context: RequestContext) -> None:
 
 
 async def reset_password(context: RequestContext) -> None:
-    """Take a new password."""
     token = context.form.get("token")
     link = await opened_link(context, token)
     try:
@@ -206,7 +186,7 @@ async def reset_password(context: RequestContext) -> None:
         raise
     except ServiceError as problem:
         values = await _link_values(context, link, token)
-        await context.show_problem("links/password.html", problem, **values)
+        await context.show_form("links/password.html", problem, **values)
         return
     context.go("/sign-in", done="password-reset")
 
@@ -226,22 +206,12 @@ async def _link_values(context: RequestContext, link: OneTimeLink, token: str) -
     return {"link": link, "token": token, "offered": offered, "email": link.email or "", "name": ""}
 
 
-# Purpose of a visitor's sign-in at another provider: kept with the visitor, readable by nobody
-# else.
-#
-# It travels as the ``state`` of the request to the provider, sealed with the token of the visitor's
-# own session. So nobody else can open or create one (the purpose of a state), nothing is kept here
-# for visitors who never come back, and a session that has ended in between ends the login state
-# too.
-
 _PURPOSE = "login_state"
 _LONGEST = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """Aim of a sign-in."""
-
     attempt: SignInAttempt
     after: str = ""
     """Page to open afterwards."""
@@ -255,7 +225,8 @@ _decoder = msgspec.json.Decoder(LoginState)
 
 
 def sealed(login_state: LoginState, token: str) -> str:
-    """The state, for the visitor with this token."""
+    """Encrypt the state of a sign-in elsewhere with the token of the visitor's session."""
+    # Nobody else can read or make one, and nothing is stored for visitors who never come back.
     return Cipher([token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
 
@@ -269,22 +240,16 @@ def unsealed(state: str, token: str) -> LoginState | None:
         return None
 
 
-# Signing in by another provider, and linking its word to one's account.
-
 _AWAY_PAGE = "sign_in/away.html"
 
 
 async def begin_openid(context: RequestContext) -> None:
-    """Lead to the provider, to sign in."""
     after = context.query.get("next")
     context.leave(await _provider_address(context, _provider(context), after=after))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
-    """The way to the provider for whoever holds a link that makes an account.
-
-    A page with a link to it: the policy lets no form lead to another site.
-    """
+    """Show a link to the provider: the content policy lets no form lead to another site."""
     provider, link = _provider(context), context.form.get("token")
     await opened_link(context, link)
     await context.show(
@@ -293,7 +258,6 @@ async def begin_openid_with_link(context: RequestContext) -> None:
 
 
 async def begin_linking(context: RequestContext) -> None:
-    """The way to the provider for whoever wants to sign in by it from now on."""
     provider = _provider(context)
     await context.show(
         _AWAY_PAGE,
@@ -328,7 +292,6 @@ async def return_from_provider(context: RequestContext) -> None:
 
 
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
-    """Return the identity as accounts take it, with what its groups give."""
     groups = NO_GROUPS
     if claims.groups is not None:
         grants = [
@@ -342,7 +305,6 @@ def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
 
 
 async def unlink_identity(context: RequestContext) -> None:
-    """Sign in by this identity no more."""
     form = context.form
     await context.accounts.users.unlink_identity(
         context.me, form.get("issuer"), form.raw("subject")
@@ -351,7 +313,6 @@ async def unlink_identity(context: RequestContext) -> None:
 
 
 async def _page_after(context: RequestContext, login_state: LoginState) -> str:
-    """Return the next page; a visitor who had an account already still has to accept the link."""
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -382,18 +343,13 @@ async def _provider_address(
     return await provider.begin(f"{context.base}{PREFIX}/sign-in/{name}/back", state)
 
 
-# Asking for an account without an invitation, where the service is open to all.
-#
-# The answer is the same whether the address has an account or not: only its holder learns that, by
-# mail. Without mail an operator gives the link to whoever asks.
-
-
 async def show_sign_up(context: RequestContext) -> None:
     await context.show("sign_in/account.html", email="")
 
 
 async def enter_sign_up(context: RequestContext) -> None:
-    """Take note of the address, and send its holder a letter."""
+    """Record the address, and send its holder a letter."""
+    # The answer is the same whether the address has an account: only its holder learns that.
     email = context.form.get("email")
     try:  # every sign-up counts, right or not
         email = tidy_email(email)
@@ -402,7 +358,7 @@ async def enter_sign_up(context: RequestContext) -> None:
         )
         asked = await context.accounts.sign_ups.ask(email)
     except ServiceError as problem:
-        await context.show_problem("sign_in/account.html", problem, email=email)
+        await context.show_form("sign_in/account.html", problem, email=email)
         return
     if context.services.outbox is not None:
         context.services.outbox.send(_sign_up_letter(context, email, asked))

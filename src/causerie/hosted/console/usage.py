@@ -31,8 +31,6 @@ from causerie.hosted.console.fields import PERIOD_LENGTHS, FormFields, ReportPer
 from causerie.hosted.console.request_context import RequestContext
 from causerie.http.answers import Export, csv_lines, csv_text
 
-# The names that people gave to what records know by its id.
-
 _NO_NAME = {
     By.KEY: "playground",
     By.USER: "no user",
@@ -43,7 +41,7 @@ _NO_NAME = {
 
 
 class DisplayNames:
-    """Names by id; two things of one name are told apart by their ids."""
+    """Names by id; equal names are told apart by their ids."""
 
     def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
         self.known = known
@@ -51,7 +49,6 @@ class DisplayNames:
         self._bearers = Counter(known.values())
 
     def of(self, id: str) -> str:
-        """The name; the id itself of what is gone."""
         if not id:
             return self._none
         name = self.known.get(id, id)
@@ -59,7 +56,6 @@ class DisplayNames:
 
 
 async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
-    """The names of keys, people or projects; models and doors are their own."""
     return DisplayNames(await _known_names(context, project, by), _NO_NAME.get(by, "not known"))
 
 
@@ -83,8 +79,6 @@ async def _known_names(context: RequestContext, project: str | None, by: By) -> 
     return {}
 
 
-# The page of usage: what was used over time, by what, and the same as CSV.
-
 _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning"),
@@ -96,8 +90,6 @@ _LONGEST_NAME = 60
 
 
 class Metric(StrEnum):
-    """Metric that the bars show."""
-
     COST = "cost"
     TOKENS = "tokens"
     REQUESTS = "requests"
@@ -122,8 +114,6 @@ _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class UsageForm:
-    """Query in the page's address."""
-
     period: ReportPeriod
     metric: Metric
     by: By
@@ -138,7 +128,6 @@ class UsageForm:
 
     @property
     def over_time(self) -> UsageQuery:
-        """Return the query of this usage, by interval and group."""
         return self.question(self.period.step, self.by)
 
     @property
@@ -155,21 +144,18 @@ class UsageForm:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Return the address's fields other than the period."""
         fields = {"metric": str(self.metric), "by": str(self.by)}
         narrowed = {"model": self.model, "user": self.user}
         return fields | {name: value for name, value in narrowed.items() if value}
 
     def address(self, **changes: str) -> str:
-        """The query of this page with something else chosen."""
+        """Return the address of this page with other fields."""
         when = {} if "range" in changes else self.period.fields()
         return "?" + urlencode({**when, **self.fields, **changes})
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """A line of the table: a group and what it adds up to."""
-
     id: str
     name: str
     sum: UsageSum
@@ -192,8 +178,6 @@ _COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = Map
 
 @dataclass(frozen=True, slots=True)
 class TtftRow:
-    """TTFT of a group: percentiles, in seconds."""
-
     name: str
     times: Sequence[float]
 
@@ -257,8 +241,6 @@ async def _download(context: RequestContext, project: str | None, of: str) -> No
 
 
 class _Reader:
-    """Asks about one project, or about all where it is ``None``."""
-
     def __init__(self, context: RequestContext, project: str | None) -> None:
         self._usage = context.accounts.usage
         self._actor = context.actor
@@ -276,10 +258,7 @@ class _Reader:
         return time_buckets(self._usage, self._actor, self._project, wish.over_time)
 
     async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[bytes]:
-        """The lines of one period after another, so that none is long.
-
-        The head comes with the first: whoever may not read them is refused before.
-        """
+        """Yield the lines of the CSV period by period, so that a refusal comes before the head."""
         text = csv_lines([_head(wish)])
         async with aclosing(self.over_time(wish)) as found:
             async for question, sums in found:
@@ -291,7 +270,6 @@ class _Reader:
                     text = b""
 
     async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
-        """Return the bars, by name and interval."""
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time(wish)) as pieces:
             async for _, sums in pieces:
@@ -300,7 +278,6 @@ class _Reader:
         return await asyncio.to_thread(stacked, wish.period.starts(), found, whole=whole)
 
     async def speed(self, wish: UsageForm) -> Chart:
-        """Percentiles over time."""
         found = await self.first_tokens(wish.question(wish.period.step))
         names = ("median", "90th percentile", "99th percentile")
         return lines(
@@ -312,7 +289,6 @@ class _Reader:
         )
 
     async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
-        """Return percentiles by the grouping of the page, by model for labels."""
         if wish.timed is not wish.by:
             names = DisplayNames({}, "not known")
         found = [
@@ -323,7 +299,6 @@ class _Reader:
 
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
-    """Return the groupings; of one ``person`` there are no sums by app."""
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
     return (*ways, By.TAG) if person else (*ways, By.APP, By.TAG)
 
@@ -349,7 +324,7 @@ def _one_of(query: FormFields, name: str, known: Sequence[str]) -> str:
 
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
-    """Several sums as one; a mean weighs as much as there is that it is of."""
+    """Return the sum of several sums, with weighted means."""
     whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
     waited = lasted = 0.0
     for each in sums:
@@ -372,7 +347,6 @@ def _add(
     wish: UsageForm,
     names: DisplayNames,
 ) -> None:
-    """To what the bars show."""
     value = _VALUE[wish.metric]
     for each in sums:
         if each.start is not None and (amount := value(each)):
@@ -386,7 +360,6 @@ def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> S
 
 
 def _file_name(of: str, wish: UsageForm) -> str:
-    """Return a name with owner, days (UTC) and grouping: ``usage-acme-2026-10-01…csv``."""
     words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
@@ -409,7 +382,6 @@ def _lines(
 
 
 def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
-    """Of an interval and group; moments are UTC, cost is exact."""
     first = sum.first_token_seconds
     return [
         sum.start.isoformat() if sum.start is not None else "",

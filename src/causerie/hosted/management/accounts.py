@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from msgspec import UNSET
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.accounts import Accounts
-from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
-from causerie.hosted.accounts.keys import ApiKey, LinkKind
+from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.management.reports import (
     BudgetSpending,
     KeyList,
@@ -46,7 +44,7 @@ from causerie.hosted.management.requests import (
     SetRecording,
     TransferKey,
 )
-from causerie.hosted.management.routing import ApiCall
+from causerie.hosted.management.routing import ApiCall, route
 from causerie.hosted.management.views import (
     BoundsView,
     CreditsView,
@@ -64,290 +62,326 @@ from causerie.hosted.management.views import (
     amount,
 )
 
-# Operations on people: who calls, users, and the links that make them.
 
-LinkPath = Callable[[LinkKind, str], str]
-"""The path of the page where a link of this kind, with this token, is used."""
+@route("GET /me", "Get the identity of the key")
+async def me(call: ApiCall[NoQuery, NoBody]) -> Me:
+    """Return the identity of the key."""
+    return Me.of(call.actor)
 
 
-@dataclass(frozen=True, slots=True)
-class PeopleOperations:
-    """Users, for operators."""
+@route("GET /users", "List users")
+async def list_users(call: ApiCall[PageQuery, NoBody]) -> UserList:
+    users = await call.accounts.users.every(call.actor)
+    return page_of(UserList, UserView.of, users, call.query, lambda user: (user.email, user.id))
 
-    accounts: Accounts
-    link_path: LinkPath
 
-    async def me(self, call: ApiCall[NoQuery, NoBody]) -> Me:
-        """Return the identity of the key."""
-        return Me.of(call.actor)
+@route("GET /users/{user}", "Get a user")
+async def see_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
+    return UserView.of(await call.accounts.users.see(call.actor, call.ids["user"]))
 
-    async def list(self, call: ApiCall[PageQuery, NoBody]) -> UserList:
-        users = await self.accounts.users.every(call.actor)
-        return page_of(UserList, UserView.of, users, call.query, lambda user: (user.email, user.id))
 
-    async def see(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        return UserView.of(await self.accounts.users.see(call.actor, call.ids["user"]))
+@route("GET /users/{user}/bounds", "Get limits and budgets of a user")
+async def see_user_bounds(call: ApiCall[NoQuery, NoBody]) -> BoundsView:
+    """Limits and budgets of a user."""
+    return BoundsView.of(await call.accounts.person_bounds.see(call.actor, call.ids["user"]))
 
-    async def bounds(self, call: ApiCall[NoQuery, NoBody]) -> BoundsView:
-        """Limits and budgets of a user."""
-        return BoundsView.of(await self.accounts.person_bounds.see(call.actor, call.ids["user"]))
 
-    async def set_bounds(self, call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
-        """Set all limits and budgets of a user."""
-        bounds = call.body.bounds()
-        await self.accounts.person_bounds.set(call.actor, call.ids["user"], bounds)
-        return BoundsView.of(bounds)
+@route("PUT /users/{user}/bounds", "Set limits and budgets of a user")
+async def set_user_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
+    """Set all limits and budgets of a user."""
+    bounds = call.body.bounds()
+    await call.accounts.person_bounds.set(call.actor, call.ids["user"], bounds)
+    return BoundsView.of(bounds)
 
-    async def spending(self, call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
-        """Return the state of a user's budgets."""
-        found = await self.accounts.person_bounds.spending(call.actor, call.ids["user"])
-        return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
 
-    async def create(self, call: ApiCall[NoQuery, CreateUser]) -> UserView:
-        """A user without a password."""
-        body = call.body
-        made = await self.accounts.users.create(
-            call.actor, email=body.email, name=body.name, password=None, operator=body.operator
+@route("GET /users/{user}/spending", "Spending against the budgets of a user")
+async def user_spending(call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
+    """Return the state of a user's budgets."""
+    found = await call.accounts.person_bounds.spending(call.actor, call.ids["user"])
+    return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
+
+
+@route("POST /users 201", "Create a user")
+async def create_user(call: ApiCall[NoQuery, CreateUser]) -> UserView:
+    """A user without a password."""
+    body = call.body
+    made = await call.accounts.users.create(
+        call.actor, email=body.email, name=body.name, password=None, operator=body.operator
+    )
+    return UserView.of(made)
+
+
+@route("POST /invitations 201", "Create an invitation to the service")
+async def invite_user(call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
+    made = await call.accounts.users.invite(
+        call.actor, email=call.body.email, operator=call.body.operator
+    )
+    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+
+
+@route("GET /invitations", "List invitations to the service")
+async def list_invitations(call: ApiCall[PageQuery, NoBody]) -> LinkList:
+    """Those to the service that nobody has used yet."""
+    links = await call.accounts.users.invitations(call.actor)
+    return page_of(LinkList, LinkView.of, links, call.query, by_creation)
+
+
+@route("DELETE /invitations/{invitation}", "Withdraw an invitation to the service")
+async def withdraw_invitation(call: ApiCall[NoQuery, NoBody]) -> None:
+    """Take an invitation to the service back."""
+    await call.accounts.users.withdraw(call.actor, call.ids["invitation"])
+
+
+@route("POST /users/{user}/password-link 201", "Create a password link")
+async def create_password_link(call: ApiCall[NoQuery, NoBody]) -> NewLinkView:
+    made = await call.accounts.users.reset_link(call.actor, call.ids["user"])
+    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+
+
+@route("DELETE /users/{user}/two-factor", "Remove two-factor authentication")
+async def remove_factor(call: ApiCall[NoQuery, NoBody]) -> None:
+    await call.accounts.users.remove_factor(call.actor, call.ids["user"])
+
+
+@route("POST /users/{user}/disable", "Disable a user")
+async def disable_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
+    return UserView.of(await call.accounts.users.disable(call.actor, call.ids["user"]))
+
+
+@route("POST /users/{user}/enable", "Enable a user")
+async def enable_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
+    return UserView.of(
+        await call.accounts.users.disable(call.actor, call.ids["user"], disabled=False)
+    )
+
+
+@route("PUT /users/{user}/operator", "Set whether a user is an operator")
+async def set_operator(call: ApiCall[NoQuery, SetOperator]) -> UserView:
+    """Make an operator, or not any more."""
+    return UserView.of(
+        await call.accounts.users.make_operator(
+            call.actor, call.ids["user"], operator=call.body.operator
         )
-        return UserView.of(made)
-
-    async def invite(self, call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
-        made = await self.accounts.users.invite(
-            call.actor, email=call.body.email, operator=call.body.operator
-        )
-        return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
-
-    async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
-        """Those to the service that nobody has used yet."""
-        links = await self.accounts.users.invitations(call.actor)
-        return page_of(LinkList, LinkView.of, links, call.query, by_creation)
-
-    async def withdraw(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """Take an invitation to the service back."""
-        await self.accounts.users.withdraw(call.actor, call.ids["invitation"])
-
-    async def reset(self, call: ApiCall[NoQuery, NoBody]) -> NewLinkView:
-        made = await self.accounts.users.reset_link(call.actor, call.ids["user"])
-        return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
-
-    async def remove_factor(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        await self.accounts.users.remove_factor(call.actor, call.ids["user"])
-
-    async def disable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))
-
-    async def enable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        return UserView.of(
-            await self.accounts.users.disable(call.actor, call.ids["user"], disabled=False)
-        )
-
-    async def set_operator(self, call: ApiCall[NoQuery, SetOperator]) -> UserView:
-        """Make an operator, or not any more."""
-        return UserView.of(
-            await self.accounts.users.make_operator(
-                call.actor, call.ids["user"], operator=call.body.operator
-            )
-        )
+    )
 
 
-# Operations on projects: themselves, who is in them, and what they may use.
+@route("GET /projects", "List projects")
+async def list_projects(call: ApiCall[PageQuery, NoBody]) -> ProjectList:
+    """The key's own project; for operators, all."""
+    projects = call.accounts.projects
+    if call.actor.project is not None:
+        found = [(await projects.see(call.actor, call.actor.project)).project]
+    else:
+        found = [*await projects.every(call.actor)]
+    return page_of(
+        ProjectList, ProjectView.of, found, call.query, lambda each: (each.name, each.id)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectOperations:
-    """Projects and their members."""
-
-    accounts: Accounts
-    link_path: LinkPath
-    clock: Clock
-
-    async def list(self, call: ApiCall[PageQuery, NoBody]) -> ProjectList:
-        """The key's own project; for operators, all."""
-        projects = self.accounts.projects
-        if call.actor.project is not None:
-            found = [(await projects.see(call.actor, call.actor.project)).project]
-        else:
-            found = [*await projects.every(call.actor)]
-        return page_of(
-            ProjectList, ProjectView.of, found, call.query, lambda each: (each.name, each.id)
-        )
-
-    async def create(self, call: ApiCall[NoQuery, CreateProject]) -> ProjectView:
-        made = await self.accounts.projects.create(
-            call.actor, call.body.name, owner=call.body.owner
-        )
-        return ProjectView.of(made)
-
-    async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
-        seen = await self.accounts.projects.see(call.actor, call.ids["project"])
-        return ProjectDetails.seen(seen.project, seen.bounds)
-
-    async def rename(self, call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
-        """Give it another name."""
-        return ProjectView.of(
-            await self.accounts.projects.rename(call.actor, call.ids["project"], call.body.name)
-        )
-
-    async def archive(self, call: ApiCall[NoQuery, NoBody]) -> ProjectView:
-        """Stop all its keys."""
-        return ProjectView.of(await self.accounts.projects.archive(call.actor, call.ids["project"]))
-
-    async def restore(self, call: ApiCall[NoQuery, NoBody]) -> ProjectView:
-        """Let its keys work again."""
-        return ProjectView.of(
-            await self.accounts.projects.archive(call.actor, call.ids["project"], archived=False)
-        )
-
-    async def set_bounds(self, call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
-        bounds = call.body.bounds()
-        await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
-        return BoundsView.of(bounds)
-
-    async def set_recording(self, call: ApiCall[NoQuery, SetRecording]) -> ProjectView:
-        """Keep what is said, or not any more."""
-        actor, project = call.actor, call.ids["project"]
-        await self.accounts.recordings.keep(actor, project, call.body.days)
-        return ProjectView.of((await self.accounts.projects.see(actor, project)).project)
-
-    async def credits(self, call: ApiCall[NoQuery, NoBody]) -> CreditsView:
-        """Return the credits of a project: paid in, spent, left."""
-        actor, project = call.actor, call.ids["project"]
-        balance = await self.accounts.credits.balance(actor, project)
-        listed = await self.accounts.credits.of(actor, project)
-        return CreditsView(
-            put_in=amount(balance.put_in),
-            spent=amount(balance.spent),
-            left=amount(balance.left),
-            data=[CreditView.of(each) for each in listed],
-        )
-
-    async def put_credits(self, call: ApiCall[NoQuery, PutCredits]) -> CreditView:
-        made = await self.accounts.credits.put(
-            call.actor, call.ids["project"], call.body.amount, call.body.note
-        )
-        return CreditView.of(made)
-
-    async def members(self, call: ApiCall[PageQuery, NoBody]) -> MemberList:
-        members = await self.accounts.projects.members(call.actor, call.ids["project"])
-        return page_of(
-            MemberList,
-            MemberView.of,
-            members,
-            call.query,
-            lambda each: (each.user.name, each.user.id),
-        )
-
-    async def change_member(self, call: ApiCall[NoQuery, ChangeMember]) -> NarrowedView:
-        """Make a member something else."""
-        project, user = call.ids["project"], call.ids["user"]
-        found = await self.accounts.projects.change_role(call.actor, project, user, call.body.role)
-        return NarrowedView.of(found, self.clock())
-
-    async def remove_member(self, call: ApiCall[Leaving, NoBody]) -> NarrowedView:
-        found = await self.accounts.projects.remove(
-            call.actor, call.ids["project"], call.ids["user"], keys_to=call.query.keys_to or None
-        )
-        return NarrowedView.of(found, self.clock())
-
-    async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
-        """Those that nobody has used yet."""
-        links = await self.accounts.projects.invitations(call.actor, call.ids["project"])
-        return page_of(LinkList, LinkView.of, links, call.query, by_creation)
-
-    async def invite(self, call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
-        made = await self.accounts.projects.invite(
-            call.actor, call.ids["project"], call.body.role, email=call.body.email
-        )
-        return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
-
-    async def withdraw(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """Take an invitation back."""
-        await self.accounts.projects.withdraw(
-            call.actor, call.ids["project"], call.ids["invitation"]
-        )
+@route("POST /projects 201", "Create a project")
+async def create_project(call: ApiCall[NoQuery, CreateProject]) -> ProjectView:
+    made = await call.accounts.projects.create(call.actor, call.body.name, owner=call.body.owner)
+    return ProjectView.of(made)
 
 
-# Operations on keys.
+@route("GET /projects/{project}", "Get a project")
+async def see_project(call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
+    seen = await call.accounts.projects.see(call.actor, call.ids["project"])
+    return ProjectDetails.seen(seen.project, seen.bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyOperations:
-    """The keys of projects."""
+@route("PATCH /projects/{project}", "Rename a project")
+async def rename_project(call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
+    """Give it another name."""
+    return ProjectView.of(
+        await call.accounts.projects.rename(call.actor, call.ids["project"], call.body.name)
+    )
 
-    accounts: Accounts
-    clock: Clock
 
-    async def list(self, call: ApiCall[PageQuery, NoBody]) -> KeyList:
-        return self._page(call.query, await self.accounts.keys.of(call.actor, call.ids["project"]))
+@route("POST /projects/{project}/archive", "Archive a project")
+async def archive_project(call: ApiCall[NoQuery, NoBody]) -> ProjectView:
+    """Stop all its keys."""
+    return ProjectView.of(await call.accounts.projects.archive(call.actor, call.ids["project"]))
 
-    async def of_user(self, call: ApiCall[PageQuery, NoBody]) -> KeyList:
-        """Those of all projects that derive from a user."""
-        return self._page(
-            call.query, await self.accounts.keys.derived(call.actor, call.ids["user"])
-        )
 
-    def _page(self, query: PageQuery, keys: Sequence[ApiKey]) -> KeyList:
-        view = partial(KeyView.of, now=self.clock())
-        return page_of(KeyList, view, keys, query, by_creation, falling=True)
+@route("POST /projects/{project}/restore", "Restore a project")
+async def restore_project(call: ApiCall[NoQuery, NoBody]) -> ProjectView:
+    """Let its keys work again."""
+    return ProjectView.of(
+        await call.accounts.projects.archive(call.actor, call.ids["project"], archived=False)
+    )
 
-    async def create(self, call: ApiCall[NoQuery, CreateKey]) -> NewKeyView:
-        """A new one; its secret is in the answer, and nowhere else."""
-        body = call.body
-        draft = KeyDraft(
-            name=body.name,
-            purpose=body.purpose,
-            expires_at=body.expires_at,
-            doors=body.doors,
-            models=body.models,
-            bounds=_bounds(body.bounds),
-        )
-        made = await self.accounts.keys.create(call.actor, call.ids["project"], draft)
-        return NewKeyView.made(made, self.clock())
 
-    async def see(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        return KeyView.of(await self.accounts.keys.see(call.actor, call.ids["key"]), self.clock())
+@route("PUT /projects/{project}/bounds", "Set limits and budgets of a project")
+async def set_project_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
+    bounds = call.body.bounds()
+    await call.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
+    return BoundsView.of(bounds)
 
-    async def edit(self, call: ApiCall[NoQuery, EditKey]) -> KeyView:
-        body = call.body
-        edit = KeyEdit(
-            name=body.name,
-            expires_at=body.expires_at,
-            doors=body.doors,
-            models=body.models,
-            bounds=UNSET if body.bounds is UNSET else _bounds(body.bounds),
-        )
-        return KeyView.of(
-            await self.accounts.keys.edit(call.actor, call.ids["key"], edit), self.clock()
-        )
 
-    async def rotate(self, call: ApiCall[NoQuery, RotateKey]) -> NewKeyView:
-        """A new secret for the same key."""
-        grace = timedelta(seconds=call.body.grace_seconds)
-        made = await self.accounts.keys.rotate(call.actor, call.ids["key"], grace)
-        return NewKeyView.made(made, self.clock())
+@route("PUT /projects/{project}/recording", "Set request logging of a project")
+async def set_recording(call: ApiCall[NoQuery, SetRecording]) -> ProjectView:
+    """Keep what is said, or not any more."""
+    actor, project = call.actor, call.ids["project"]
+    await call.accounts.recordings.keep(actor, project, call.body.days)
+    return ProjectView.of((await call.accounts.projects.see(actor, project)).project)
 
-    async def transfer(self, call: ApiCall[NoQuery, TransferKey]) -> KeyView:
-        """Let it derive from a member."""
-        key = await self.accounts.keys.transfer(call.actor, call.ids["key"], call.body.to)
-        return KeyView.of(key, self.clock())
 
-    async def disable(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        return KeyView.of(
-            await self.accounts.keys.disable(call.actor, call.ids["key"]), self.clock()
-        )
+@route("GET /projects/{project}/credits", "Get credits added, spent and left")
+async def see_credits(call: ApiCall[NoQuery, NoBody]) -> CreditsView:
+    """Return the credits of a project: paid in, spent, left."""
+    actor, project = call.actor, call.ids["project"]
+    balance = await call.accounts.credits.balance(actor, project)
+    listed = await call.accounts.credits.of(actor, project)
+    return CreditsView(
+        put_in=amount(balance.put_in),
+        spent=amount(balance.spent),
+        left=amount(balance.left),
+        data=[CreditView.of(each) for each in listed],
+    )
 
-    async def enable(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        """Let it work again."""
-        return KeyView.of(
-            await self.accounts.keys.enable(call.actor, call.ids["key"]), self.clock()
-        )
 
-    async def delete(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        await self.accounts.keys.delete(call.actor, call.ids["key"])
+@route("POST /projects/{project}/credits 201", "Add credits to a project")
+async def add_credits(call: ApiCall[NoQuery, PutCredits]) -> CreditView:
+    made = await call.accounts.credits.put(
+        call.actor, call.ids["project"], call.body.amount, call.body.note
+    )
+    return CreditView.of(made)
+
+
+@route("GET /projects/{project}/members", "List members")
+async def list_members(call: ApiCall[PageQuery, NoBody]) -> MemberList:
+    members = await call.accounts.projects.members(call.actor, call.ids["project"])
+    return page_of(
+        MemberList,
+        MemberView.of,
+        members,
+        call.query,
+        lambda each: (each.user.name, each.user.id),
+    )
+
+
+@route("PATCH /projects/{project}/members/{user}", "Change the role of a member")
+async def change_member(call: ApiCall[NoQuery, ChangeMember]) -> NarrowedView:
+    """Make a member something else."""
+    project, user = call.ids["project"], call.ids["user"]
+    found = await call.accounts.projects.change_role(call.actor, project, user, call.body.role)
+    return NarrowedView.of(found, call.now)
+
+
+@route("DELETE /projects/{project}/members/{user}", "Remove a member")
+async def remove_member(call: ApiCall[Leaving, NoBody]) -> NarrowedView:
+    found = await call.accounts.projects.remove(
+        call.actor, call.ids["project"], call.ids["user"], keys_to=call.query.keys_to or None
+    )
+    return NarrowedView.of(found, call.now)
+
+
+@route("GET /projects/{project}/invitations", "List invitations to a project")
+async def list_project_invitations(call: ApiCall[PageQuery, NoBody]) -> LinkList:
+    """Those that nobody has used yet."""
+    links = await call.accounts.projects.invitations(call.actor, call.ids["project"])
+    return page_of(LinkList, LinkView.of, links, call.query, by_creation)
+
+
+@route("POST /projects/{project}/invitations 201", "Create an invitation to a project")
+async def invite_member(call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
+    made = await call.accounts.projects.invite(
+        call.actor, call.ids["project"], call.body.role, email=call.body.email
+    )
+    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+
+
+@route("DELETE /projects/{project}/invitations/{invitation}", "Withdraw an invitation to a project")
+async def withdraw_project_invitation(call: ApiCall[NoQuery, NoBody]) -> None:
+    """Take an invitation back."""
+    await call.accounts.projects.withdraw(call.actor, call.ids["project"], call.ids["invitation"])
+
+
+@route("GET /projects/{project}/keys", "List keys")
+async def list_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
+    return _key_list(call, call.query, await call.accounts.keys.of(call.actor, call.ids["project"]))
+
+
+@route("GET /users/{user}/keys", "List the keys that derive from a user")
+async def list_user_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
+    """Those of all projects that derive from a user."""
+    return _key_list(
+        call, call.query, await call.accounts.keys.derived(call.actor, call.ids["user"])
+    )
+
+
+def _key_list(call: ApiCall[Any, Any], query: PageQuery, keys: Sequence[ApiKey]) -> KeyList:
+    view = partial(KeyView.of, now=call.now)
+    return page_of(KeyList, view, keys, query, by_creation, falling=True)
+
+
+@route("POST /projects/{project}/keys 201", "Create a key")
+async def create_key(call: ApiCall[NoQuery, CreateKey]) -> NewKeyView:
+    """A new one; its secret is in the answer, and nowhere else."""
+    body = call.body
+    draft = KeyDraft(
+        name=body.name,
+        purpose=body.purpose,
+        expires_at=body.expires_at,
+        doors=body.doors,
+        models=body.models,
+        bounds=_bounds(body.bounds),
+    )
+    made = await call.accounts.keys.create(call.actor, call.ids["project"], draft)
+    return NewKeyView.made(made, call.now)
+
+
+@route("GET /keys/{key}", "Get a key")
+async def see_key(call: ApiCall[NoQuery, NoBody]) -> KeyView:
+    return KeyView.of(await call.accounts.keys.see(call.actor, call.ids["key"]), call.now)
+
+
+@route("PATCH /keys/{key}", "Change a key")
+async def edit_key(call: ApiCall[NoQuery, EditKey]) -> KeyView:
+    body = call.body
+    edit = KeyEdit(
+        name=body.name,
+        expires_at=body.expires_at,
+        doors=body.doors,
+        models=body.models,
+        bounds=UNSET if body.bounds is UNSET else _bounds(body.bounds),
+    )
+    return KeyView.of(await call.accounts.keys.edit(call.actor, call.ids["key"], edit), call.now)
+
+
+@route("POST /keys/{key}/rotate", "Rotate the secret of a key")
+async def rotate_key(call: ApiCall[NoQuery, RotateKey]) -> NewKeyView:
+    """A new secret for the same key."""
+    grace = timedelta(seconds=call.body.grace_seconds)
+    made = await call.accounts.keys.rotate(call.actor, call.ids["key"], grace)
+    return NewKeyView.made(made, call.now)
+
+
+@route("POST /keys/{key}/transfer", "Transfer a key to a member")
+async def transfer_key(call: ApiCall[NoQuery, TransferKey]) -> KeyView:
+    """Let it derive from a member."""
+    key = await call.accounts.keys.transfer(call.actor, call.ids["key"], call.body.to)
+    return KeyView.of(key, call.now)
+
+
+@route("POST /keys/{key}/disable", "Disable a key")
+async def disable_key(call: ApiCall[NoQuery, NoBody]) -> KeyView:
+    return KeyView.of(await call.accounts.keys.disable(call.actor, call.ids["key"]), call.now)
+
+
+@route("POST /keys/{key}/enable", "Enable a key")
+async def enable_key(call: ApiCall[NoQuery, NoBody]) -> KeyView:
+    """Let it work again."""
+    return KeyView.of(await call.accounts.keys.enable(call.actor, call.ids["key"]), call.now)
+
+
+@route("DELETE /keys/{key}", "Delete a key")
+async def delete_key(call: ApiCall[NoQuery, NoBody]) -> None:
+    await call.accounts.keys.delete(call.actor, call.ids["key"])
 
 
 def _bounds(body: BoundsBody) -> LimitsAndBudgets:
-    """Checked here already, so that an error names the place in this body."""
     bounds = body.bounds()
     try:
         bounds.check()

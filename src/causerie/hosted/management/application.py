@@ -7,6 +7,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import msgspec
@@ -20,35 +21,23 @@ from causerie.errors import Error, NotFound
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management.accounts import (
-    KeyOperations,
-    LinkPath,
-    PeopleOperations,
-    ProjectOperations,
-)
-from causerie.hosted.management.operator import (
-    AlertOperations,
-    CatalogImportOperations,
-    ConfigurationOperations,
-    ProviderOperations,
-)
+from causerie.hosted.management import accounts, operator, usage
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
     AnyRoute,
     ApiCall,
+    ApiRoute,
+    ApiServices,
+    LinkPath,
     body_of,
     query_of,
-    route,
 )
-from causerie.hosted.management.usage import UsageOperations
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import Exchange
 from causerie.http.openapi_schemas import Schema, sent_schemas
 from causerie.http.routing import RouteTable
-
-# Credentials of requests: a management key, or an operator's key in the settings.
 
 
 class Managers(Protocol):
@@ -85,151 +74,13 @@ class OperatorKeys:
         return Actor("key", found.id, found.id, operator=True)
 
 
-# Table of operations and their handlers; nothing else.
-
-_PROJECT = "/projects/{project}"
-_MEMBER = "/projects/{project}/members/{user}"
-_ENTRIES = "/configuration/entries"
-_ENTRY = "/configuration/entries/{entry}"
-_OFFER = "/projects/{project}/invitations/{invitation}"
-
-
-def people_routes(desk: PeopleOperations) -> list[AnyRoute]:
-    """Return the operations on the caller, and for operators on users."""
-    return [
-        route("GET /me", "Get the identity of the key", desk.me),
-        route("GET /users", "List users", desk.list),
-        route("POST /users 201", "Create a user", desk.create),
-        route("GET /users/{user}", "Get a user", desk.see),
-        route("POST /users/{user}/disable", "Disable a user", desk.disable),
-        route("POST /users/{user}/enable", "Enable a user", desk.enable),
-        route("PUT /users/{user}/operator", "Set whether a user is an operator", desk.set_operator),
-        route("GET /users/{user}/bounds", "Get limits and budgets of a user", desk.bounds),
-        route("PUT /users/{user}/bounds", "Set limits and budgets of a user", desk.set_bounds),
-        route(
-            "GET /users/{user}/spending", "Spending against the budgets of a user", desk.spending
-        ),
-        route("POST /users/{user}/password-link 201", "Create a password link", desk.reset),
-        route(
-            "DELETE /users/{user}/two-factor",
-            "Remove two-factor authentication",
-            desk.remove_factor,
-        ),
-        route("GET /invitations", "List invitations to the service", desk.invitations),
-        route("POST /invitations 201", "Create an invitation to the service", desk.invite),
-        route(
-            "DELETE /invitations/{invitation}",
-            "Withdraw an invitation to the service",
-            desk.withdraw,
-        ),
-    ]
-
-
-def project_routes(desk: ProjectOperations) -> list[AnyRoute]:
-    return [
-        route("GET /projects", "List projects", desk.list),
-        route("POST /projects 201", "Create a project", desk.create),
-        route(f"GET {_PROJECT}", "Get a project", desk.see),
-        route(f"PATCH {_PROJECT}", "Rename a project", desk.rename),
-        route(f"POST {_PROJECT}/archive", "Archive a project", desk.archive),
-        route(f"POST {_PROJECT}/restore", "Restore a project", desk.restore),
-        route(f"PUT {_PROJECT}/bounds", "Set limits and budgets of a project", desk.set_bounds),
-        route(f"PUT {_PROJECT}/recording", "Set request logging of a project", desk.set_recording),
-        route(f"GET {_PROJECT}/credits", "Get credits added, spent and left", desk.credits),
-        route(f"POST {_PROJECT}/credits 201", "Add credits to a project", desk.put_credits),
-        route(f"GET {_PROJECT}/members", "List members", desk.members),
-        route(f"PATCH {_MEMBER}", "Change the role of a member", desk.change_member),
-        route(f"DELETE {_MEMBER}", "Remove a member", desk.remove_member),
-        route(f"GET {_PROJECT}/invitations", "List invitations to a project", desk.invitations),
-        route(f"POST {_PROJECT}/invitations 201", "Create an invitation to a project", desk.invite),
-        route(f"DELETE {_OFFER}", "Withdraw an invitation to a project", desk.withdraw),
-    ]
-
-
-def key_routes(desk: KeyOperations) -> list[AnyRoute]:
-    return [
-        route(f"GET {_PROJECT}/keys", "List keys", desk.list),
-        route(f"POST {_PROJECT}/keys 201", "Create a key", desk.create),
-        route("GET /keys/{key}", "Get a key", desk.see),
-        route("PATCH /keys/{key}", "Change a key", desk.edit),
-        route("POST /keys/{key}/rotate", "Rotate the secret of a key", desk.rotate),
-        route("POST /keys/{key}/transfer", "Transfer a key to a member", desk.transfer),
-        route("POST /keys/{key}/disable", "Disable a key", desk.disable),
-        route("POST /keys/{key}/enable", "Enable a key", desk.enable),
-        route("DELETE /keys/{key}", "Delete a key", desk.delete),
-        route("GET /users/{user}/keys", "List the keys that derive from a user", desk.of_user),
-    ]
-
-
-def provider_routes(desk: ProviderOperations) -> list[AnyRoute]:
-    """Providers and the routes of requests, for operators."""
-    return [
-        route("GET /providers", "List providers", desk.list),
-        route("GET /providers/{provider}", "Get a provider and its capabilities", desk.see),
-        route("POST /providers/{provider}/probe 201", "Probe a model of a provider", desk.probe),
-        route("GET /providers/{provider}/probe", "Get the state of the last probe", desk.progress),
-        route("POST /providers/{provider}/probe/cancel", "Cancel a probe", desk.cancel),
-        route("POST /providers/{provider}/probe/use", "Apply the result of a probe", desk.use),
-        route("POST /routes/explain", "Explain routing", desk.explain),
-    ]
-
-
-def configuration_routes(desk: ConfigurationOperations) -> list[AnyRoute]:
-    return [
-        route(f"GET {_ENTRIES}", "List entries of the configuration", desk.list),
-        route(f"POST {_ENTRIES} 201", "Create an entry", desk.create),
-        route(f"GET {_ENTRY}", "Get an entry of the database", desk.see),
-        route(f"PUT {_ENTRY}", "Change an entry", desk.change),
-        route(f"POST {_ENTRY}/enable", "Enable an entry", desk.enable),
-        route(f"POST {_ENTRY}/disable", "Disable an entry", desk.disable),
-        route(f"DELETE {_ENTRY}", "Delete an entry", desk.delete),
-        route("POST /providers/test", "Test a provider", desk.test),
-    ]
-
-
-def catalog_import_routes(desk: CatalogImportOperations) -> list[AnyRoute]:
-    """Return the operations that publish models of providers, for operators."""
-    return [
-        route(
-            "GET /providers/{provider}/offers",
-            "Compare a provider's list with the catalog",
-            desk.offers,
-        ),
-        route(
-            "POST /providers/{provider}/offers",
-            "Publish models of a provider in the catalog",
-            desk.publish,
-        ),
-    ]
-
-
-def alert_routes(desk: AlertOperations) -> list[AnyRoute]:
-    return [
-        route("GET /alerts", "Alerts, their channels and deliveries", desk.see),
-        route("POST /alerts/channels/{channel}/test", "Send a test by a channel", desk.test),
-    ]
-
-
-def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
-    return [
-        route("GET /usage", "Usage and cost over time", desk.sums),
-        route("GET /rankings", "Models or providers by tokens, over all projects", desk.ranking),
-        route("GET /usage.csv", "Usage and cost as CSV", desk.export),
-        route(
-            f"GET {_PROJECT}/spending",
-            "Spending against the budgets of a project",
-            desk.project_spending,
-        ),
-        route(
-            "GET /keys/{key}/spending", "Spending against the budgets of a key", desk.key_spending
-        ),
-        route("GET /usage/first-token", "Time to first token", desk.first_tokens),
-        route("GET /requests", "Single requests", desk.requests),
-        route("GET /audit", "Audit log", desk.audit),
-    ]
-
-
-# The API for machines: an OpenAPI document made from the routes themselves.
+ROUTES: tuple[AnyRoute, ...] = tuple(
+    each
+    for module in (accounts, usage, operator)
+    for each in vars(module).values()
+    if isinstance(each, ApiRoute)
+)
+"""All operations."""
 
 _REF = "#/components/schemas/{name}"
 _ERRORS = {
@@ -247,9 +98,9 @@ _ERRORS = {
 _WITH_BODY = ("408", "409", "413", "415")
 
 
-def openapi_document(routes: Sequence[AnyRoute]) -> Schema:
+def openapi_document() -> Schema:
     paths: dict[str, dict[str, object]] = {}
-    for one in routes:
+    for one in ROUTES:
         operations = paths.setdefault(f"/api{one.path}", {})
         operations[one.method.lower()] = _operation(one)
     return {
@@ -261,7 +112,7 @@ def openapi_document(routes: Sequence[AnyRoute]) -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas(routes) | sent_schemas(Error),
+            "schemas": _schemas() | sent_schemas(Error),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -332,10 +183,9 @@ def _query(query: type[Struct]) -> list[Schema]:
     return found
 
 
-def _schemas(routes: Sequence[AnyRoute]) -> dict[str, Any]:
-    """Everything that the operations take and give, by name."""
+def _schemas() -> dict[str, Any]:
     types: set[type[Struct]] = set()
-    for one in routes:
+    for one in ROUTES:
         if one.takes_body:
             types.add(one.body)
         types.add(one.query)
@@ -346,13 +196,17 @@ def _schemas(routes: Sequence[AnyRoute]) -> dict[str, Any]:
     return components
 
 
-# The management API: every request below ``/api`` in, every answer out.
-
 PREFIX = "/api"
 _DOCUMENT = "/openapi.json"
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _AT_ONCE = 16
 _encode = msgspec.json.Encoder().encode
+_TABLE = RouteTable(ROUTES, re.compile(ID_PATTERN).fullmatch)
+
+
+@cache
+def _document() -> bytes:
+    return _encode(openapi_document())
 
 
 class Management:
@@ -375,26 +229,15 @@ class Management:
         self._managers = managers
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
-        self.routes = [
-            *people_routes(PeopleOperations(accounts, link_path)),
-            *project_routes(ProjectOperations(accounts, link_path, clock)),
-            *key_routes(KeyOperations(accounts, clock)),
-            *usage_routes(UsageOperations(accounts, clock)),
-            *provider_routes(ProviderOperations(operations)),
-            *configuration_routes(ConfigurationOperations(operations.configuration)),
-            *catalog_import_routes(CatalogImportOperations(operations.configuration)),
-            *alert_routes(AlertOperations(operations.alerts)),
-        ]
-        self._routes = RouteTable(self.routes, re.compile(ID_PATTERN).fullmatch)
-        self._document = _encode(openapi_document(self.routes))
+        self._services = ApiServices(accounts, operations, clock, link_path)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
         path = exchange.path.removeprefix(PREFIX)
         if path == _DOCUMENT and exchange.method in ("GET", "HEAD"):
-            exchange.respond(200, self._document, headers=_HEADERS)
+            exchange.respond(200, _document(), headers=_HEADERS)
             return
-        found = self._routes.find(exchange.method, "/" + path.strip("/"))
+        found = _TABLE.find(exchange.method, "/" + path.strip("/"))
         if found is None:
             there = f"There is nothing at {PREFIX}{path[:200]}"
             raise NotFound(
@@ -406,7 +249,7 @@ class Management:
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(ApiCall(actor, ids, query, body))
+            answer = await route.handler(ApiCall(self._services, actor, ids, query, body))
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):

@@ -12,9 +12,8 @@ from msgspec import Meta, Struct
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
 from causerie.hosted.management.requests import Body, Count, NoBody, NoQuery, Word
-from causerie.hosted.management.routing import ApiCall
+from causerie.hosted.management.routing import ApiCall, route
 from causerie.hosted.operations.configuring import (
-    Configuring,
     EntryView,
     EntryWish,
     ListedModel,
@@ -23,11 +22,9 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.hosted.operations.explanation import RoutingExplanation
 from causerie.hosted.operations.ports import (
-    AlertDesk,
     AlertsView,
     AppliedResult,
     ChannelTest,
-    Operations,
     ProbeView,
     ProviderView,
     RouteQuery,
@@ -43,8 +40,6 @@ from causerie.hosted.operations.provider_models import (
     router_door,
 )
 from causerie.protocol.numbers import money
-
-# Operations on providers and routes, for operators.
 
 
 class ProviderSummary(Struct, frozen=True, kw_only=True):
@@ -111,46 +106,51 @@ class ExplainRoute(Body, frozen=True):
     ] = False
 
 
-class ProviderOperations:
-    """Answers by what sees to the service."""
-
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
-
-    async def list(self, call: ApiCall[NoQuery, NoBody]) -> ProviderList:
-        found = await self._operations.providers(call.actor)
-        return ProviderList(data=[ProviderSummary.of(view) for view in found])
-
-    async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProviderView:
-        return await self._operations.provider(call.actor, call.ids["provider"])
-
-    async def probe(self, call: ApiCall[NoQuery, ProbeModel]) -> ProbeView:
-        return await self._operations.probe(
-            call.actor, call.ids["provider"], call.body.model, quick=call.body.quick
-        )
-
-    async def progress(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
-        view = await self._operations.provider(call.actor, call.ids["provider"])
-        if view.probe is None:
-            words = "It has not been probed since the service was started."
-            raise NotFound(words, code="not_found")
-        return view.probe
-
-    async def cancel(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
-        return await self._operations.cancel(call.actor, call.ids["provider"])
-
-    async def use(self, call: ApiCall[NoQuery, UseProbe]) -> AppliedResult:
-        return await self._operations.use(call.actor, call.ids["provider"], call.body.model)
-
-    async def explain(self, call: ApiCall[NoQuery, ExplainRoute]) -> RoutingExplanation:
-        body = call.body
-        question = RouteQuery(
-            msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
-        )
-        return await self._operations.explain(call.actor, question)
+@route("GET /providers", "List providers")
+async def list_providers(call: ApiCall[NoQuery, NoBody]) -> ProviderList:
+    found = await call.operations.providers(call.actor)
+    return ProviderList(data=[ProviderSummary.of(view) for view in found])
 
 
-# Operations on entries of the configuration, for operators.
+@route("GET /providers/{provider}", "Get a provider and its capabilities")
+async def see_provider(call: ApiCall[NoQuery, NoBody]) -> ProviderView:
+    return await call.operations.provider(call.actor, call.ids["provider"])
+
+
+@route("POST /providers/{provider}/probe 201", "Probe a model of a provider")
+async def start_probe(call: ApiCall[NoQuery, ProbeModel]) -> ProbeView:
+    return await call.operations.probe(
+        call.actor, call.ids["provider"], call.body.model, quick=call.body.quick
+    )
+
+
+@route("GET /providers/{provider}/probe", "Get the state of the last probe")
+async def see_probe(call: ApiCall[NoQuery, NoBody]) -> ProbeView:
+    view = await call.operations.provider(call.actor, call.ids["provider"])
+    if view.probe is None:
+        words = "It has not been probed since the service was started."
+        raise NotFound(words, code="not_found")
+    return view.probe
+
+
+@route("POST /providers/{provider}/probe/cancel", "Cancel a probe")
+async def cancel_probe(call: ApiCall[NoQuery, NoBody]) -> ProbeView:
+    return await call.operations.cancel(call.actor, call.ids["provider"])
+
+
+@route("POST /providers/{provider}/probe/use", "Apply the result of a probe")
+async def use_probe(call: ApiCall[NoQuery, UseProbe]) -> AppliedResult:
+    return await call.operations.use(call.actor, call.ids["provider"], call.body.model)
+
+
+@route("POST /routes/explain", "Explain routing")
+async def explain_route(call: ApiCall[NoQuery, ExplainRoute]) -> RoutingExplanation:
+    body = call.body
+    question = RouteQuery(
+        msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
+    )
+    return await call.operations.explain(call.actor, question)
+
 
 Key = Annotated[str, Meta(max_length=4096)]
 
@@ -196,49 +196,56 @@ class TestProvider(Body, frozen=True):
     filed: Annotated[str, Meta(max_length=64, description="Name of a provider of the file.")] = ""
 
 
-class ConfigurationOperations:
-    """Answers by the configuration of the running service."""
-
-    def __init__(self, configuration: Configuring) -> None:
-        self._configuration = configuration
-
-    async def list(self, call: ApiCall[NoQuery, NoBody]) -> EntryList:
-        return EntryList(data=[*await self._configuration.every(call.actor)])
-
-    async def create(self, call: ApiCall[NoQuery, CreateEntry]) -> EntryView:
-        body = call.body
-        wish = EntryWish(settings=body.settings, key=body.key, enabled=body.enabled)
-        return await self._configuration.create(call.actor, body.kind, wish)
-
-    async def see(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
-        return await self._configuration.see(call.actor, call.ids["entry"])
-
-    async def change(self, call: ApiCall[NoQuery, ChangeEntry]) -> EntryView:
-        body = call.body
-        wish = EntryWish(
-            settings=body.settings, key=body.key, enabled=body.enabled, version=body.version
-        )
-        return await self._configuration.change(call.actor, call.ids["entry"], wish)
-
-    async def enable(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
-        return await self._configuration.switch(call.actor, call.ids["entry"], enabled=True)
-
-    async def disable(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
-        return await self._configuration.switch(call.actor, call.ids["entry"], enabled=False)
-
-    async def delete(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        await self._configuration.delete(call.actor, call.ids["entry"])
-
-    async def test(self, call: ApiCall[NoQuery, TestProvider]) -> Trial:
-        body = call.body
-        if body.filed:
-            return await self._configuration.test_filed(call.actor, body.filed, body.model)
-        return await self._configuration.test(
-            call.actor, body.settings, body.key, body.model, body.entry
-        )
+@route("GET /configuration/entries", "List entries of the configuration")
+async def list_entries(call: ApiCall[NoQuery, NoBody]) -> EntryList:
+    return EntryList(data=[*await call.operations.configuration.every(call.actor)])
 
 
-# Models of providers for the catalog, for operators: compared with it, and published.
+@route("POST /configuration/entries 201", "Create an entry")
+async def create_entry(call: ApiCall[NoQuery, CreateEntry]) -> EntryView:
+    body = call.body
+    wish = EntryWish(settings=body.settings, key=body.key, enabled=body.enabled)
+    return await call.operations.configuration.create(call.actor, body.kind, wish)
+
+
+@route("GET /configuration/entries/{entry}", "Get an entry of the database")
+async def see_entry(call: ApiCall[NoQuery, NoBody]) -> EntryView:
+    return await call.operations.configuration.see(call.actor, call.ids["entry"])
+
+
+@route("PUT /configuration/entries/{entry}", "Change an entry")
+async def change_entry(call: ApiCall[NoQuery, ChangeEntry]) -> EntryView:
+    body = call.body
+    wish = EntryWish(
+        settings=body.settings, key=body.key, enabled=body.enabled, version=body.version
+    )
+    return await call.operations.configuration.change(call.actor, call.ids["entry"], wish)
+
+
+@route("POST /configuration/entries/{entry}/enable", "Enable an entry")
+async def enable_entry(call: ApiCall[NoQuery, NoBody]) -> EntryView:
+    return await call.operations.configuration.switch(call.actor, call.ids["entry"], enabled=True)
+
+
+@route("POST /configuration/entries/{entry}/disable", "Disable an entry")
+async def disable_entry(call: ApiCall[NoQuery, NoBody]) -> EntryView:
+    return await call.operations.configuration.switch(call.actor, call.ids["entry"], enabled=False)
+
+
+@route("DELETE /configuration/entries/{entry}", "Delete an entry")
+async def delete_entry(call: ApiCall[NoQuery, NoBody]) -> None:
+    await call.operations.configuration.delete(call.actor, call.ids["entry"])
+
+
+@route("POST /providers/test", "Test a provider")
+async def try_provider(call: ApiCall[NoQuery, TestProvider]) -> Trial:
+    body = call.body
+    if body.filed:
+        return await call.operations.configuration.test_filed(call.actor, body.filed, body.model)
+    return await call.operations.configuration.test(
+        call.actor, body.settings, body.key, body.model, body.entry
+    )
+
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
 Margin = Annotated[
@@ -297,45 +304,43 @@ class PublishedList(Struct, frozen=True, kw_only=True):
     data: list[EntryView]
 
 
-class CatalogImportOperations:
-    """Answers by the configuration of the running service."""
+@route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
+async def list_offers(call: ApiCall[OfferQuery, NoBody]) -> OfferList:
+    entries = await call.operations.configuration.every(call.actor)
+    provider = provider_in_force(entries, call.ids["provider"])
+    listed = await _listed(call, provider.name)
+    return OfferList(data=[*offers(provider, listed, entries, _rules(call.query))])
 
-    def __init__(self, configuration: Configuring) -> None:
-        self._configuration = configuration
 
-    async def offers(self, call: ApiCall[OfferQuery, NoBody]) -> OfferList:
-        entries = await self._configuration.every(call.actor)
-        provider = provider_in_force(entries, call.ids["provider"])
-        listed = await self._listed(call, provider.name)
-        return OfferList(data=[*offers(provider, listed, entries, _rules(call.query))])
+@route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
+async def publish_models(call: ApiCall[NoQuery, PublishModels]) -> PublishedList:
+    body, rules = call.body, _rules(call.body)
+    entries = await call.operations.configuration.every(call.actor)
+    provider = provider_in_force(entries, call.ids["provider"])
+    listed = await _listed(call, provider.name)
+    found = {each.id: each for each in offers(provider, listed, entries, rules)}
+    picked = [_picked(each, found.get(each.id)) for each in body.models]
+    steps = [*publication(provider, entries, picked, body.gone, rules)]
+    door = router_door(entries) if body.open_door else None
+    if steps or door:
+        await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
+    return PublishedList(
+        data=[
+            each
+            for each in await call.operations.configuration.every(call.actor)
+            if each.kind == "catalog_model" and _has(each, provider.name)
+        ]
+    )
 
-    async def publish(self, call: ApiCall[NoQuery, PublishModels]) -> PublishedList:
-        body, rules = call.body, _rules(call.body)
-        entries = await self._configuration.every(call.actor)
-        provider = provider_in_force(entries, call.ids["provider"])
-        listed = await self._listed(call, provider.name)
-        found = {each.id: each for each in offers(provider, listed, entries, rules)}
-        picked = [_picked(each, found.get(each.id)) for each in body.models]
-        steps = [*publication(provider, entries, picked, body.gone, rules)]
-        door = router_door(entries) if body.open_door else None
-        if steps or door:
-            await self._configuration.apply(call.actor, [*([door] if door else []), *steps])
-        return PublishedList(
-            data=[
-                each
-                for each in await self._configuration.every(call.actor)
-                if each.kind == "catalog_model" and _has(each, provider.name)
-            ]
-        )
 
-    async def _listed(
-        self, call: ApiCall[OfferQuery, NoBody] | ApiCall[NoQuery, PublishModels], name: str
-    ) -> tuple[ListedModel, ...]:
-        trial = await self._configuration.listed(call.actor, name)
-        if not trial.listing.ok:
-            words = f"The list of {name} could not be read: {trial.listing.problem}"
-            raise InvalidRequest(words, code="not_listed", status=409)
-        return trial.models
+async def _listed(
+    call: ApiCall[OfferQuery, NoBody] | ApiCall[NoQuery, PublishModels], name: str
+) -> tuple[ListedModel, ...]:
+    trial = await call.operations.configuration.listed(call.actor, name)
+    if not trial.listing.ok:
+        words = f"The list of {name} could not be read: {trial.listing.problem}"
+        raise InvalidRequest(words, code="not_listed", status=409)
+    return trial.models
 
 
 def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
@@ -353,17 +358,11 @@ def _has(entry: EntryView, provider: str) -> bool:
     return any(each.get("provider") == provider for each in entry.settings.get("endpoints", ()))
 
 
-# Operations on alerts, for operators.
+@route("GET /alerts", "Alerts, their channels and deliveries")
+async def see_alerts(call: ApiCall[NoQuery, NoBody]) -> AlertsView:
+    return await call.operations.alerts.see(call.actor)
 
 
-class AlertOperations:
-    """Answers by the alerts of the running service."""
-
-    def __init__(self, desk: AlertDesk) -> None:
-        self._desk = desk
-
-    async def see(self, call: ApiCall[NoQuery, NoBody]) -> AlertsView:
-        return await self._desk.see(call.actor)
-
-    async def test(self, call: ApiCall[NoQuery, NoBody]) -> ChannelTest:
-        return await self._desk.test(call.actor, call.ids["channel"])
+@route("POST /alerts/channels/{channel}/test", "Send a test by a channel")
+async def test_channel(call: ApiCall[NoQuery, NoBody]) -> ChannelTest:
+    return await call.operations.alerts.test(call.actor, call.ids["channel"])

@@ -30,8 +30,6 @@ from causerie.hosted.management.views import (
 )
 from causerie.metering.ledger import UsageRecord
 
-# Answers about use and actions; ``views`` has those about objects.
-
 _MICROSECONDS = 1_000_000
 
 
@@ -294,11 +292,6 @@ class RankingList(Struct, frozen=True, kw_only=True):
             ],
         )
 
-
-# Lists in answers: a page each, and where the next begins.
-#
-# A cursor says after what the next page begins, not at which number, so that
-# what is made or deleted meanwhile neither repeats nor hides anything else.
 
 Next = Annotated[str | None, Meta(description="`cursor` of the next page; `null`: the last.")]
 T = TypeVar("T")

@@ -16,8 +16,6 @@ from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.ports import LONGEST_DAYS
 from causerie.hosted.accounts.usage import Step
 
-# Bodies of requests.
-
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Email = Annotated[str, Meta(min_length=3, max_length=254)]
 Id = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
@@ -182,8 +180,6 @@ class TransferKey(Body, frozen=True):
 
     to: Annotated[str, Meta(max_length=64, description="Id of a member of its project.")]
 
-
-# Queries of the operations. An empty text is the same as none.
 
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
 _BY = "(project|key|user|model|door|app|tag)"

@@ -17,14 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import Actor
+from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, read_body
 from causerie.protocol import bounded_json
-
-# Declaration of one operation of the API: its path, its input and its output.
-#
-# The same declaration answers requests and is the documentation, so the two cannot differ.
 
 ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 
@@ -34,14 +34,41 @@ B = TypeVar("B", bound=Struct)
 A = TypeVar("A", bound=Struct | Export | None)
 
 
+LinkPath = Callable[[LinkKind, str], str]
+"""Returns the path of the page where a link of this kind, with this token, is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServices:
+    """What all calls share. ``clock`` returns the time in UTC."""
+
+    accounts: Accounts
+    operations: Operations
+    clock: Clock
+    link_path: LinkPath
+
+
 @dataclass(frozen=True, slots=True)
 class ApiCall(Generic[Q, B]):
     """One request: who calls, what the path names, what the query and the body say."""
 
+    services: ApiServices
     actor: Actor
     ids: Mapping[str, str]
     query: Q
     body: B
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.services.accounts
+
+    @property
+    def operations(self) -> Operations:
+        return self.services.operations
+
+    @property
+    def now(self) -> datetime:
+        return self.services.clock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +104,23 @@ AnyRoute = ApiRoute[Any, Any, Any]
 
 
 def route(
-    place: str, summary: str, handler: Callable[[ApiCall[Q, B]], Awaitable[A]]
-) -> ApiRoute[Q, B, A]:
-    """An operation; ``place`` is ``METHOD PATH``, and 201 behind it where something is made.
+    place: str, summary: str
+) -> Callable[[Callable[[ApiCall[Q, B]], Awaitable[A]]], ApiRoute[Q, B, A]]:
+    """Declare a handler as an operation.
 
-    Query, body and answer are those that the annotations of the handler name.
+    ``place`` is ``METHOD PATH``, and 201 behind it where something is made. Query, body and answer
+    are those that the annotations of the handler name.
     """
-    hints = get_type_hints(handler)
-    (query, body), answer = get_args(hints["call"]), hints["return"]
-    method, path, *made = place.split()
-    status = int(made[0]) if made else 204 if answer is NoneType else 200
-    return ApiRoute(method, path, status, summary, handler, query, body, answer)
 
+    def declare(handler: Callable[[ApiCall[Q, B]], Awaitable[A]]) -> ApiRoute[Q, B, A]:
+        hints = get_type_hints(handler)
+        (query, body), answer = get_args(hints["call"]), hints["return"]
+        method, path, *made = place.split()
+        status = int(made[0]) if made else 204 if answer is NoneType else 200
+        return ApiRoute(method, path, status, summary, handler, query, body, answer)
 
-# Reading what a request says: its query and its body, as the types that the routes name.
-#
-# Unknown fields are refused, never ignored; an error names the field.
+    return declare
+
 
 _LIMITS = BodyLimits(max_bytes=64 * 1024)
 _WORK = bounded_json.Bounds(values=10_000, exponents=0)
@@ -179,7 +207,6 @@ def _no_moment(param: str) -> InvalidRequest:
 
 
 def _translated(message: str) -> InvalidRequest:
-    """Return msgspec's error in the wording of the rest of the service."""
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

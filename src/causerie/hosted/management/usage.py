@@ -6,15 +6,14 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import UNSET
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.audit import AuditFilter
-from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
@@ -55,11 +54,9 @@ from causerie.hosted.management.requests import (
     UsagePage,
     UsageSpan,
 )
-from causerie.hosted.management.routing import ApiCall, moment
+from causerie.hosted.management.routing import ApiCall, moment, route
 from causerie.hosted.management.views import amount
 from causerie.http.answers import Export, csv_lines, csv_text
-
-# Times, grouping and filters of queries of usage.
 
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
@@ -102,8 +99,6 @@ def narrowed(query: Span) -> dict[str, str | None]:
     """Return the filters in addition to the project; the rest is ``None``."""
     return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}
 
-
-# Sums of usage as CSV, made while they are read.
 
 CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = (
@@ -148,140 +143,147 @@ def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
     ]
 
 
-# Operations that look back: usage, single requests, and who did what.
-
 _LARGEST = 2**62
 Place = tuple[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class UsageOperations:
-    """Operations on usage."""
+@route("GET /rankings", "Models or providers by tokens, over all projects")
+async def see_ranking(call: ApiCall[RankingQuery, NoBody]) -> RankingList:
+    period = RankingPeriod(call.query.period)
+    rankings, by = call.accounts.rankings, call.query.by
+    read = rankings.models_of_all if by == "model" else rankings.providers_of_all
+    return RankingList.of(await read(call.actor, period), by)
 
-    accounts: Accounts
-    clock: Clock
 
-    async def ranking(self, call: ApiCall[RankingQuery, NoBody]) -> RankingList:
-        period = RankingPeriod(call.query.period)
-        rankings, by = self.accounts.rankings, call.query.by
-        read = rankings.models_of_all if by == "model" else rankings.providers_of_all
-        return RankingList.of(await read(call.actor, period), by)
+@route("GET /usage", "Usage and cost over time")
+async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
+    query = call.query
+    asked = usage_query(query, call.now)
+    after = place_of(query.cursor, tuple[str, tuple[str, ...]])
+    found: list[UsageSum] = []
+    project = project_of(call.actor, query.project)
+    rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
+    async with aclosing(rest):
+        async for _, sums in rest:
+            found += [sum for sum in sums if after is None or _place(sum, asked) > after]
+            if len(found) > query.limit:
+                break
+    taken = found[: query.limit]
+    more = len(found) > len(taken)
+    return UsageList(
+        data=await asyncio.to_thread(lambda: [UsageView.of(each) for each in taken]),
+        next=cursor(_place(taken[-1], asked)) if more else None,
+    )
 
-    async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
-        query = call.query
-        asked = usage_query(query, self.clock())
-        after = place_of(query.cursor, tuple[str, tuple[str, ...]])
-        found: list[UsageSum] = []
-        project = project_of(call.actor, query.project)
-        rest = time_buckets(self.accounts.usage, call.actor, project, _from(asked, after))
-        async with aclosing(rest):
-            async for _, sums in rest:
-                found += [sum for sum in sums if after is None or _place(sum, asked) > after]
-                if len(found) > query.limit:
-                    break
-        taken = found[: query.limit]
-        more = len(found) > len(taken)
-        return UsageList(
-            data=await asyncio.to_thread(lambda: [UsageView.of(each) for each in taken]),
-            next=cursor(_place(taken[-1], asked)) if more else None,
-        )
 
-    async def export(self, call: ApiCall[UsageSpan, NoBody]) -> Export:
-        """The same as a table, whole."""
-        asked = usage_query(call.query, self.clock())
-        project = project_of(call.actor, call.query.project)
-        buckets = time_buckets(self.accounts.usage, call.actor, project, asked)
-        return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
+@route("GET /usage.csv", "Usage and cost as CSV")
+async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
+    """The same as a table, whole."""
+    asked = usage_query(call.query, call.now)
+    project = project_of(call.actor, call.query.project)
+    buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
+    return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
 
-    async def project_spending(self, call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
-        """Return the state of a project's budgets."""
-        seen = await self.accounts.projects.see(call.actor, call.ids["project"])
-        reader = self._spending(call.actor, seen.project.id)
-        found = await reader.of_project(seen.bounds.budgets)
-        return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
 
-    async def key_spending(self, call: ApiCall[NoQuery, NoBody]) -> KeySpending:
-        """Return the state of a key's budgets."""
-        key = await self.accounts.keys.see(call.actor, call.ids["key"])
-        used = await self.accounts.usage.last_used(call.actor, key.project_id)
-        reader = self._spending(call.actor, key.project_id)
-        found = await reader.of_keys({key.id: key.bounds.budgets})
-        return KeySpending(
-            last_used_at=used.get(key.id),
-            budgets=[BudgetSpending.of(each) for each in found[key.id]],
-        )
+@route("GET /projects/{project}/spending", "Spending against the budgets of a project")
+async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
+    """Return the state of a project's budgets."""
+    seen = await call.accounts.projects.see(call.actor, call.ids["project"])
+    reader = _spending(call, call.actor, seen.project.id)
+    found = await reader.of_project(seen.bounds.budgets)
+    return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
 
-    def _spending(self, actor: Actor, project: str) -> SpendingReader:
-        return SpendingReader(self.accounts.usage, actor, project, self.clock())
 
-    async def first_tokens(self, call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
-        query = call.query
-        since, until = between(query.since, query.until, self.clock())
-        by = (By(query.by),) if query.by else ()
-        found = await self.accounts.usage.first_tokens(
-            call.actor,
-            project_of(call.actor, query.project),
-            UsageQuery(
-                since=since,
-                until=until,
-                step=Step.ALL,
-                by=by,
-                key=query.key or None,
-                user=query.user or None,
-                model=query.model or None,
-            ),
-        )
-        found = sorted(found, key=lambda each: each.group)
-        return LatencyList(data=[LatencyView.of(each, by) for each in found])
+@route("GET /keys/{key}/spending", "Spending against the budgets of a key")
+async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
+    """Return the state of a key's budgets."""
+    key = await call.accounts.keys.see(call.actor, call.ids["key"])
+    used = await call.accounts.usage.last_used(call.actor, key.project_id)
+    reader = _spending(call, call.actor, key.project_id)
+    found = await reader.of_keys({key.id: key.bounds.budgets})
+    return KeySpending(
+        last_used_at=used.get(key.id),
+        budgets=[BudgetSpending.of(each) for each in found[key.id]],
+    )
 
-    async def requests(self, call: ApiCall[RequestPage, NoBody]) -> RequestList:
-        query = call.query
-        since, until = between(query.since, query.until, self.clock())
-        before = place_of(query.cursor, tuple[int, str])
-        if before is not None:
-            _check_record(before)
-        wanted = RecordFilter(
+
+def _spending(call: ApiCall[Any, Any], actor: Actor, project: str) -> SpendingReader:
+    return SpendingReader(call.accounts.usage, actor, project, call.now)
+
+
+@route("GET /usage/first-token", "Time to first token")
+async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
+    query = call.query
+    since, until = between(query.since, query.until, call.now)
+    by = (By(query.by),) if query.by else ()
+    found = await call.accounts.usage.first_tokens(
+        call.actor,
+        project_of(call.actor, query.project),
+        UsageQuery(
             since=since,
             until=until,
-            status=None if query.status is UNSET else query.status,
-            request_id=query.request_id or None,
-            tag=query.tag or None,
-            failures_only=query.failures == "true",
-            before=before,
-            limit=query.limit,
-            **narrowed(query),
-        )
-        project = project_of(call.actor, query.project)
-        found = await self.accounts.usage.requests(call.actor, project, wanted)
-        last = found[-1] if len(found) == wanted.count else None
-        return RequestList(
-            data=[RequestView.of(each) for each in found],
-            next=cursor((last.at, last.id)) if last is not None else None,
-        )
+            step=Step.ALL,
+            by=by,
+            key=query.key or None,
+            user=query.user or None,
+            model=query.model or None,
+        ),
+    )
+    found = sorted(found, key=lambda each: each.group)
+    return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
-    async def audit(self, call: ApiCall[AuditQuery, NoBody]) -> AuditList:
-        query = call.query
-        before = place_of(query.cursor, int)
-        if before is not None and not 0 <= before < _LARGEST:
-            raise no_cursor()
-        wanted = AuditFilter(
-            actor=query.actor or None,
-            action=query.action or None,
-            subject=query.subject or None,
-            kind=None if query.kind is UNSET else query.kind,
-            before=before,
-            limit=query.limit,
-        )
-        project = project_of(call.actor, query.project)
-        projects = self.accounts.projects
-        if project is None:
-            found = await projects.audit_of_all(call.actor, wanted)
-        else:
-            found = await projects.audit(call.actor, project, wanted)
-        full = len(found) == wanted.count
-        return AuditList(
-            data=[AuditView.of(each) for each in found], next=cursor(found[-1].id) if full else None
-        )
+
+@route("GET /requests", "Single requests")
+async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
+    query = call.query
+    since, until = between(query.since, query.until, call.now)
+    before = place_of(query.cursor, tuple[int, str])
+    if before is not None:
+        _check_record(before)
+    wanted = RecordFilter(
+        since=since,
+        until=until,
+        status=None if query.status is UNSET else query.status,
+        request_id=query.request_id or None,
+        tag=query.tag or None,
+        failures_only=query.failures == "true",
+        before=before,
+        limit=query.limit,
+        **narrowed(query),
+    )
+    project = project_of(call.actor, query.project)
+    found = await call.accounts.usage.requests(call.actor, project, wanted)
+    last = found[-1] if len(found) == wanted.count else None
+    return RequestList(
+        data=[RequestView.of(each) for each in found],
+        next=cursor((last.at, last.id)) if last is not None else None,
+    )
+
+
+@route("GET /audit", "Audit log")
+async def list_audit(call: ApiCall[AuditQuery, NoBody]) -> AuditList:
+    query = call.query
+    before = place_of(query.cursor, int)
+    if before is not None and not 0 <= before < _LARGEST:
+        raise no_cursor()
+    wanted = AuditFilter(
+        actor=query.actor or None,
+        action=query.action or None,
+        subject=query.subject or None,
+        kind=None if query.kind is UNSET else query.kind,
+        before=before,
+        limit=query.limit,
+    )
+    project = project_of(call.actor, query.project)
+    projects = call.accounts.projects
+    if project is None:
+        found = await projects.audit_of_all(call.actor, wanted)
+    else:
+        found = await projects.audit(call.actor, project, wanted)
+    full = len(found) == wanted.count
+    return AuditList(
+        data=[AuditView.of(each) for each in found], next=cursor(found[-1].id) if full else None
+    )
 
 
 def _place(sum: UsageSum, asked: UsageQuery) -> Place:
@@ -290,7 +292,6 @@ def _place(sum: UsageSum, asked: UsageQuery) -> Place:
 
 
 def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
-    """The question without the time buckets that earlier pages have answered."""
     if after is None or asked.step is Step.ALL:
         return asked
     try:
@@ -303,7 +304,6 @@ def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
 
 
 def _check_record(place: tuple[int, str]) -> None:
-    """Raises :class:`InvalidRequest` for what is no record's time and id."""
     try:
         uuid.UUID(place[1])
     except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
@@ -187,7 +187,18 @@ class LinkView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(link: OneTimeLink) -> LinkView:
-        return LinkView(**_link(link))
+        return LinkView(
+            id=link.id,
+            kind=link.kind,
+            email=link.email,
+            project=link.project_id,
+            role=link.role,
+            operator=link.operator,
+            user=link.user_id,
+            created_by=link.created_by,
+            created_at=link.created_at,
+            expires_at=link.expires_at,
+        )
 
 
 class NewLinkView(LinkView, frozen=True, kw_only=True):
@@ -200,22 +211,7 @@ class NewLinkView(LinkView, frozen=True, kw_only=True):
 
     @staticmethod
     def made(made: NewLink, path: str) -> NewLinkView:
-        return NewLinkView(token=made.token, path=path, **_link(made.link))
-
-
-def _link(link: OneTimeLink) -> dict[str, Any]:
-    return {
-        "id": link.id,
-        "kind": link.kind,
-        "email": link.email,
-        "project": link.project_id,
-        "role": link.role,
-        "operator": link.operator,
-        "user": link.user_id,
-        "created_by": link.created_by,
-        "created_at": link.created_at,
-        "expires_at": link.expires_at,
-    }
+        return NewLinkView(token=made.token, path=path, **asdict(LinkView.of(made.link)))
 
 
 class KeyView(Struct, frozen=True, kw_only=True):
@@ -239,7 +235,21 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(key: ApiKey, now: datetime) -> KeyView:
-        return KeyView(**_key(key, now))
+        return KeyView(
+            id=key.id,
+            project=key.project_id,
+            name=key.name,
+            purpose=key.purpose,
+            state=key.state(now),
+            created_by=key.created_by,
+            person=key.person,
+            created_at=key.created_at,
+            expires_at=key.expires_at,
+            disabled_at=key.disabled_at,
+            doors=None if key.doors is None else sorted(key.doors),
+            models=None if key.models is None else sorted(key.models),
+            bounds=BoundsView.of(key.bounds),
+        )
 
 
 class NarrowedView(Struct, frozen=True, kw_only=True):
@@ -265,22 +275,4 @@ class NewKeyView(KeyView, frozen=True, kw_only=True):
 
     @staticmethod
     def made(made: NewKey, now: datetime) -> NewKeyView:
-        return NewKeyView(credential=made.credential, **_key(made.key, now))
-
-
-def _key(key: ApiKey, now: datetime) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "project": key.project_id,
-        "name": key.name,
-        "purpose": key.purpose,
-        "state": key.state(now),
-        "created_by": key.created_by,
-        "person": key.person,
-        "created_at": key.created_at,
-        "expires_at": key.expires_at,
-        "disabled_at": key.disabled_at,
-        "doors": None if key.doors is None else sorted(key.doors),
-        "models": None if key.models is None else sorted(key.models),
-        "bounds": BoundsView.of(key.bounds),
-    }
+        return NewKeyView(credential=made.credential, **asdict(KeyView.of(made.key, now)))

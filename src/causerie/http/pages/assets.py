@@ -20,12 +20,6 @@ from causerie.errors import NotFound
 from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 
-# Headers of answers: what a browser may do with our pages, which is little.
-#
-# Scripts and styles come from our own files only, never from a page's text, so
-# that what somebody wrote into a name cannot run. Nobody may frame a page, and
-# addresses are told to no other site.
-
 _CONTENT_POLICY = (
     "default-src 'none'",
     "script-src 'self'",
@@ -63,19 +57,13 @@ _OWN_SITE = ("same-origin", "none")
 
 
 def asked_by_person(headers: Mapping[str, str]) -> bool:
-    """Return true if the browser states that a page is opened from this site or by its user.
+    """Return true if this site or the user opened the page, by the headers of the browser.
 
-    No other site has chosen what such a request says, so the length of its answer tells nobody
-    what a guess would: it may be compressed.
+    No other site chose such a request, so its answer may be compressed.
     """
     opens = headers.get("sec-fetch-mode") == "navigate"
     return opens and headers.get("sec-fetch-site") in _OWN_SITE
 
-
-# Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year.
-#
-# A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. Scripts
-# are ES modules, and a page preloads all that its script imports.
 
 _TYPES = MappingProxyType(
     {
@@ -99,12 +87,9 @@ _HASH_LENGTH = 16
 _IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
 _STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
 _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
-_FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Statics:
-    """All static files below one address."""
-
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
         """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
@@ -122,7 +107,6 @@ class Statics:
             self._add_script(prefix, name)
 
     def address(self, name: str) -> str:
-        """The path of a file; raises :class:`KeyError` for one that is not there."""
         return self._addresses[name]
 
     def imports(self, name: str) -> Sequence[str]:
@@ -137,12 +121,11 @@ class Statics:
         return [self._addresses[each] for each in found]
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send a file; raises :class:`NotFound`."""
         file = self._files.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
         kind = _TYPES[exchange.path.rpartition(".")[2]]
-        headers = {**FILE_HEADERS, "cache-control": _FOR_EVER}
+        headers = {**FILE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
         await send_cached(exchange, file, headers, content_type=kind)
 
     def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
@@ -150,11 +133,7 @@ class Statics:
         self._add(prefix, name, located.encode() + last_style)
 
     def _add_script(self, prefix: str, name: str) -> None:
-        """Add a script after those that it imports, whose addresses tell their content.
-
-        So no script meets one of another version. Raises :class:`KeyError` for an import of a file
-        that does not exist.
-        """
+        # Imports come first, as an address names content: no script meets one of another version.
         if name in self._addresses:
             return
 
@@ -175,7 +154,6 @@ class Statics:
 
 @cache
 def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
-    """Return the files of the package: those of other kinds, and the texts."""
     folder = files(__package__) / "static"
     kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
     others = {each.name: each.read_bytes() for each in kept}

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-# The name, colour and links that the pages bear.
-
 _READABLE = 4.5  # contrast of text, by WCAG 2.2, 1.4.3
 _STEP = 0.02
 _WHITE, _BLACK = (255.0, 255.0, 255.0), (0.0, 0.0, 0.0)
@@ -24,8 +22,6 @@ _Rgb = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Branding:
-    """Name, colour and links of whoever runs the service."""
-
     name: str = "Causerie"
     accent: str | None = None
     """Like ``#0f6b5c``; ``None`` is the colour of the style sheet."""
@@ -56,8 +52,6 @@ class Branding:
 
 @dataclass(frozen=True, slots=True)
 class _Light:
-    """The way shades are made by day or by night."""
-
     surface: _Rgb
     hover: _Rgb
     towards: _Rgb
@@ -88,7 +82,6 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
 
 
 def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
-    """Return the nearest shade with enough contrast wherever it is text, or has text on it."""
     steps = round(1 / _STEP)
     shades = (_mix(wanted, light.towards, step * _STEP) for step in range(steps + 1))
     return next(shade for shade in shades if _is_readable(shade, light))
@@ -100,7 +93,6 @@ def _is_readable(accent: _Rgb, light: _Light) -> bool:
 
 
 def contrast(one: _Rgb, other: _Rgb) -> float:
-    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -114,7 +106,6 @@ def _luminance(colour: _Rgb) -> float:
 
 
 def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
-    """Return ``one`` with that share of ``other``."""
     red, green, blue = (a + (b - a) * share for a, b in zip(one, other, strict=True))
     return red, green, blue
 
@@ -128,15 +119,11 @@ def _text(colour: _Rgb) -> str:
     return "#" + "".join(f"{round(part):02x}" for part in colour)
 
 
-# Logos of authors and providers: images of the configuration, or initials.
-
 _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Logo:
-    """An image, and its media type."""
-
     content_type: str
     content: bytes
 
@@ -153,7 +140,6 @@ class Logos:
         }
 
     def address(self, name: str) -> str | None:
-        """Return the address of a logo; ``None`` if there is none of this name."""
         return self._addresses.get(name)
 
     def get(self, name: str) -> Logo | None:

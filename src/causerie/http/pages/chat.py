@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 
-from causerie.catalog.page_cache import CachedPage
-from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
-from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding
-from causerie.http.pages.templating import environment
+from causerie.http.pages.templating import StandalonePage
 from causerie.protocol.declaration import Control, Number, Parameter
 from causerie.protocol.parameters import PARAMETERS, SAMPLING
-
-# Fields of the playground: numbers, from the declarations of the parameters, and examples.
 
 # Examples that fields for tools and schemas show while they are empty.
 EXAMPLE_TOOLS = """[{
@@ -89,43 +83,20 @@ def _field(parameter: Parameter, number: Number, control: Control) -> NumberFiel
     )
 
 
-# The chat page of a service without accounts: one page, whose script is a client of the API.
-#
-# The page holds nothing of the service but the paths of its doors. Models come from `GET /models`
-# and replies from `POST /chat/completions`, with the key that the visitor types, if a door wants
-# one. Whoever opens the page can therefore do and see what the API lets them, and no more.
-
-_HTML = "text/html; charset=utf-8"
-
-
-class ChatPage:
-    """The page, and the scripts and styles that it loads."""
-
+class ChatPage(StandalonePage):
     def __init__(self, static_prefix: str, brand: Branding) -> None:
-        self._statics = Statics(static_prefix, brand.style())
-        self._template = environment(self._statics, brand).get_template("chat.html")
-        self._pages: dict[tuple[str, ...], CachedPage] = {}
+        super().__init__("chat.html", static_prefix, brand)
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...]) -> None:
-        """Answer with the page; ``base_urls`` are the paths of the doors that it offers."""
-        kept = self._pages.get(base_urls)
-        if kept is None:
-            kept = self._rendered(base_urls)
-            self._pages = {base_urls: kept}  # a reload replaces what it was before
-        headers = {**PAGE_HEADERS, "cache-control": "no-cache", "vary": "accept, accept-encoding"}
-        await send_cached(exchange, kept, headers, content_type=_HTML)
+        await self.send(exchange, base_urls, lambda: _values(base_urls), "accept, accept-encoding")
 
-    def _rendered(self, base_urls: tuple[str, ...]) -> CachedPage:
-        body = self._template.render(
-            base_urls=base_urls,
-            doors=(),  # the script knows by which address it came
-            numbers=number_fields(),
-            example_tools=EXAMPLE_TOOLS,
-            example_schema=EXAMPLE_SCHEMA,
-            keys_at="",
-        ).encode()
-        return CachedPage(body, f'W/"{blake2b(body, digest_size=12).hexdigest()}"')
 
-    async def send_static(self, exchange: Exchange) -> None:
-        """Send a script, style or picture; raises :class:`NotFound`."""
-        await self._statics.answer(exchange)
+def _values(base_urls: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "base_urls": base_urls,
+        "doors": (),  # the script knows by which address it came
+        "numbers": number_fields(),
+        "example_tools": EXAMPLE_TOOLS,
+        "example_schema": EXAMPLE_SCHEMA,
+        "keys_at": "",
+    }

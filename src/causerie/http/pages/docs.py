@@ -9,23 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
 import msgspec
 from markupsafe import Markup
 
-from causerie.catalog.page_cache import CachedPage
-from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 from causerie.http.openapi import document
-from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding
-from causerie.http.pages.templating import environment
+from causerie.http.pages.templating import StandalonePage
 from causerie.protocol.parameters import GROUPS, PARAMETERS, SamplingDefaults
 
-_HTML = "text/html; charset=utf-8"
 _ROUTER = "/router/v1"
 _TITLES = {"/v1": "Chat completions", _ROUTER: "Router", "": "Service"}  # by the base of a path
 _REFERENCE = "#/components/schemas/"
@@ -52,8 +47,6 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the document."""
-
     base: str
     """Usual path of the base URL; empty for paths of the service."""
     path: str
@@ -68,7 +61,6 @@ class Operation:
 
     @property
     def id(self) -> str:
-        """The name of the operation, unique in the document."""
         return str(self.described["operationId"])
 
     @property
@@ -89,7 +81,6 @@ class Operation:
         return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
 
     def parameters(self, *places: str) -> list[Any]:
-        """Return the Parameter Objects of some places: ``path``, ``query``, ``header``."""
         return [each for each in self.described.get("parameters", []) if each["in"] in places]
 
     def responses(self, *, errors: bool) -> list[tuple[str, Any]]:
@@ -98,53 +89,39 @@ class Operation:
         return [each for each in responses if ("Error" in references(each[1])) is errors]
 
 
-class DocsPage:
-    """The page for a document, and the scripts and styles that it loads."""
-
+class DocsPage(StandalonePage):
     def __init__(self, static_prefix: str, brand: Branding, max_messages: int) -> None:
-        self._statics = Statics(static_prefix, brand.style())
-        templates = environment(self._statics, brand)
-        templates.filters |= {"kind": kind, "response_kind": response_kind}
-        templates.filters |= {"fields_of": fields, "field_of": parameter_field}
-        self._template = templates.get_template("docs.html")
+        filters = {
+            "kind": kind,
+            "response_kind": response_kind,
+            "fields_of": fields,
+            "field_of": parameter_field,
+        }
+        super().__init__("docs.html", static_prefix, brand, filters)
         self._document: Any = document(max_messages)
         self._operations = operations(self._document)
-        self._pages: dict[tuple[tuple[str, ...], str], CachedPage] = {}
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...], router: str) -> None:
-        """Answer with the page.
+        """Send the page for these doors; without a ``router`` it omits its operations."""
+        key = (base_urls, router)
+        await self.send(exchange, key, lambda: self._values(base_urls, router), "")
 
-        ``base_urls`` are the paths of the doors that it offers; ``router`` is that of a door of a
-        router, or empty: the page then omits the operations of routers.
-        """
-        page = self._pages.get((base_urls, router))
-        if page is None:
-            page = self._rendered(base_urls, router)
-            self._pages = {(base_urls, router): page}  # a reload replaces the page of before
-        headers = {**PAGE_HEADERS, "cache-control": "no-cache"}
-        await send_cached(exchange, page, headers, content_type=_HTML)
-
-    def _rendered(self, base_urls: tuple[str, ...], router: str) -> CachedPage:
+    def _values(self, base_urls: tuple[str, ...], router: str) -> dict[str, object]:
         shown = [each for each in self._operations if router or each.base != _ROUTER]
         schemas = self._document["components"]["schemas"]
         bodies = {each.body_name for each in shown}
         names = reachable([each.described for each in shown], schemas) - bodies
         by_base = groupby(shown, lambda each: each.base)
         errors = {status: error for each in shown for status, error in each.responses(errors=True)}
-        html = self._template.render(
-            info=self._document["info"],
-            groups=[(_TITLES[base], [*group]) for base, group in by_base],
-            errors=sorted(errors.items()),
-            summaries={each.id: each.described["summary"] for each in shown},
-            objects={name: schema for name, schema in schemas.items() if name in names},
-            base_urls=base_urls,
-            router=router,
-        ).encode()
-        return CachedPage(html, f'W/"{blake2b(html, digest_size=12).hexdigest()}"')
-
-    async def send_static(self, exchange: Exchange) -> None:
-        """Send a script, style or picture; raises :class:`NotFound`."""
-        await self._statics.answer(exchange)
+        return {
+            "info": self._document["info"],
+            "groups": [(_TITLES[base], [*group]) for base, group in by_base],
+            "errors": sorted(errors.items()),
+            "summaries": {each.id: each.described["summary"] for each in shown},
+            "objects": {name: schema for name, schema in schemas.items() if name in names},
+            "base_urls": base_urls,
+            "router": router,
+        }
 
 
 def operations(document: Any) -> Sequence[Operation]:
@@ -203,7 +180,6 @@ def reachable(described: Any, schemas: Any) -> set[str]:
 
 
 def fields(schema: Any) -> Sequence[Field]:
-    """Return the fields of an object, in its order."""
     required, properties = schema.get("required", ()), schema.get("properties", {}).items()
     return [
         _field(name, one, name in required, one.get("description", "")) for name, one in properties
@@ -211,7 +187,6 @@ def fields(schema: Any) -> Sequence[Field]:
 
 
 def parameter_field(described: Any) -> Field:
-    """Return the field of a Parameter Object."""
     name, schema = described["name"], described["schema"]
     return _field(name, schema, described["required"], described["description"])
 
@@ -257,7 +232,6 @@ def kind(schema: Any) -> Markup:
 
 
 def response_kind(response: Any) -> Markup:
-    """Return the type of a response's body."""
     content = response.get("content", {}).values()
     return _either(kind(each.get("schema") or each["itemSchema"]) for each in content)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from hashlib import blake2b
+from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from causerie.http.pages.assets import Statics
+from causerie.catalog.page_cache import CachedPage
+from causerie.http.answers import send_cached
+from causerie.http.exchange import Exchange
+from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding, Logos, initials
 from causerie.protocol.money import exact, rounded
 
@@ -43,7 +49,6 @@ def environment(
     brand: Branding,
     logos: Logos = Logos("", {}),  # noqa: B008 - never changed
 ) -> Environment:
-    """The environment that every page is rendered in."""
     made = Environment(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
@@ -52,31 +57,45 @@ def environment(
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
-        "coded": coded,
-        "moment": moment,
-        "date": date,
-        "ago": ago,
-        "money": rounded,
-        "exact": exact,
-        "decimal": decimal,
-        "count": count,
-        "counted": counted,
-        "short": short,
-        "seconds": seconds,
-        "day": day,
-        "hour": hour,
-        "dayhour": dayhour,
-        "stamp": stamp,
-    }
+    filters = (coded, moment, date, ago, exact, decimal, count, counted, short, seconds, day, hour)
+    made.filters |= {each.__name__: each for each in (*filters, dayhour, stamp)}
+    made.filters["money"] = rounded
     made.globals |= {"static": statics.address, "module": partial(_module, statics)}
     made.globals |= {"seconds": seconds}
     made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
     return made
 
 
+class StandalonePage:
+    """A page outside the console, with the scripts, styles and pictures that it loads."""
+
+    def __init__(
+        self,
+        template: str,
+        static_prefix: str,
+        brand: Branding,
+        filters: Mapping[str, Callable[..., object]] = MappingProxyType({}),
+    ) -> None:
+        self.statics = Statics(static_prefix, brand.style())
+        templates = environment(self.statics, brand)
+        templates.filters |= filters
+        self._template = templates.get_template(template)
+        self._rendered: dict[Hashable, CachedPage] = {}
+
+    async def send(
+        self, exchange: Exchange, key: Hashable, values: Callable[[], dict[str, object]], vary: str
+    ) -> None:
+        """Send the page, rendered with ``values`` if the last one had another ``key``."""
+        page = self._rendered.get(key)
+        if page is None:
+            body = self._template.render(values()).encode()
+            page = CachedPage(body, f'W/"{blake2b(body, digest_size=12).hexdigest()}"')
+            self._rendered = {key: page}
+        headers = {**PAGE_HEADERS, "cache-control": "no-cache"} | ({"vary": vary} if vary else {})
+        await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")
+
+
 def _module(statics: Statics, name: str) -> Markup:
-    """Return the tags that load a script, and at the same time all that it imports."""
     preload = Markup('<link rel="modulepreload" href="{}">')
     script = Markup('<script src="{}" type="module"></script>').format(statics.address(name))
     return Markup("").join([*map(preload.format, statics.imports(name)), script])
@@ -161,18 +180,15 @@ def seconds(amount: float) -> str:
 
 
 def day(at: datetime) -> str:
-    """A day in UTC, short, for an axis."""
     utc = at.astimezone(UTC)
     return f"{utc.day} {utc:%b}"
 
 
 def hour(at: datetime) -> Markup:
-    """An hour of the visitor's day, for an axis."""
     return _time(at, "hour", "")
 
 
 def dayhour(at: datetime) -> Markup:
-    """A day and hour of the visitor's, for an axis that has several days."""
     return _time(at, "dayhour", "")
 
 
