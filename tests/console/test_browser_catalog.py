@@ -41,6 +41,7 @@ def root(place: Place) -> str:
     return f"http://127.0.0.1:{place.port}/console"
 
 
+@pytest.mark.full
 async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog")
     rows = page.locator(".entries tbody tr")

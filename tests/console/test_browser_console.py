@@ -86,6 +86,7 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     assert credential not in await page.content()
 
 
+@pytest.mark.full
 async def test_a_key_is_stopped_and_deleted(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -146,6 +147,7 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     assert len(set(heard)) == len(heard) > 2
 
 
+@pytest.mark.full
 async def test_a_dialog_says_itself_what_is_wrong(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -330,6 +332,7 @@ async def test_forms_work_without_scripts(place: Place) -> None:
     assert len(await place.world.keys.of(actor_of(owner), project.id)) == 1
 
 
+@pytest.mark.full
 async def test_a_form_on_its_way_says_so_and_is_not_sent_twice(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)

@@ -129,6 +129,7 @@ async def test_from_the_printed_link_to_a_revoked_key(
         assert not {first, second, third} & set(re.findall(r"ck_\w+", service.log.read_text()))
 
 
+@pytest.mark.full
 async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page: Page) -> None:
     with serving(tmp_path, config()) as service:
         execution = Execution(page, service)

@@ -137,6 +137,7 @@ async def test_what_a_model_says_never_runs(page: Page, shop: Place) -> None:
     assert await page.title() == "Playground · Causerie"
 
 
+@pytest.mark.full
 async def test_tool_calls_are_answered_by_hand(page: Page, shop: Place) -> None:
     pipeline(shop).script = CALL
     await page.get_by_text("Tools", exact=True).click()
@@ -178,6 +179,7 @@ async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
     await expect(wrong.locator("li")).to_have_text("/n is string, not integer")
 
 
+@pytest.mark.full
 async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place) -> None:
     pipeline(shop).prefill = [
         RateLimited("The project may make 60 requests per minute. `n` counts.")
