@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 import schemathesis
-from casekit import each_of
+from casekit import each_of, first_of
 from edgekit import ASK, ScriptedPipeline, Statuses, call, make_edge, serving
 from openapikit import operations, tried
 
@@ -108,6 +108,8 @@ def address() -> Iterator[str]:
 SCHEMA = schemathesis.openapi.from_dict(dict(DOCUMENT))
 
 
-@pytest.mark.parametrize("operation", [o for o in operations(DOCUMENT) if " /router/" not in o])
+@pytest.mark.parametrize(
+    "operation", first_of([o for o in operations(DOCUMENT) if " /router/" not in o], every=2)
+)
 def test_whatever_is_sent_the_answer_is_as_described(operation: str, address: str) -> None:
     tried(SCHEMA, operation, address, examples=60)

@@ -101,7 +101,7 @@ async def one(fault: Fault, streamed: bool, *, helped: bool) -> str:
     return outcome(answer)
 
 
-@each_of("fault", Fault, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 async def test_alone(fault: Fault) -> None:
     plain, stream = await asyncio.gather(
         one(fault, False, helped=False), one(fault, True, helped=False)
@@ -109,7 +109,7 @@ async def test_alone(fault: Fault) -> None:
     assert (plain, stream) == ALONE[fault]
 
 
-@each_of(
+@pytest.mark.parametrize(
     "fault",
     [fault for fault in Fault if fault is not Fault.ENDLESS],
     ids=lambda fault: fault.name.lower(),
