@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from causerie.engines.base import Output, Started, Stopped, TextRequest, Token
-from causerie.engines.registry import FAKE_END, FakeEngine, _matcher, _taken, _text
+from causerie.engines.registry import FAKE_END, FakeEngine, _accepted_tokens, _matcher, _text
 
 _CLOSING = b'"}]'
 _WEIGHTS = {
@@ -36,7 +36,7 @@ class RandomWriter(FakeEngine):
     dice: random.Random = field(default_factory=lambda: random.Random(0))
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
-        taken = _taken(request)
+        taken = _accepted_tokens(request)
         matcher = _matcher(request, taken)
         pending, made = b"", 0
         yield Started(0)

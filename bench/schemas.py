@@ -39,6 +39,7 @@ from schema_documents import Judge, Verdict, grammar_of
 from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.compiler import Compiler
 from causerie.chat.schema import WhiteSpace, prepare
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.references import Addresses, Documents, with_documents
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
@@ -133,8 +134,8 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None) -> Ou
         written = time.perf_counter()
         grammar = grammar_of(plan.expression, plan.rules)
         await compiler.check(grammar, vocabulary=vocabulary, param="schema")
-    except ServiceError as error:
-        return Outcome(case.name, reason=error.message)
+    except (SchemaRefused, ServiceError) as error:
+        return Outcome(case.name, reason=str(error))
     outcome = Outcome(
         case.name,
         left=bool(prepared.left),

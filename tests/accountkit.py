@@ -12,19 +12,10 @@ from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.encryption import Cipher
-from causerie.hosted.accounts.issuing import KeyDraft, KeyIssuing, NewKey
-from causerie.hosted.accounts.operating import Entries, Operating
+from causerie.hosted.accounts.issuing import KeyDraft, NewKey
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
-from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.recordings import Recordings
-from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
-from causerie.hosted.accounts.spending import PersonBounds, Summaries
-from causerie.hosted.accounts.sso_provisioning import GroupMemberships, SsoProvisioning
-from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.tokens import SessionClient
-from causerie.hosted.accounts.usage import Rankings, UsageReports
-from causerie.hosted.accounts.users import SignUps, Users
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.usage import SqlUsageReader
@@ -53,21 +44,22 @@ class World:
 
     def __post_init__(self) -> None:
         self.store = SqlStore(self.database, SEAL)
-        self.users = Users(self.store, self.passwords, self.clock)
-        self.sign_ups = SignUps(self.store, self.clock)
-        self.profile = OwnAccount(self.store, self.passwords, self.clock)
-        self.sign_in = SignIn(self.store, self.passwords, self.clock)
-        self.groups = GroupMemberships(self.store, self.clock)
-        self.arrivals = SsoProvisioning(self.users, self.sign_in, self.groups)
-        self.projects = Projects(self.store, self.clock)
-        self.keys = KeyIssuing(self.store, self.clock)
-        self.usage = UsageReports(self.store, SqlUsageReader(self.database))
-        self.credits = Credits(self.store, SqlUsageReader(self.database), self.clock)
-        self.recordings = Recordings(self.store, self.clock)
-        self.attempts = Attempts(self.store, self.clock)
-        self.operating = Operating(self.store, self.clock)
-        self.person_bounds = PersonBounds(self.store, SqlUsageReader(self.database), self.clock)
-        self.summaries = Summaries(self.store, self.usage, self.clock)
+        accounts = Accounts(self.store, SqlUsageReader(self.database), self.passwords, self.clock)
+        self.accounts = accounts
+        self.users = accounts.users
+        self.sign_ups = accounts.sign_ups
+        self.profile = accounts.profile
+        self.sign_in = accounts.sign_in
+        self.arrivals = accounts.arrivals
+        self.projects = accounts.projects
+        self.keys = accounts.keys
+        self.usage = accounts.usage
+        self.credits = accounts.credits
+        self.recordings = accounts.recordings
+        self.attempts = accounts.attempts
+        self.operating = accounts.operating
+        self.person_bounds = accounts.person_bounds
+        self.summaries = accounts.summaries
 
     def clock(self) -> datetime:
         return self.now
@@ -112,28 +104,6 @@ class World:
         """Return the actions in the audit log, oldest first."""
         found = await self.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
         return [each.action for each in reversed(found)]
-
-
-def accounts_of(world: World) -> Accounts:
-    """All of it, as pages and the management API take it."""
-    return Accounts(
-        world.users,
-        world.sign_ups,
-        world.profile,
-        world.sign_in,
-        world.projects,
-        world.keys,
-        world.usage,
-        world.credits,
-        world.recordings,
-        world.attempts,
-        world.operating,
-        world.summaries,
-        Entries(world.store, world.clock),
-        world.person_bounds,
-        Rankings(world.store, SqlUsageReader(world.database), world.clock),
-        world.groups,
-    )
 
 
 @pytest.fixture

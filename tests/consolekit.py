@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from accountkit import PASSWORD, World, accounts_of
+from accountkit import PASSWORD, World
 from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.catalog.catalog import DoorCatalog
@@ -246,7 +246,7 @@ async def console_of(
     service_view = service_view or ScriptedServiceView()
     edge = make_edge(service_view.pipeline, service_view)
     console = ConsoleApplication(
-        accounts_of(world),
+        world.accounts,
         service_view,
         site,
         clock=world.clock,

@@ -17,19 +17,20 @@ from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
 from causerie.http.api import RequestLimits
 from causerie.http.application import Edge
-from causerie.http.connection import Connections
+from causerie.http.connection import Connections, Listen
 from causerie.http.doors import DoorTable, MountedDoor
-from causerie.http.server import Listen, serve
+from causerie.http.server import serve
 from causerie.metering.meter import Meter
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline, PipelineDoor, Scopes
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
 from causerie.protocol.model_entries import Model
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.protocol.response import Response as Reply
 from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetStatus
-from causerie.shapes.chat_completions import encoder
 
 KEY = "ck_abc_secret"
 _AT_ONCE = 32
@@ -78,7 +79,7 @@ class ScriptedPipeline(Pipeline):
         self.prefill = prefill
         self.any_model = any_model
         self.requests: list[ChatRequest] = []
-        self.identities: list[encoder.CompletionIdentity] = []
+        self.identities: list[CompletionIdentity] = []
         self.labels: list[Labels] = []
         self.opened = asyncio.Event()
         self.released = asyncio.Event()
@@ -97,8 +98,8 @@ class ScriptedPipeline(Pipeline):
         door: PipelineDoor,
         caller: Caller,
         request: ChatRequest,
-        identity: encoder.CompletionIdentity,
-        response: encoder.Response,
+        identity: CompletionIdentity,
+        response: Reply,
         labels: Labels = UNLABELLED,
     ) -> None:
         self.labels.append(labels)
@@ -110,7 +111,7 @@ class ScriptedPipeline(Pipeline):
         try:
             for step in self.prefill:
                 await _pass(step)
-            frame = encoder.ResponseContext(identity, request.model, "script")
+            frame = ResponseContext(identity, request.model, "script")
             await self._stream(response.begin({"x-served-by": "script"}, frame))
         finally:
             self.released.set()
@@ -228,11 +229,11 @@ async def call(
     lines = "".join(f"{name}: {value}\r\n" for name, value in given)
     head = f"{verb} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
     transport = MemoryTransport()
-    connections = Connections(edge.answer, Listen().bounds)
+    connections = Connections(edge.answer, Listen())
     connection = connections()
     connection.connection_made(transport)
     connection.data_received(head + content)
-    await connections.ended()
+    await connections.workers.ended()
     return parse_response(bytes(transport.written), verb)
 
 

@@ -22,8 +22,8 @@ from causerie.protocol.model_entries import (
     ReasoningSupport,
     ServedModelEntry,
 )
-from causerie.settings import BrandingSettings, Settings
-from causerie.settings.tree import DoorSettings, ServerSettings
+from causerie.settings.console import BrandingSettings
+from causerie.settings.tree import DoorSettings, ServerSettings, Settings
 
 THINKER = "org/thinker-with-eyes"
 

@@ -20,7 +20,7 @@ from causerie.hosted.accounts.usage import RecordFilter
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.usage import SqlUsageReader
 from causerie.metering.ledger import UsageRecord
-from causerie.settings import StoreSettings
+from causerie.settings.store import StoreSettings
 
 SECRET = "a-key-of-the-tests-with-some-length-to-it"
 CONFIG = """
@@ -98,7 +98,7 @@ async def office(
         reader, seal = SqlUsageReader(database), Cipher([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
         store = SqlStore(database, seal)
-        accounts = Accounts.over(store, reader, Passwords(hasher), lambda: datetime.now(UTC))
+        accounts = Accounts(store, reader, Passwords(hasher), lambda: datetime.now(UTC))
         if project is None:
             project = (await accounts.projects.create(SYSTEM, "Project")).id
         yield Office(accounts, reader, project, store)

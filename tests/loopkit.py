@@ -84,7 +84,7 @@ class Watch:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(asyncio.Handle, "_run", measured)
-                patch.setattr(registry, "_ids", self._set_apart(registry._ids))
+                patch.setattr(registry, "_generated_ids", self._set_apart(registry._generated_ids))
                 for name in ("_common", "_last_said"):
                     patch.setattr(registry, name, self._apart_from(getattr(registry, name)))
                 patch.setattr(FakeEngine, "tokenize", self._tokenizing(FakeEngine.tokenize))

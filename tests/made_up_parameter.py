@@ -32,7 +32,8 @@ from causerie.protocol.parameters import ParsingRules, SamplingDefaults, Samplin
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 from causerie.shapes.chat_completions.reader import parse, read_fast_path, read_fields
 
 NAME = "sharpness"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from accountkit import World, accounts_of
+from accountkit import World
 from edgekit import Response, call, make_edge
 from operationskit import seen_to
 
@@ -80,7 +80,7 @@ def link_path(kind: LinkKind, token: str) -> str:
 @asynccontextmanager
 async def office(world: World, *, requests_per_minute: int = 1_000_000) -> AsyncIterator[Office]:
     """An API that is served."""
-    accounts = accounts_of(world)
+    accounts = world.accounts
 
     def now() -> int:
         return int(world.now.timestamp()) * 1_000_000_000

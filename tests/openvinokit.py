@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from causerie.engines.weights.gguf import MetadataFile, read_header
+from causerie.engines.weights.gguf import open_metadata, read_header
 from causerie.engines.weights.tokens import TokenType
 from causerie.engines.weights.vocabulary import read_vocabulary
 
@@ -48,7 +48,7 @@ def write_openvino_folder(weights: Path, folder: Path) -> Path:
 
 def _tokenizer(weights: Path) -> dict[str, object]:
     """Return a ``tokenizer.json`` of the model's tokens; its merges are in OpenVINO's own."""
-    with MetadataFile(weights) as data:
+    with open_metadata(weights) as data:
         names = [one.decode() for one in data.strings("tokenizer.ggml.tokens")]
         types = data.integers("tokenizer.ggml.token_type")
     added = [

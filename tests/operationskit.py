@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accountkit import World, accounts_of
+from accountkit import World
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
@@ -33,12 +33,14 @@ from causerie.hosted.store.operations import SqlProbeResults
 from causerie.observe.alerts import AlertKind, Condition
 from causerie.observe.logging import LogBuffer
 from causerie.probe.asker import ProbeBounds
-from causerie.probe.provider_interview import Found, RecordedExchange
+from causerie.probe.provider_interview import Found
 from causerie.probe.question import ProbeReply, ProbeRequest
+from causerie.probe.reading import RecordedExchange
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.settings import Loaded, Settings, load
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import Entry
+from causerie.settings.load import Loaded, load
+from causerie.settings.tree import Settings
 
 QUICK = ProbeBounds(seconds=2.0)
 MARKET = """\
@@ -169,7 +171,7 @@ async def market(
         fixed = FixedParts(fleet, parts, LogBuffer(), counters)
         service = RunningService(fixed, loaded.settings, credentials)
         held.push_async_callback(service.close)
-        accounts = accounts_of(world)
+        accounts = world.accounts
         check = partial(checked_with, read)
         models = partial(_have_models, fleet)
         configuration = Reloading(loaded, check, service, models, accounts.entries)

@@ -22,8 +22,9 @@ from causerie.composition.control import asked, sockets
 from causerie.composition.reloading import ReloadOutcome
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
-from causerie.settings import Loaded, Settings, load
 from causerie.settings.entries import Entry
+from causerie.settings.load import Loaded, load
+from causerie.settings.tree import Settings
 
 SERVER = "[server]\nport = 0\ndrain_seconds = 0.2\n"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hub import item, text
 
-from causerie.engines.weights.gguf import MetadataFile
+from causerie.engines.weights.gguf import open_metadata
 
 WIDTH, HIDDEN, HEADS, BLOCKS = 64, 128, 2, 4
 WINDOW = 32  # tokens
@@ -150,7 +150,7 @@ def _write(
 
 def _vocabulary(like: Path) -> tuple[dict[str, object], int]:
     """Return the tokenizer and chat template of a file, and the number of its tokens."""
-    with MetadataFile(like) as given:
+    with open_metadata(like) as given:
         tokens = given.strings("tokenizer.ggml.tokens")
         found: dict[str, object] = {
             "tokenizer.ggml.tokens": tokens,

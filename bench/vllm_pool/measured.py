@@ -19,7 +19,7 @@ from causerie.engines.base import EngineState, Output, Stopped, TextRequest, Tok
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.pool.pool import EnginePool
 from causerie.protocol.parameters import SamplingParams
-from causerie.settings import ModelSettings
+from causerie.settings.tree import ModelSettings
 from vllm_pool.cache import Cache
 
 OWN = 48  # tokens of a prompt that no other one begins with

@@ -1,23 +1,4 @@
-"""Every failure a client can see: its status, type and code.
-
-    ServiceError
-      InvalidRequest       400, 405, 413, 415, 421, 431, 501  the request itself
-        ConstraintNotKept  400                 the model found no reply that keeps its constraint
-      Unauthenticated      401                 no key, or not a valid one
-      OverBudget           402                 budget spent
-      Forbidden            403                 the key may not
-      NotFound             404                 no such model, path or door
-      RateLimited          429                 the caller's limit
-      InternalError        500                 our fault
-      TemplateFailed       500                 the model's chat template takes too much
-      UpstreamFailed       502, 504            all attempts failed
-        EngineLost         503                 an engine ended beneath the request
-      Overloaded           503                 loading, queue full, no provider
-
-Raised anywhere, turned into a response in one place (``edge``). A message says what was wrong,
-where, and what would be right; it never carries a credential, a stack trace or another server's
-body.
-"""
+"""Every failure that a client can see, with its status, type and code."""
 
 from __future__ import annotations
 
@@ -32,15 +13,14 @@ SHUTDOWN = "shutdown"
 
 
 def counted(number: float, noun: str) -> str:
-    """Return the number with its noun: ``1 request``, ``1.5 seconds``."""
+    """Return a number with its noun: ``1 request``, ``1.5 seconds``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def forget_frames(failure: BaseException) -> None:
-    """Drop the frames that ``failure``, and each it came of, was raised through.
+    """Drop the frames of a handled failure and its causes.
 
-    A frame may hold the failure that holds it, and the whole request: such a cycle lasts until
-    the garbage collector looks. So whoever ends the way of a failure calls this.
+    A frame may hold the failure and the whole request in a reference cycle.
     """
     one: BaseException | None = failure
     while one is not None:
@@ -81,7 +61,7 @@ class ErrorClass(StrEnum):
 
     @property
     def is_rejection(self) -> bool:
-        """Return true if only the operator, or the provider's own people, can end it."""
+        """Return true if only the operator or the provider can fix it."""
         return self in _REJECTIONS
 
 
@@ -114,10 +94,9 @@ class Error(Struct, frozen=True):
 
 
 class ServiceError(Exception):
-    """A failure with a place in the interface. ``headers`` are added to the response.
+    """A failure that a client sees; ``headers`` are added to the response.
 
-    ``changes`` were made to the request for the one who refused it. ``error_class`` is the cause
-    of a failure at a target.
+    ``changes`` were made to the request. ``error_class`` is the cause of a failure at a target.
     """
 
     status = 500
@@ -146,18 +125,17 @@ class ServiceError(Exception):
         self.headers = dict(headers or {})
 
     def caused_by(self, error_class: ErrorClass | None) -> Self:
-        """Set the cause at a target; one that stays is nothing to try again for."""
+        """Set the cause at a target; after a rejection there is no retry."""
         self.error_class = error_class
         if error_class is not None and error_class.is_rejection:
             self.retryable = False
         return self
 
     def body(self) -> Error:
-        """Return the JSON body of the response."""
         return Error(self.error())
 
     def error(self) -> ErrorDetails:
-        """Return the error as the body reports it."""
+        """Return the error of the body."""
         metadata = {"retryable": True, **self.metadata} if self.retryable else self.metadata
         return ErrorDetails(
             message=self.message,
@@ -178,10 +156,7 @@ class InvalidRequest(ServiceError):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt, or the prompt with the asked output, does not fit the context.
-
-    The message has the words that LiteLLM, among others, knows this failure by.
-    """
+    """The prompt, or it with the output, does not fit the context; LiteLLM parses the message."""
 
     code = "context_length_exceeded"
     error_class = ErrorClass.CONTEXT_LENGTH
@@ -211,10 +186,7 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 class ConstraintNotKept(InvalidRequest):
-    """The model found no reply that keeps a constraint of the request, in bounded attempts.
-
-    The request brought the constraint, so its tokens are charged, whatever was delivered.
-    """
+    """The model found no reply that keeps a constraint of the request; its tokens are charged."""
 
     code = "constraint_not_kept"
 
@@ -268,10 +240,7 @@ class InternalError(ServiceError):
 
 
 class TemplateFailed(InternalError):
-    """A model's chat template that takes more time or memory than a prompt may.
-
-    Neither the client's fault nor the service's; another model may serve the request.
-    """
+    """A model's chat template takes too much time or memory; another model may serve."""
 
     code = "template_failed"
 
@@ -293,20 +262,13 @@ class UpstreamFailed(ServiceError):
 
 
 class UnusableOutput(UpstreamFailed):
-    """The model wrote what is no call.
-
-    A request can bring that about, so it says nothing about the target.
-    """
+    """The model wrote an invalid call, which a request can cause: the target is not to blame."""
 
     error_class = ErrorClass.UNUSABLE_OUTPUT
 
 
 class EngineLost(UpstreamFailed):
-    """An engine of ours ended beneath the request, and is being started again.
-
-    A failure of the target, as breakers see it; for the client one that has an end:
-    ``retry_after`` is in seconds.
-    """
+    """An engine of ours ended during the request and is restarted."""
 
     status = 503
     type = "overloaded_error"
@@ -340,7 +302,7 @@ class Overloaded(ServiceError):
 
 
 class StoreUnavailable(Overloaded):
-    """The database cannot be asked now, so something cannot be known. Never a 401."""
+    """The database is not available, so something cannot be known. Never a 401."""
 
     code = "store_unavailable"
 
@@ -365,7 +327,6 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
 
     @classmethod
     def of(cls, failure: ServiceError) -> Failed:
-        """Return the failure as a message."""
         kind = next(each for each in type(failure).__mro__ if each in _KINDS.values())
         return cls(
             kind.__name__,
@@ -379,7 +340,6 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
         )
 
     def failure(self) -> ServiceError:
-        """Return the failure, as the other process raised it."""
         kind = _KINDS[self.kind]
         made = kind.__new__(kind)
         ServiceError.__init__(

@@ -4,12 +4,8 @@
     · which target, is there room (503)
     · generate (400, 502, 503) · meter
 
-The stages do not know each other; they meet here and nowhere else.
-:meth:`Pipeline.answer` awaits the first content-bearing event before it
-delivers anything, for streams too. Until then a failure has its real status,
-unless the edge has started a stream that waits for long. The end of an answer,
-however it comes about (finished, client gone, cancelled, failed), frees the
-engine, gives the place back and writes the usage.
+The stages do not know each other; they meet here only. Until the first content-bearing event a
+failure has its real status. However an answer ends, the engine is freed and the usage is written.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from causerie.access.keys import (
     AccountPorts,
@@ -48,30 +44,18 @@ from causerie.metering.meter import Contents, Meter, Record
 from causerie.protocol.events import BatchSink
 from causerie.protocol.model_entries import Model, free_name, is_free
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Tool
+from causerie.protocol.response import (
+    CompletionIdentity,
+    ReplyFormat,
+    Response,
+    ResponseContext,
+    ResponseSink,
+)
 from causerie.protocol.targets import Candidate
 from causerie.routing.attempt import Attempt
 from causerie.routing.execution import Execution
 from causerie.routing.router import Router
 from causerie.routing.target_state import wait_of
-from causerie.shapes.chat_completions.encoder import (
-    CompletionIdentity,
-    Response,
-    ResponseContext,
-    ResponseSink,
-)
-
-# THE REQUEST, top to bottom. Read this first.
-#
-#     which door · who (401) · which model (403, 404) · within its limits (429) and budgets (402)
-#     · which target, is there room (503)
-#     · generate (400, 502, 503) · meter
-#
-# The stages do not know each other; they meet here and nowhere else.
-# :meth:`Pipeline.answer` awaits the first content-bearing event before it
-# delivers anything, for streams too. Until then a failure has its real status,
-# unless the edge has started a stream that waits for long. The end of an answer,
-# however it comes about (finished, client gone, cancelled, failed), frees the
-# engine, gives the place back and writes the usage.
 
 
 class PipelineDoor(Locked, Protocol):
@@ -97,8 +81,6 @@ _FULL = (Overloaded, RateLimited)
 
 
 class _Choice(Struct, frozen=True):
-    """A model as a door has it: what is limited of the two, and whether it is a free variant."""
-
     door: PipelineDoor
     model: Entry
     scopes: Sequence[RateScope]
@@ -106,17 +88,12 @@ class _Choice(Struct, frozen=True):
 
 
 class _Asked(Struct, frozen=True):
-    """One request, where its answer goes, and what is written down of it.
-
-    ``goes_on`` says of a failure whether another model is asked then; ``tried`` lists who was
-    asked, of all models.
-    """
-
     door: PipelineDoor
     caller: Caller
     request: ChatRequest
     identity: CompletionIdentity
     begin: ResponseSink
+    completion: ReplyFormat
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
     tried: list[Attempt] = []
@@ -124,14 +101,14 @@ class _Asked(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Limits of models, by their ids, and of doors, by their names."""
+    """Limits of models by their ids, and of doors by their names."""
 
     models: Mapping[str, RateScope]
     doors: Mapping[str, RateScope]
     free: FreeScopes | None = None  # of accounts, for the free variants of models
 
     def of(self, door: str, model: str) -> Sequence[RateScope]:
-        """Those whose limits hold for a request."""
+        """Return the scopes that limit a request."""
         of_model, of_door = self.models.get(model), self.doors.get(door)
         if of_model is None:
             return () if of_door is None else (of_door,)
@@ -140,11 +117,9 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order.
+    """The stages in their order; ``members`` is ``None`` without accounts.
 
-    ``scopes`` are what is limited of a model, by its id, and of a door by its
-    name; ``members`` is ``None`` where no door takes keys of accounts. ``check_calls`` is
-    told of every reply to a request with tools, once it has been delivered.
+    ``check_calls`` gets every delivered reply to a request with tools.
     """
 
     keys: StaticKeys
@@ -158,11 +133,11 @@ class Pipeline:
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
-        """As :meth:`authenticate`, or ``None`` where that would have to wait."""
+        """Like :meth:`authenticate`, but return ``None`` if that would have to wait."""
         return None if door.accounts else self.keys.authenticate(door, credential)
 
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        """Authenticate the caller; raise ``Unauthenticated``."""
+        """Return the caller, or raise ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:
             return caller
@@ -179,15 +154,16 @@ class Pipeline:
         response: Response,
         labels: Labels = UNLABELLED,
     ) -> None:
-        """Hand the batches of an answer to the sink that ``response.begin`` returns.
+        """Send the batches of an answer to the sink that ``response.begin`` returns.
 
-        It is called once the first content-bearing event is at hand, and again where a
-        plain answer starts anew. Raises ``ServiceError``; before a start a status can tell it.
-        When it returns, the answer has been delivered and its usage recorded.
+        That is called with the first content-bearing event, and again if a plain answer starts
+        anew. At the return the answer has been delivered and its usage recorded. Raises
+        ``ServiceError``.
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
         request = scoped(door, caller, request)
-        asked = _Asked(door, caller, request, identity, response.begin, record)
+        begin, completion = response.begin, response.completion
+        asked = _Asked(door, caller, request, identity, begin, completion, record)
         try:
             await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
         except BaseException as failure:
@@ -200,7 +176,6 @@ class Pipeline:
                 await entered
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
-        """The answer of one model."""
         choice = self._choice_to(asked, name)
         record = asked.record
         record.model, record.stream = choice.model.id, asked.request.stream
@@ -210,7 +185,6 @@ class Pipeline:
         return self._answered(asked, choice)
 
     async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
-        """The answer of a free model, which counts as one of the day."""
         hold = await days.take(asked.caller.project)
         with hold:
             try:
@@ -222,10 +196,6 @@ class Pipeline:
     async def _answered(
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
     ) -> None:
-        """The answer of this model; its headers say ``more`` of limits.
-
-        A plain one is started anew where it breaks off.
-        """
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if choice.free else model.candidates(request)
@@ -271,7 +241,6 @@ class Pipeline:
     async def _reserve(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
-        """Hold the estimate against budgets; from then on the request leaves a record."""
         record = asked.record
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
         written = self.meter.begin_request(record, lambda: need().input)
@@ -288,11 +257,6 @@ class Pipeline:
             self.check_calls(execution.served_by, execution.calls, tools)
 
     async def _first_of(self, asked: _Asked) -> None:
-        """The answer of the first model that has one, of those the request falls back on.
-
-        Those whose last day has gone by are passed over, unless there is no other. If the last one
-        is full, the model that has room first is reported.
-        """
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self._choice_to(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
@@ -330,14 +294,10 @@ class Pipeline:
             raise soonest from failure
 
     def allowed(self, door: PipelineDoor, caller: Caller, name: str) -> Entry:
-        """The model of this name, which the caller may use at the door.
-
-        Raises :class:`NotFound` and :class:`Forbidden`.
-        """
+        """Return the model of a name; raise :class:`NotFound` or :class:`Forbidden`."""
         return self._choice(door, caller, name).model
 
     def _choice_to(self, asked: _Asked, name: str) -> _Choice:
-        """As :meth:`_choice`, whose failures tell the field that the name stands in."""
         try:
             return self._choice(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:
@@ -357,7 +317,7 @@ class Pipeline:
         return choice
 
     def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
-        """Free variants have limits of their own, to stand in the way of no paid request."""
+        # Free variants have limits of their own, so that they never block a paid request.
         model = self.catalog.resolve(door.models, name)
         free = is_free(model.id)
         limited = free_name(door.name) if free and self.scopes.free is not None else door.name
@@ -371,7 +331,6 @@ class Pipeline:
         return candidates
 
     def _scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
-        """Return the scopes whose limits apply to a request."""
         found = choice.scopes
         if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
@@ -380,7 +339,7 @@ class Pipeline:
         return found
 
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
-        """The router's catalog behind a door; with a caller what that one may use of it."""
+        """Return the router's catalog behind a door, or what the caller may use of it."""
         mine = None if caller is None else caller.models
         return [
             one
@@ -389,7 +348,7 @@ class Pipeline:
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
-        """One entry of the router's catalog; raises :class:`NotFound`."""
+        """Return an entry of the router's catalog; raise :class:`NotFound`."""
         entry = self.catalog.resolve(door.models, name)
         if not isinstance(entry, Listing) or entry.is_over:
             raise NotFound(
@@ -401,7 +360,7 @@ class Pipeline:
         return entry
 
     def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
-        """The catalog behind a door, as ``GET /models`` shows it to this caller."""
+        """Return the entries of ``GET /models`` for this caller."""
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
@@ -410,7 +369,7 @@ class Pipeline:
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
-        """The entry of one model, by any of its names; raises as :meth:`allowed` does."""
+        """Return the entry of a model by any of its names; raise like :meth:`allowed`."""
         if caller is None:
             model = self.catalog.resolve(door.models, name)
         else:
@@ -419,7 +378,7 @@ class Pipeline:
 
 
 def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
-    """Return the request with the cache scope of its project, or of its key if it has none."""
+    """Set the cache scope of the project, or else of the key."""
     if not door.separate_caches or not (owner := caller.project or caller.key):
         return request
     return structs.replace(request, cache_scope=_cache_scope(owner))
@@ -427,14 +386,13 @@ def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequ
 
 @lru_cache(maxsize=10_000)
 def _cache_scope(owner: str) -> str:
-    """Return the same opaque name in every process, which servers of others may see."""
+    # The same opaque name in every process; servers of others may see it.
     return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
 def _kept(asked: _Asked) -> Contents:
-    """Return the contents that the record keeps, for a project that logs them."""
     context = ResponseContext(asked.identity, asked.request.model, "")
-    contents = asked.record.contents = Contents(asked.request, context)
+    contents = asked.record.contents = Contents(asked.request, context, asked.completion)
     return contents
 
 
@@ -457,33 +415,20 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 def _context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
-    """Return the context of a reply; its price is computed at its end, by the target that served
-    it.
-    """
-    request, fingerprint = asked.request, attempt.answer.fingerprint
-    visible, reasoning_object = request.thinking.visible, asked.door.reasoning_object
-    if not isinstance(model, Listing):
-        return ResponseContext(
-            asked.identity,
-            request.model,
-            fingerprint,
-            visible,
-            reasoning_object,
-            function_names=request.function_names,
-        )
+    request = asked.request
+    priced = isinstance(model, Listing)
     return ResponseContext(
         asked.identity,
         request.model,
-        fingerprint,
-        visible,
-        reasoning_object,
-        lambda usage: float(model.cost(execution.served_by, usage)),
-        model.provider(execution.served_by),
+        attempt.answer.fingerprint,
+        request.thinking.visible,
+        asked.door.reasoning_object,
+        # At the end of the reply, by the target that served it then.
+        (lambda usage: float(model.cost(execution.served_by, usage))) if priced else None,
+        model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
         request.function_names,
     )
 
-
-# Response headers of an answer: its target, changes to the request, and times.
 
 _TENTHS = [f"{tenths // 10}.{tenths % 10}" for tenths in range(1000)]
 _NO_WAIT = "0.0, route;dur=0.0"
@@ -498,10 +443,7 @@ def answer_headers(
     execution: Execution,
     attempt: Attempt,
 ) -> dict[str, str]:
-    """All of them, once the first event is there; ``request`` is what the model makes of ``asked``.
-
-    The record notes the first token.
-    """
+    """Return all headers, and record the first token; ``request`` is ``asked`` as adapted."""
     queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
     route = execution.routed_seconds()
     overhead = record.first_token(queue + route + upstream)
@@ -528,7 +470,7 @@ def answer_headers(
 def change_headers(
     asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
 ) -> dict[str, str]:
-    """Report changes to ``asked``: by the parser, by the model, and ``changes`` on the way."""
+    """Report the changes by the parser, by the model, and further ``changes``."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     if asked.changes:
@@ -537,18 +479,17 @@ def change_headers(
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
-    """Report the target that answers, and the number of targets that were asked."""
+    """Report the answering target, and the number of tried targets."""
     return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
 
 
 def _milliseconds(seconds: float) -> str:
-    """Return the time to a tenth; to write a number takes long."""
+    # From a table, since formatting a number takes long.
     tenths = int(seconds * 10_000 + 0.5)
     return _TENTHS[tenths] if 0 <= tenths < len(_TENTHS) else f"{seconds * 1000:.1f}"
 
 
 def _listed_changes(changes: Sequence[str]) -> str:
-    """The changes in one line; of many, the first ones and the number of the others."""
     text = ", ".join(changes)
     if len(text) <= _MAX_CHANGES_LENGTH:
         return text

@@ -33,9 +33,9 @@ from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.events import Event, TextDelta
 from causerie.protocol.parameters import HONOURED
+from causerie.protocol.response import CompletionIdentity
 from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
-from causerie.shapes.chat_completions.encoder import CompletionIdentity
 
 DOOR = MountedDoor("hosted", "/hosted/v1", kind="hosted", accounts=True)
 MINE = key(requests_per_minute=1000, tokens_per_minute=10_000_000, concurrent=1)

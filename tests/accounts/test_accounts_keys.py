@@ -26,7 +26,7 @@ from causerie.hosted.accounts.issuing import KeyEdit
 from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.keys import KeyState, Purpose, new_secret
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.ports import Repositories
+from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database
 
@@ -47,7 +47,7 @@ class Flaky:
         self.held = asyncio.Event()
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[Repositories]:
+    async def reading(self) -> AsyncIterator[Transaction]:
         if self.away:
             raise StoreUnavailable()
         self.reads += 1

@@ -22,7 +22,8 @@ from causerie.metering.ledger import UsageRecord, record_id
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.protocol.request import ChatRequest, Message
-from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import completion
 
 SECRET = "the eleventh lighthouse"
 
@@ -32,7 +33,9 @@ def contents(words: str = SECRET) -> Contents:
     asked = {"messages": [{"role": "user", "content": words}]}
     request = ChatRequest("small", (Message("user", words),), sent=asked)
     made = Contents(
-        request, ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", "")
+        request,
+        ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", ""),
+        completion,
     )
     made.see([TextDelta(words), Finished("stop"), Usage(1, 2)])
     return made

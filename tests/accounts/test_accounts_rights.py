@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from accountkit import World, accounts_of
+from accountkit import World
 from rights_page import rights_page
 
 from causerie.errors import Forbidden, NotFound
@@ -142,7 +142,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.BOUNDS_SET: lambda s: s.world.projects.set_bounds(s.actor, s.project.id, UNBOUNDED),
     Action.CREDITS_PUT: lambda s: s.world.credits.put(s.actor, s.project.id, Decimal(5)),
     Action.MODELS_ASK: lambda s: s.world.projects.ask(s.actor, s.project.id),
-    Action.USAGE_SEE: lambda s: s.world.usage.of_project(s.actor, s.project.id, s.question()),
+    Action.USAGE_SEE: lambda s: s.world.usage.sums(s.actor, s.project.id, s.question()),
     Action.ACTIVITY_SEE: lambda s: s.world.usage.requests(s.actor, s.project.id, s.filter()),
     Action.RECORDING_SET: lambda s: s.world.recordings.keep(s.actor, s.project.id, 7),
     Action.CONTENTS_SEE: read_contents,
@@ -151,11 +151,15 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.USERS_INVITE: lambda s: s.world.users.invite(s.actor),
     Action.USERS_CHANGE: lambda s: s.world.users.disable(s.actor, s.member.id),
     Action.PROJECTS_CREATE: lambda s: s.world.projects.create(s.actor, "Another"),
-    Action.SERVICE_SEE: lambda s: s.world.usage.of_all(s.actor, s.question()),
-    Action.PROVIDERS_SEE: lambda s: s.world.operating.look(s.actor),
-    Action.PROVIDERS_PROBE: lambda s: s.world.operating.note(s.actor, "provider.probe", "north"),
-    Action.CONFIGURATION_CHANGE: lambda s: accounts_of(s.world).entries.may_change(s.actor),
-    Action.ALERTS_TEST: lambda s: s.world.operating.may_test_alerts(s.actor),
+    Action.SERVICE_SEE: lambda s: s.world.usage.sums(s.actor, None, s.question()),
+    Action.PROVIDERS_SEE: lambda s: s.world.operating.require(s.actor, Action.PROVIDERS_SEE),
+    Action.PROVIDERS_PROBE: lambda s: s.world.operating.record(
+        s.actor, Action.PROVIDERS_PROBE, "provider.probe", "north"
+    ),
+    Action.CONFIGURATION_CHANGE: lambda s: s.world.accounts.entries.require(
+        s.actor, Action.CONFIGURATION_CHANGE
+    ),
+    Action.ALERTS_TEST: lambda s: s.world.operating.require(s.actor, Action.ALERTS_TEST),
 }
 OWNED = {
     Action.MEMBERS_REMOVE,

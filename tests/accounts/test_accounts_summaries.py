@@ -14,6 +14,7 @@ from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudge
 from causerie.hosted.accounts.people import Project, User, actor_of
 from causerie.hosted.accounts.spending import DAYS
 from causerie.hosted.accounts.tokens import SessionClient
+from causerie.hosted.accounts.usage import By
 from causerie.hosted.store.usage import SqlUsage
 
 
@@ -76,7 +77,9 @@ async def test_budgets_of_several_projects_are_asked_for_at_once(world: World) -
         bounds = LimitsAndBudgets((), (Budget(Decimal(amount), BudgetPeriod.MONTH),))
         await world.projects.set_bounds(actor_of(boss), project.id, bounds)
     await _spend(world, first, ada, "2.5")
-    found = await world.summaries.spending(actor_of(boss), [first.id, second.id, third.id])
+    found = await world.summaries.spending(
+        actor_of(boss), By.PROJECT, [first.id, second.id, third.id]
+    )
     assert [(each.spent, each.percent) for each in found[first.id]] == [(Decimal("2.5"), 25)]
     assert [(each.spent, each.percent) for each in found[second.id]] == [(Decimal(0), 0)]
     assert list(found[third.id]) == []
@@ -88,4 +91,4 @@ async def test_only_operators_see_them(world: World) -> None:
         with pytest.raises(Forbidden):
             await ask(actor)
     with pytest.raises(Forbidden):
-        await world.summaries.spending(actor, [])
+        await world.summaries.spending(actor, By.PROJECT, [])

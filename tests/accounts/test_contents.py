@@ -18,7 +18,8 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.request import ChatRequest, Message
-from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import completion
 
 USED = Usage(7, 3)
 
@@ -27,7 +28,9 @@ def contents(*events: Event, **document: object) -> Contents:
     """Of a request that was answered with these events, one at a time."""
     request = ChatRequest("small", (Message("user", "Hi."),), sent=document)
     made = Contents(
-        request, ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", "")
+        request,
+        ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", ""),
+        completion,
     )
     for event in events:
         made.see([event])
@@ -117,7 +120,9 @@ def test_log_probabilities_count_too() -> None:
 def test_it_says_how_much_memory_it_holds() -> None:
     request = ChatRequest("small", (Message("user", "x" * 1000),))
     made = Contents(
-        request, ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", "")
+        request,
+        ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", ""),
+        completion,
     )
     made.see([TextDelta("y" * 500)])
     assert made.weight == 1500

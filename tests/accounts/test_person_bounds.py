@@ -23,6 +23,7 @@ from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, Limit, LimitsAndB
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions, visitor
 from causerie.hosted.accounts.people import SYSTEM, actor_of
+from causerie.hosted.accounts.usage import By
 from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import Ledger
 from causerie.metering.meter import Record
@@ -152,6 +153,6 @@ async def test_operators_set_them_and_the_person_sees_what_is_spent(world: World
             await world.person_bounds.spending(actor, ada.id), key=lambda each: each.budget.unit
         )
         assert (money.spent, tokens.spent) == (Decimal(4), Decimal(120))
-    found = await world.summaries.spending_of_people(actor_of(boss), [ada.id, bo.id])
+    found = await world.summaries.spending(actor_of(boss), By.USER, [ada.id, bo.id])
     assert {each.spent for each in found[ada.id]} == {Decimal(4), Decimal(120)}
     assert list(found[bo.id]) == []

@@ -14,7 +14,7 @@ from causerie.hosted.console.service_view import model_row
 from causerie.protocol.parameters import EFFORTS, HONOURED, USUAL_SAMPLING, SamplingDefaults
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import Candidate
-from causerie.settings import ProviderModelSettings
+from causerie.settings.provider import ProviderModelSettings
 
 BASE = frozenset({"model", "messages"})
 A, B, C = Candidate("a"), Candidate("b", 1), Candidate("c", 2, 3.0)

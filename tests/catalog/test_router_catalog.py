@@ -20,7 +20,9 @@ from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities, 
 from causerie.catalog.page_cache import CatalogCache
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.targets import Candidate
-from causerie.settings import Settings, SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
+from causerie.settings.tree import Settings
 
 R = "/router/v1"
 DAY = date(2025, 5, 1)

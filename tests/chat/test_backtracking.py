@@ -31,11 +31,8 @@ from causerie.errors import ConstraintNotKept
 from causerie.protocol.events import Batch, Finished, TextDelta, Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
-from causerie.shapes.chat_completions.encoder import (
-    ChunkEncoder,
-    CompletionIdentity,
-    ResponseContext,
-)
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 
 MOST_READ_AGAIN = 200  # tokens, for one draw
 NUMBERS = [part for at in range(1_000, 4_000) for part in (str(at), ",")]
@@ -394,7 +391,7 @@ async def test_a_document_that_takes_too_much_work_to_check_is_delivered_and_mar
 def test_the_end_of_a_choice_says_whether_its_form_was_checked(verified: bool) -> None:
     context = ResponseContext(CompletionIdentity("c", 1, "r"), "m", "f")
     batch = [TextDelta("1"), Finished("stop", verified=verified), Usage(1, 1)]
-    plain = json.loads(msgspec.json.encode(context.completion(batch)))["choices"][0]
+    plain = json.loads(msgspec.json.encode(completion(context, batch)))["choices"][0]
     chunks = ChunkEncoder(context).feed(batch).decode().split("\n\n")
     ends = [chunk for chunk in chunks if '"finish_reason":"stop"' in chunk]
     streamed = json.loads(ends[0].removeprefix("data: "))["choices"][0]

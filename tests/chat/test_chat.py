@@ -14,7 +14,7 @@ from chatkit import Reply, Unchecked, together
 from formatkit import WEATHER
 from msgspec import structs
 
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.engines.base import (
     EngineFailed,
     LoadFailed,
@@ -173,7 +173,7 @@ async def test_parameters_of_a_function_may_refer_to_each_other() -> None:
         "<tool_call>\n<function=pack>\n<parameter=all>"
         '\n[{"a": 1}]\n</parameter>\n</function>\n</tool_call>'
     )
-    options = ChatOptions(format="qwen-3-coder")
+    options = TextChatOptions(format="qwen-3-coder")
     reply = await replied(call, asked(tools=(tool,)), options)
     assert [call.arguments for call in reply.calls] == ['{"all": [{"a": 1}]}']
 
@@ -195,9 +195,11 @@ THINKING = """
 """.strip()
 
 
-async def replied(text: str, request: ChatRequest, options: ChatOptions | None = None) -> Reply:
+async def replied(text: str, request: ChatRequest, options: TextChatOptions | None = None) -> Reply:
     engine = FakeEngine("m", FakeScript([text]))
-    async with TextChat(engine, Unchecked(), options or ChatOptions()).generate(request) as answer:
+    async with TextChat(engine, Unchecked(), options or TextChatOptions()).generate(
+        request
+    ) as answer:
         return together([batch async for batch in answer.events])
 
 
@@ -396,7 +398,7 @@ async def test_a_message_is_continued_as_what_it_was(
         (Message("user", "Hi"), Message("assistant", begun, reasoning_content=thought)),
         continue_final_message=True,
     )
-    reply = await replied(text, request, ChatOptions(format="qwen-3", template=THINKING))
+    reply = await replied(text, request, TextChatOptions(format="qwen-3", template=THINKING))
     assert (reply.reasoning, reply.text) == (reasoning, answer)
     assert reply.usage
     assert bool(reply.usage.reasoning) == bool(reasoning)
@@ -405,7 +407,7 @@ async def test_a_message_is_continued_as_what_it_was(
 async def test_log_probabilities_are_of_the_answer_alone() -> None:
     """Also where the budget ends the reasoning in the middle of a character."""
     engine = FakeEngine("m", FakeScript(["<think>\n\N{PARTY POPPER}", "Yes"]))
-    chat = TextChat(engine, Unchecked(), ChatOptions(format="qwen-3", template=THINKING))
+    chat = TextChat(engine, Unchecked(), TextChatOptions(format="qwen-3", template=THINKING))
     thinking = Thinking(enabled=True, budget=2)
     async with chat.generate(asked(thinking=thinking, top_logprobs=0)) as answer:
         reply = together([batch async for batch in answer.events])

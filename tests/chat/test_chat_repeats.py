@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.chat.calls import Repeats
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.formats.registry import by_name
 from causerie.engines.registry import FakeEngine, FakeScript
 from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
@@ -48,7 +48,7 @@ def asked(parallel: bool | None = None, mode: str = "required") -> ChatRequest:
 
 def chat(text: str, template: str | None = None) -> TextChat:
     engine = FakeEngine("m", FakeScript([text] * 2), context_length=100_000)
-    return TextChat(engine, Unchecked(), ChatOptions(template=template))
+    return TextChat(engine, Unchecked(), TextChatOptions(template=template))
 
 
 async def reply_of(text: str, request: ChatRequest, template: str | None = None) -> Reply:

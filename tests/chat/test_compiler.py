@@ -323,7 +323,7 @@ def test_a_worker_ends_when_its_input_does() -> None:
 
 def test_a_worker_runs_where_processes_have_no_limits() -> None:
     lines = """
-import sys
+import asyncio, sys
 sys.platform, sys.modules["resource"] = "win32", None
 from causerie.chat.compiler_worker import main
 main("1", "")

@@ -11,7 +11,7 @@ from casekit import each_of
 from chatkit import Unchecked, continued, whole_and_cuts
 from formatkit import TOOLS, WEATHER
 
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS
 from causerie.chat.parser import Parser
@@ -70,7 +70,7 @@ def asked(**changes: Any) -> ChatRequest:
 
 
 def chat(reply: str, form: str = "qwen-3") -> TextChat:
-    return TextChat(FakeEngine("m", FakeScript([reply])), Unchecked(), ChatOptions(format=form))
+    return TextChat(FakeEngine("m", FakeScript([reply])), Unchecked(), TextChatOptions(format=form))
 
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -121,7 +121,7 @@ async def test_cut_anywhere_it_is_the_same_reply(case: str, tokens_known: bool) 
 async def test_one_call_stays_one_when_it_is_continued() -> None:
     """The rest has as many tokens as the rest of the undisturbed reply, whose model writes one."""
     request = asked(tools=(TOOL,), tool_choice=ToolChoice("required"))
-    script, options = FakeScript([f"{CALL}\n{CALL}"]), ChatOptions(template=NO_TOOLS)
+    script, options = FakeScript([f"{CALL}\n{CALL}"]), TextChatOptions(template=NO_TOOLS)
     target = TextChat(FakeEngine("m", script), Unchecked(), options)
     whole, cuts = await whole_and_cuts(target, request)
     begun = next(cut for cut in cuts if cut.partial.calls)
@@ -187,7 +187,7 @@ async def test_the_budget_of_the_reasoning_counts_on() -> None:
 
 async def test_a_reply_whose_last_token_had_come_is_ended() -> None:
     engine = FakeEngine("m")
-    target = TextChat(engine, Unchecked(), ChatOptions(format="qwen-3"))
+    target = TextChat(engine, Unchecked(), TextChatOptions(format="qwen-3"))
     words = (await engine.facts()).words
     end = (await engine.facts()).end_tokens[0]
     done = Partial(text="Yes.", completion=5, trail=Trail(words, (*b"Yes.", end)))
@@ -199,7 +199,7 @@ async def test_a_reply_whose_last_token_had_come_is_ended() -> None:
 
 async def test_tokens_that_say_something_else_are_not_used() -> None:
     engine = FakeEngine("m", FakeScript(["Yes. No."]))
-    target = TextChat(engine, Unchecked(), ChatOptions(format="qwen-3"))
+    target = TextChat(engine, Unchecked(), TextChatOptions(format="qwen-3"))
     words = (await engine.facts()).words
     partial = Partial(text="Yes.", completion=4, trail=Trail(words, tuple(b"Oh")))
     async with target.generate(asked(), partial) as answer:
@@ -334,7 +334,7 @@ async def test_calls_with_values_of_every_kind_are_continued_under_their_constra
     tools = tuple(Tool(name, schema) for name, schema in TOOLS.items())
     required = asked(tools=tools, tool_choice=ToolChoice("required"))
     engine = FakeEngine("m", FakeScript(["x"]), template=source)
-    target = TextChat(engine, Unchecked(), ChatOptions(format=form.name))
+    target = TextChat(engine, Unchecked(), TextChatOptions(format=form.name))
     async with target.generate(required, Partial(calls=calls)) as answer:
         rest = [event async for batch in answer.events for event in batch]
     assert any(isinstance(event, Finished) for event in rest)

@@ -23,8 +23,8 @@ from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.schema import keywords
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.validation import validate
-from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema
 
 CALLING = [form.name for form in FORMATS if form.calls]
@@ -499,7 +499,7 @@ def test_references_that_lead_too_far_are_refused(name: str) -> None:
     shared = {**chain, "2000": {"type": "integer"}}
     tools = offered({"properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": shared})
     plan = CallPlan(tools, required=True, parallel=True)
-    with pytest.raises(InvalidRequest, match=r"`f`.*references"):
+    with pytest.raises(SchemaRefused, match=r"`f`.*references"):
         compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
 
 
@@ -708,9 +708,9 @@ def test_rules_between_properties_hold_in_every_notation(
 def test_a_constant_that_the_notation_cannot_hold_is_refused_where_it_stands() -> None:
     nested = {"o": {"type": "object", "properties": {"v": {"enum": ["x", '<|"|>']}}}}
     plan = CallPlan(offered({"properties": nested}), required=True, parallel=True)
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(SchemaRefused) as refused:
         compose(by_name("gemma-4"), {}, reasoning="none", calls=plan, answer=None)
-    assert refused.value.metadata == {"pointer": "#/properties/o/properties/v"}
+    assert refused.value.pointer == "#/properties/o/properties/v"
 
 
 @pytest.mark.parametrize("name", ["gemma-4", "minimax-m3"])
@@ -732,9 +732,9 @@ def test_a_definition_repeated_for_every_parameter_has_its_bound(name: str) -> N
     named |= {f"q{number}": {"$ref": "#/$defs/large"} for number in range(20)}
     tools = offered({"$defs": {"large": large}, "properties": named})
     plan = CallPlan(tools, required=True, parallel=True)
-    with pytest.raises(InvalidRequest, match="too much") as refused:
+    with pytest.raises(SchemaRefused, match="too much") as refused:
         compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
-    assert (refused.value.code, refused.value.param) == ("unsupported_schema", "tools")
+    assert refused.value.param == "tools"
 
 
 _LEAVES = st.sampled_from(

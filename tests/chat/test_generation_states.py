@@ -12,7 +12,6 @@ from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat import generation
 from causerie.chat.answer import Functions
 from causerie.chat.formats.registry import by_name
 from causerie.chat.generation import TRANSITIONS, Generation, State
@@ -229,8 +228,8 @@ def test_a_transition_of_the_table(transition: Transition) -> None:
 
 
 def test_the_docstring_lists_the_states_in_the_order_of_the_table() -> None:
-    text = generation.__doc__ or ""
-    rows = [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
+    text = State.__doc__ or ""
+    rows = [line.split()[0] for line in text.splitlines() if line.strip()]
     assert [row for row in rows if row in State.__members__] == [
         state.name for state in TRANSITIONS
     ]

@@ -7,7 +7,7 @@ from casekit import each_of
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.lark import embed, tokens
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused
 
 
 def admits(source: str, text: str) -> bool:
@@ -94,9 +94,8 @@ def test_what_the_dialect_has(source: str, good: str, bad: str) -> None:
     ],
 )  # fmt: skip
 def test_what_reaches_beyond_is_refused(source: str, words: str) -> None:
-    with pytest.raises(InvalidRequest, match=words) as caught:
+    with pytest.raises(SchemaRefused, match=words) as caught:
         embed(source, "g")
-    assert caught.value.code == "unsupported_schema"
     assert caught.value.param == "structured_outputs.grammar"
 
 

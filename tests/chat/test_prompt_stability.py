@@ -13,7 +13,7 @@ from formatkit import TOOLS, Call, write_calls, write_reasoning
 from grammarkit import vocabularies
 from msgspec import structs
 
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.plan import Plan, make_plan
@@ -59,7 +59,7 @@ _CHANGES: tuple[dict[str, Any], ...] = (
 async def plans(path: Path, changes: Sequence[Mapping[str, Any]]) -> list[Plan]:
     """The plans of one conversation on a template, one for each change."""
     form, engine = path.stem if path in _OWN else None, FakeEngine("m")
-    chat = TextChat(engine, Unchecked(), ChatOptions(form, path.read_text()))
+    chat = TextChat(engine, Unchecked(), TextChatOptions(form, path.read_text()))
     model = chat.model(await engine.facts())
     request = ChatRequest("m", _CONVERSATION, tools=_TOOLS)
     asked = [structs.replace(request, **change) for change in changes]

@@ -15,13 +15,10 @@ from providerkit import chunk as streamed
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of, unsealed
 from causerie.protocol.reasoning import joined as together
+from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialects import DIALECTS
-from causerie.shapes.chat_completions.encoder import (
-    ChunkEncoder,
-    CompletionIdentity,
-    ResponseContext,
-)
+from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 
 SIGNED = {
     "type": "reasoning.text",
@@ -52,7 +49,7 @@ def framed(*, router_names: bool, visible: bool = True) -> ResponseContext:
 
 
 def plain(frame: ResponseContext, events: list[Event]) -> dict[str, Any]:
-    [choice] = msgspec.json.decode(msgspec.json.encode(frame.completion(events)))["choices"]
+    [choice] = msgspec.json.decode(msgspec.json.encode(completion(frame, events)))["choices"]
     message: dict[str, Any] = choice["message"]
     return message
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.thinking import default_sampling, request_sampling
 from causerie.engines.base import ModelFacts, RecommendedSampling
 from causerie.engines.registry import FakeEngine, FakeScript
@@ -112,7 +112,10 @@ class Recommending(FakeEngine):
         return replace(await super().facts(), sampling=QWEN)
 
 
-async def drawn(request: ChatRequest, options: ChatOptions = ChatOptions()) -> SamplingParams:  # noqa: B008 - frozen
+async def drawn(
+    request: ChatRequest,
+    options: TextChatOptions = TextChatOptions(),  # noqa: B008 - frozen
+) -> SamplingParams:
     """The sampling that the engine is asked for."""
     engine = Recommending("m", FakeScript(["x"]))
     async with TextChat(engine, Unchecked(), options).generate(request) as answer:
@@ -142,7 +145,7 @@ async def test_the_engine_gets_them_also_under_a_constraint(request_: ChatReques
 
 
 async def test_thinking_that_is_off_has_its_own() -> None:
-    thinking = ChatOptions(format="qwen-3", template=SWITCH)
+    thinking = TextChatOptions(format="qwen-3", template=SWITCH)
     off = asked(thinking=Thinking(enabled=False))
     assert (await drawn(off, thinking)).top_p == 0.8
     on = asked(thinking=Thinking(enabled=True))
@@ -150,10 +153,10 @@ async def test_thinking_that_is_off_has_its_own() -> None:
 
 
 async def test_the_settings_of_the_model_apply() -> None:
-    assert await drawn(asked(), ChatOptions(sampling="neutral")) == SamplingParams(
+    assert await drawn(asked(), TextChatOptions(sampling="neutral")) == SamplingParams(
         1.0, 0, 1.0, 0.0, 1.0
     )
-    half = ChatOptions(sampling=SamplingDefaults(temperature=0.5))
+    half = TextChatOptions(sampling=SamplingDefaults(temperature=0.5))
     request = asked(sampling=SamplingParams(seed=3, top_k=0))
     assert await drawn(request, half) == SamplingParams(0.5, 0, 0.95, 0.0, 1.0, seed=3)
 

@@ -15,6 +15,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.schema import WhiteSpace, prepare
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema
@@ -173,7 +174,7 @@ def test_what_is_admitted_is_valid(top: object, a: object, b: object, seed: int)
     schema = _whole(top, a, b)
     try:
         prepared = prepare(schema, param="p")
-    except InvalidRequest:
+    except (InvalidRequest, SchemaRefused):
         return
     _check(schema, f"start: %json {prepared.text}", seed, left=bool(prepared.left))
 
@@ -189,6 +190,6 @@ def test_what_is_admitted_with_white_space_is_valid(
         left = bool(prepare(schema, param="p").left)
         space = WhiteSpace.PRETTY
         plan = asyncio.run(answer_plan(output, (), SchemaCache(), white_space=space))
-    except InvalidRequest:
+    except (InvalidRequest, SchemaRefused):
         return
     _check(schema, f"start: {plan.expression}\n{plan.rules}", seed, left=left)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
@@ -209,7 +209,7 @@ ASKED = ChatRequest(
 
 
 def chat(text: str) -> TextChat:
-    return TextChat(FakeEngine("m", FakeScript([text] * 2)), Unchecked(), ChatOptions())
+    return TextChat(FakeEngine("m", FakeScript([text] * 2)), Unchecked(), TextChatOptions())
 
 
 async def replied(text: str, request: ChatRequest = ASKED) -> Reply:

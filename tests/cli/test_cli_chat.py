@@ -17,7 +17,7 @@ from casekit import each_of
 from provider import ScriptedProvider, piece, running
 
 from causerie.cli.chat import question_of
-from causerie.cli.terminal import printable
+from causerie.cli.command import printable
 
 THINKS = [
     piece(role="assistant", content=""),

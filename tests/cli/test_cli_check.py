@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from causerie.cli.root import app
-from causerie.settings import load
+from causerie.settings.load import load
 
 TEXT = """\
 [server]

@@ -13,9 +13,10 @@ import pytest
 from clikit import Terminal
 
 from causerie.composition.account_backend import entries_of
+from causerie.hosted.accounts.operating import EntryChange
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.ports import EntryDraft
-from causerie.settings import StoreSettings
+from causerie.settings.store import StoreSettings
 
 SECRET = "sk-a-key-that-no-file-holds"
 CONFIG = """
@@ -73,7 +74,7 @@ def keep(folder: Path, drafts: Sequence[EntryDraft]) -> None:
         store = StoreSettings(url=f"sqlite:///{folder}/causerie.db", folder=str(folder))
         async with entries_of(store) as entries:
             for draft in drafts:
-                await entries.add(SYSTEM, entries.drafted(SYSTEM, draft))
+                await entries.write(SYSTEM, [EntryChange(None, entries.drafted(SYSTEM, draft))])
 
     asyncio.run(work())
 

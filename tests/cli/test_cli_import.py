@@ -9,7 +9,8 @@ from typer.testing import CliRunner, Result
 
 from causerie.cli.keys import digest_line
 from causerie.cli.root import app
-from causerie.settings import Settings, load
+from causerie.settings.load import load
+from causerie.settings.tree import Settings
 
 TEAM = """\
 model_list:

@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 from causerie.cli.init import RemoteModels, gateway_file
 from causerie.cli.root import app
 from causerie.providers.dialects import KNOWN_PROVIDERS
-from causerie.settings import Settings, load
+from causerie.settings.load import load
+from causerie.settings.tree import Settings
 
 KINDS = [
     ["--kind", "model"],

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from causerie.cli.keys import digest_line, new_key
 from causerie.cli.root import app
-from causerie.settings import load
+from causerie.settings.load import load
 
 
 def test_a_new_key_and_its_digest(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from causerie.cli.root import app
 from causerie.probe.interview import Patience
 from causerie.probe.question import ProbeReply, ProbeRequest
 from causerie.probe.questions import QUESTIONS
-from causerie.settings import load
+from causerie.settings.load import load
 
 
 @asynccontextmanager

@@ -28,18 +28,17 @@ from causerie.cli.serve import chosen_models, id_of, read_settings
 from causerie.composition.entries import checked_with
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
-from causerie.settings import (
-    AliasSettings,
-    AliasTarget,
+from causerie.settings.catalog import AliasSettings, AliasTarget
+from causerie.settings.entries import Entry, merged
+from causerie.settings.problems import SettingsError
+from causerie.settings.provider import ProviderSettings
+from causerie.settings.tree import (
     DoorSettings,
     ModelSettings,
-    ProviderSettings,
     ServerSettings,
     Settings,
-    SettingsError,
     WeightsSettings,
 )
-from causerie.settings.entries import Entry, merged
 
 
 @each_of(

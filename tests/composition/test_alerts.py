@@ -44,8 +44,9 @@ from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.router import Router
 from causerie.routing.target import Target
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
-from causerie.settings import Settings, load
 from causerie.settings.alerts import Alerts
+from causerie.settings.load import load
+from causerie.settings.tree import Settings
 
 CONFIG = """
 [store]

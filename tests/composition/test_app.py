@@ -21,8 +21,9 @@ from causerie.composition.startup import CannotStart
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.engines.weights.errors import WeightsError
-from causerie.settings import Loaded, Settings, load
 from causerie.settings.entries import Entry
+from causerie.settings.load import Loaded, load
+from causerie.settings.tree import Settings
 
 
 @dataclass

@@ -11,7 +11,7 @@ from edgekit import LOCKED, OPEN, call, make_edge
 from frontkit import Front, front
 
 from causerie.composition.pages import leading_to
-from causerie.settings import BrandingSettings
+from causerie.settings.console import BrandingSettings
 from causerie.settings.tree import ServerSettings
 
 PAGE = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -22,7 +22,7 @@ from waiting import eventually
 
 from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.settings import load
+from causerie.settings.load import load
 from causerie.settings.rules import notes
 
 EMAIL, PASSWORD = "eve@example.net", "nine purple ladders hum"

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from causerie.cli.keys import digest_line, new_key
 from causerie.composition.reloading import refusals
-from causerie.settings import Loaded, load
+from causerie.settings.load import Loaded, load
 
 LINES = SERVER.count("\n")
 OWN = '[[models]]\nid = "own"\nengine = "fake"\npreload = true\noptions = { replies = ["Me."] }\n'

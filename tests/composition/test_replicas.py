@@ -30,7 +30,7 @@ from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.issuing import KeyDraft, NewKey
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
-from causerie.settings import SharedSettings
+from causerie.settings.store import SharedSettings
 
 CONFIG = """
 [store]

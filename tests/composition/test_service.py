@@ -18,7 +18,8 @@ from causerie.composition.doors import door_table, limits, listen
 from causerie.errors import NotFound, Unauthenticated
 from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.targets import Candidate
-from causerie.settings import Settings, load
+from causerie.settings.load import load
+from causerie.settings.tree import Settings
 
 
 def settings(folder: Path, text: str) -> Settings:

@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from causerie.composition.startup import CannotStart, run, take_address
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus, TextEngine
 from causerie.engines.fleet import NOT_LOADED
-from causerie.http.server import Bound, Listen
+from causerie.http.connection import Listen
+from causerie.http.server import Bound
 
 LISTEN = Listen(port=0, drain_seconds=0.1)
 

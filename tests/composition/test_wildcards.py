@@ -9,7 +9,8 @@ from faultkit import Reply, upstream
 from provider import ScriptedProvider, running
 from servicekit import service_view
 
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 CONFIG = """
 [[doors]]

@@ -11,7 +11,7 @@ from casekit import each_of
 
 import causerie
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind, both, difference
-from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.operating import Entries, EntryChange
 from causerie.hosted.accounts.people import SYSTEM, Action, actor_of
 from causerie.hosted.accounts.ports import EntryDraft
 from causerie.hosted.console.audit import KINDS, SENTENCES, AuditWords
@@ -103,14 +103,14 @@ async def test_entries_are_found_by_kind_with_the_names_of_today(lite: World) ->
     draft = EntryDraft("provider", "north", {"max_concurrent": 4, "headers": {"pin": "1234"}})
     entries = Entries(lite.store, lambda: lite.now)
     entry = entries.drafted(SYSTEM, draft)
-    await entries.add(SYSTEM, entry)
+    await entries.write(SYSTEM, [EntryChange(None, entry)])
     body = {
         "max_concurrent": 8,
         "headers": {"pin": "5678"},
         "models": [{"id": "m", "cost": {"prompt": "0.2"}}],
     }
     changed = entries.changed(SYSTEM, entry, EntryDraft("provider", "north", body))
-    await entries.change(SYSTEM, entry, changed)
+    await entries.write(SYSTEM, [EntryChange(entry, changed)])
 
     async def of(kind: AuditKind) -> list[AuditEntry]:
         return list(await lite.projects.audit_of_all(SYSTEM, AuditFilter(kind=kind)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from html import unescape
 
-from accountkit import accounts_of
 from configurekit import LISTED
 from edgekit import Response, call, make_edge
 from managekit import link_path
@@ -79,7 +78,7 @@ async def test_the_same_by_the_api(bench: Bench) -> None:
     edge = make_edge()
     async with KeyCache(world.store) as key_cache:
         managers = OperatorKeys(key_cache, [KeyDigest.of("ops", OPERATOR)])
-        accounts = accounts_of(world)
+        accounts = world.accounts
         api = Management(accounts, managers, world.clock, link_path, operations, 1_000_000)
         edge.mount("/api", api.answer)
 

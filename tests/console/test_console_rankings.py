@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from accountkit import World, accounts_of
+from accountkit import World
 from consolekit import console_of
 from ledgerkit import record
 from marketkit import Fair, small_market
@@ -39,7 +39,7 @@ async def a_week(world: World) -> None:
 
 async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Team) -> None:
     await a_week(lite)
-    rankings = accounts_of(lite).rankings
+    rankings = lite.accounts.rankings
     day = await rankings.models({IRIS, QWEN}, RankingPeriod.DAY)
     assert [(each.name, each.rank, each.tokens) for each in day.rows] == [
         (IRIS, 1, 300),
@@ -77,14 +77,14 @@ async def test_providers_have_ranks_by_what_their_endpoints_answered(
             ("north", 500, 1),
         ]
         assert (await place.visitor().get("/rankings?by=project")).status == 400
-    every = await accounts_of(lite).rankings.providers_of_all(SYSTEM, RankingPeriod.WEEK)
+    every = await lite.accounts.rankings.providers_of_all(SYSTEM, RankingPeriod.WEEK)
     assert [(each.name, each.tokens) for each in every.rows] == [
         ("north", 9500),
         ("elsewhere", 4000),
         ("west", 900),
     ]
     with pytest.raises(Forbidden):
-        await accounts_of(lite).rankings.providers_of_all(actor_of(team.owner), RankingPeriod.WEEK)
+        await lite.accounts.rankings.providers_of_all(actor_of(team.owner), RankingPeriod.WEEK)
 
 
 async def test_strangers_see_them_only_where_a_setting_says_so(lite: World, team: Team) -> None:

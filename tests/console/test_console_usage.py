@@ -133,15 +133,15 @@ async def test_the_csv_is_made_in_stretches(
     """Two years are no single piece of work and no thousand; what breaks off is no page."""
     visitor, usage = await shop.visitor_of(team.viewer), shop.world.usage
     asked: list[UsageQuery] = []
-    read = usage.of_project
+    read = usage.sums
 
-    async def of_project(actor: Actor, project: str, question: UsageQuery) -> Sequence[UsageSum]:
+    async def sums(actor: Actor, project: str | None, question: UsageQuery) -> Sequence[UsageSum]:
         asked.append(question)
         if len(asked) > 20:
             raise StoreUnavailable("The database is away.")
         return await read(actor, project, question)
 
-    monkeypatch.setattr(usage, "of_project", of_project)
+    monkeypatch.setattr(usage, "sums", sums)
     path = f"{team.path}/usage.csv?from=2024-11-22&to=2026-11-22&by=key"
     await visitor.get(path)
     assert [(each.until - each.since).days for each in asked[:5]] == [1, 4, 16, 64, 64]

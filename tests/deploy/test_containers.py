@@ -22,7 +22,7 @@ import pytest
 import yaml
 from service import serving
 
-from causerie.settings import load
+from causerie.settings.load import load
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "deploy" / "compose"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from casekit import first_of
 
-from causerie.settings import load
+from causerie.settings.load import load
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"

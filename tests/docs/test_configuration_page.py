@@ -7,7 +7,7 @@ from pathlib import Path
 
 from configuration_page import configuration_page
 
-from causerie.settings import load
+from causerie.settings.load import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/configuration.md"
 

@@ -23,16 +23,16 @@ from causerie.protocol.events import (
     TokenLogprob,
     Usage,
 )
+from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.protocol.sse import encode
 from causerie.shapes.chat_completions.encoder import (
     Chunk,
     ChunkChoice,
     ChunkEncoder,
-    CompletionIdentity,
     Delta,
     Logprobs,
-    ResponseContext,
     TokenLogprobBody,
+    completion,
     usage_body,
 )
 
@@ -121,7 +121,7 @@ def test_a_plain_answer_is_the_same_in_one_piece_and_in_several(
 ) -> None:
     pieces = [TextDelta(text, (), end.choice), TextDelta(more, (), end.choice)]
     one = TextDelta(text + more, (), end.choice)
-    assert frame.completion([one, end, usage]) == frame.completion([*pieces, end, usage])
+    assert completion(frame, [one, end, usage]) == completion(frame, [*pieces, end, usage])
 
 
 @given(frames, said)
@@ -129,7 +129,7 @@ def test_a_plain_answer_says_what_the_stream_says(
     frame: ResponseContext, events: list[TextDelta | ReasoningDelta]
 ) -> None:
     ends = [Finished("length", index) for index in (2, 0, 1)]
-    made = frame.completion([*events, *ends, Usage(3, 4)])
+    made = completion(frame, [*events, *ends, Usage(3, 4)])
     assert [choice.index for choice in made.choices] == [0, 1, 2]
     assert (made.usage.total_tokens, made.choices[0].finish_reason) == (7, "length")
     for choice in made.choices:
@@ -145,7 +145,7 @@ def test_an_answer_without_its_usage_is_no_answer() -> None:
     frame = ResponseContext(CompletionIdentity("chatcmpl-1", 1, "r"), "m", "f")
     for events in ([], [TextDelta("half"), Finished("stop")]):
         with pytest.raises(InternalError, match="before it was complete"):
-            frame.completion(events)
+            completion(frame, events)
 
 
 @each_of(

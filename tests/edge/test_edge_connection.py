@@ -26,10 +26,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
-from causerie.http.connection import ConnectionLimits, Connections
+from causerie.http.connection import Connections, Listen
 from causerie.http.exchange import Exchange
 from causerie.http.headers import Headers
-from causerie.http.server import Listen
 from causerie.protocol.events import TextDelta
 
 STREAM = ASK | {"stream": True}
@@ -98,12 +97,12 @@ async def test_a_head_that_comes_whole_may_be_no_larger_than_others(
     path = b"/v1/models" if lines else b"/" + b"a" * 65_536
     sent = first + b"GET " + path + b" HTTP/1.1\r\nhost: a\r\n" + lines + b"\r\n"
     cut = len(sent) - last
-    connections = Connections(make_edge().answer, Listen().bounds)
+    connections = Connections(make_edge().answer, Listen())
     connection, transport = connections(), MemoryTransport()
     connection.connection_made(transport)
     for piece in filter(None, (sent[:cut], sent[cut:])):
         connection.data_received(piece)
-    await connections.ended()
+    await connections.workers.ended()
     assert transport.closed
     if first:  # which says that the connection ends with it
         assert transport.written.count(b"200 OK") == transport.written.count(b"HTTP/1.1") == 1
@@ -120,7 +119,7 @@ async def test_a_body_that_is_not_http_is_refused_in_json(
 ) -> None:
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
     head += b"transfer-encoding: " + encoding + b"\r\n\r\n"
-    connections = Connections(make_edge().answer, Listen().bounds)
+    connections = Connections(make_edge().answer, Listen())
     connection, transport = connections(), MemoryTransport()
     connection.connection_made(transport)
     for piece in [head + body] if together else [head, body]:
@@ -130,7 +129,7 @@ async def test_a_body_that_is_not_http_is_refused_in_json(
     assert answer.headers["connection"] == "close"
     assert transport.closed
     connection.connection_lost(None)
-    await connections.ended()
+    await connections.workers.ended()
     assert transport.written.count(b"HTTP/1.1") == 2  # the line, and the words
 
 
@@ -180,14 +179,14 @@ async def test_offers_that_come_at_once_are_declined_one_by_one() -> None:
     async def answer(exchange: Exchange) -> None:
         exchange.respond(200, b"")
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection, transport = connections(), MemoryTransport()
     connection.connection_made(transport)
     connection.data_received(
         b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" * 1500
     )
     for _ in range(1500):
-        await connections.ended()
+        await connections.workers.ended()
     assert transport.written.count(b"200 OK") == 1500
     assert not transport.closed
 
@@ -309,12 +308,12 @@ async def test_an_unwanted_body_may_come_slowly_but_not_for_ever() -> None:
         exchange.refuse(InvalidRequest("Too large.", code="body_too_large", status=413))
 
     clock, transport = Clock(), Mock(is_closing=lambda: False)
-    connections = Connections(refuse, ConnectionLimits(10, 10, 10, 65536, 10))
+    connections = Connections(refuse, Listen())
     connections.loop = cast(asyncio.AbstractEventLoop, clock)
     connection = connections()
     connection.connection_made(transport)
     connection.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
-    await connections.ended()
+    await connections.workers.ended()
     while not transport.close.called:
         clock.now += 4.0
         connections.sweep()
@@ -347,7 +346,7 @@ async def test_answers_that_nobody_reads_are_not_heaped_up() -> None:
         begun.append(exchange)
         exchange.respond(200, b"")
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection, transport = connections(), MemoryTransport()
     connection.connection_made(transport)
     for number in range(4):  # by then the head is known, too
@@ -363,7 +362,7 @@ async def test_answers_that_nobody_reads_are_not_heaped_up() -> None:
     for _ in range(8):
         await asyncio.sleep(0)
     assert [one.at_hand() for one in begun] == [b'{"n": %d}' % number for number in range(7)]
-    await connections.ended()
+    await connections.workers.ended()
 
 
 async def test_an_idle_connection_is_closed() -> None:
@@ -407,11 +406,11 @@ async def test_no_value_of_a_header_makes_a_line_of_its_own(value: str) -> None:
     async def answer(exchange: Exchange) -> None:
         exchange.respond(200, b"body", headers={"x-given": value, "x-next": "n"})
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection, transport = connections(), MemoryTransport()
     connection.connection_made(transport)
     connection.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-    await connections.ended()
+    await connections.workers.ended()
     answered = parse_response(bytes(transport.written))
     assert set(answered.headers) == {
         "x-given", "x-next", "content-type", "x-request-id", "content-length"
@@ -426,15 +425,15 @@ async def test_a_header_that_comes_again_is_not_lost_and_the_first_counts() -> N
         seen.append(exchange.headers)
         exchange.respond(200, b"")
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection = connections()
     connection.connection_made(MemoryTransport())
     connection.data_received(
         b"GET / HTTP/1.0\r\nA: 1\r\nB:\r\na: 2\r\nb: \xe9\r\nA: 3\r\nConnection: keep-alive\r\n\r\n"
     )
     connection.data_received(b"GET / HTTP/1.0\r\nA: 4\r\n\r\n")
-    await connections.ended()
-    await connections.ended()
+    await connections.workers.ended()
+    await connections.workers.ended()
     first, second = seen
     assert first == {"a": "1", "b": "", "connection": "keep-alive"}
     assert (first.every("a"), first.every("b"), first.every("c")) == (
@@ -452,7 +451,7 @@ async def test_what_comes_behind_a_body_says_nothing_of_the_request() -> None:
         seen.append(exchange.headers)
         exchange.respond(200, b"")
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection = connections()
     connection.connection_made(MemoryTransport())
     connection.data_received(
@@ -460,8 +459,8 @@ async def test_what_comes_behind_a_body_says_nothing_of_the_request() -> None:
     )
     connection.data_received(b"host: b\r\nauthorization: Bearer b\r\nb: b\r\n\r\n")
     connection.data_received(b"GET / HTTP/1.0\r\na: 1\r\n\r\n")
-    await connections.ended()
-    await connections.ended()
+    await connections.workers.ended()
+    await connections.workers.ended()
     assert seen == [{"host": "a", "transfer-encoding": "chunked"}, {"a": "1"}]
     assert seen[0].again is None
 
@@ -487,12 +486,12 @@ async def test_the_head_goes_out_with_the_first_piece() -> None:
         exchange.write(b"second")
         exchange.end()
 
-    connections = Connections(begin, Listen().bounds)
+    connections = Connections(begin, Listen())
     connection = connections()
     transport = _Wire()
     connection.connection_made(transport)
     connection.data_received(b"GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    await connections.ended()
+    await connections.workers.ended()
     first, second, end = transport.pieces
     assert first.startswith(b"HTTP/1.1 200 OK\r\n")
     assert first.endswith(b"\r\n\r\n5\r\nfirst\r\n")
@@ -504,7 +503,7 @@ def test_a_request_may_arrive_in_any_pieces(cuts: list[int]) -> None:
     request = wire(ASK) + wire(ASK, path="/v1/nothing")
 
     async def ask() -> bytes:
-        connections = Connections(make_edge().answer, Listen().bounds)
+        connections = Connections(make_edge().answer, Listen())
         connection = connections()
         transport = _Wire()
         connection.connection_made(transport)
@@ -514,8 +513,8 @@ def test_a_request_may_arrive_in_any_pieces(cuts: list[int]) -> None:
             rest = rest[cut:]
         if rest:
             connection.data_received(rest)
-        await connections.ended()
-        await connections.ended()
+        await connections.workers.ended()
+        await connections.workers.ended()
         return bytes(transport.written)
 
     written = asyncio.run(ask())
@@ -568,9 +567,9 @@ async def test_the_version_is_known_whatever_a_client_asks_of_its_connection(
         seen.append((exchange.head.version, exchange.keep_alive))
         exchange.respond(200, b"")
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection = connections()
     connection.connection_made(MemoryTransport())
     connection.data_received(b"GET / " + line + b"Host: a\r\n\r\n")
-    await connections.ended()
+    await connections.workers.ended()
     assert seen == [(version, keep_alive)]

@@ -11,9 +11,8 @@ from edgekit import ASK, MemoryTransport, Response, make_edge, parse_response, s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.http.connection import Connections
+from causerie.http.connection import Connections, Listen
 from causerie.http.exchange import BodyLimits, ClientGone, Exchange, read_body
-from causerie.http.server import Listen
 
 
 @dataclass
@@ -40,7 +39,7 @@ async def heard(sent: bytes, cuts: Sequence[int] = ()) -> Heard:
         requests.append((exchange.path, exchange.headers.get("host"), body))
         exchange.respond(200, b"{}")
 
-    connections = Connections(answer, Listen().bounds)
+    connections = Connections(answer, Listen())
     connection, transport = connections(), MemoryTransport()
     connection.connection_made(transport)
     for cut in [*cuts, len(sent)]:
@@ -52,7 +51,7 @@ async def heard(sent: bytes, cuts: Sequence[int] = ()) -> Heard:
     for _ in range(8):
         await asyncio.sleep(0)
     connection.connection_lost(None)
-    await connections.ended()
+    await connections.workers.ended()
     return Heard(requests, bytes(transport.written), transport.closed)
 
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from causerie.access.keys import NO_SCHEME, Credential, KeyDigest, bearer
-from causerie.http.connection import Connection, Connections
+from causerie.http.connection import Connection, Connections, Listen
 from causerie.http.doors import DoorTable
 from causerie.http.exchange import ClientGone, Exchange
 from causerie.http.head import RequestHead, RequestHeads, cut_head
 from causerie.http.headers import Headers
-from causerie.http.server import Listen
 
 BEARER = f"authorization: Bearer {KEY}\r\n"
 LENGTH = "content-length"
@@ -36,7 +35,7 @@ class Listener:
     """One connection whose requests are only written down."""
 
     def __init__(self, server: Connections | None = None) -> None:
-        self.server = server or Connections(self.answer, Listen().bounds)
+        self.server = server or Connections(self.answer, Listen())
         self.exchanges: list[Exchange] = []
         self.bodies: list[bytes] = []
         self.transport = MemoryTransport()
@@ -61,7 +60,7 @@ class Listener:
             await settled()
         await settled()
         self.connection.connection_lost(None)
-        await self.server.ended()
+        await self.server.workers.ended()
 
     def seen(self) -> list[object]:
         """Return the parts of each request, but for its length."""
@@ -299,7 +298,7 @@ def test_what_is_known_says_what_the_parser_would(
 
 async def test_a_key_that_is_taken_away_is_refused_on_a_connection_that_it_was_good_on() -> None:
     edge = make_edge(ScriptedPipeline())
-    server = Connections(edge.answer, Listen().bounds)
+    server = Connections(edge.answer, Listen())
     connection, transport = server(), MemoryTransport()
     connection.connection_made(transport)
     request = wire(ASK, "/endpoints/locked/v1/chat/completions", extra=BEARER)
@@ -315,7 +314,7 @@ async def test_a_key_that_is_taken_away_is_refused_on_a_connection_that_it_was_g
     renewed = replace(LOCKED, keys=(KeyDigest.of("new", "ck_new"),))
     edge.replace(DoorTable([renewed], default=renewed.name), ScriptedPipeline())
     assert await status() == b"401"
-    await server.ended()
+    await server.workers.ended()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from causerie.engines.base import NotAdmitted, Output, Stopped, TextRequest, Token
-from causerie.engines.token_engine import Admitted, GrammarMatcher, Guided, Spelling, words
+from causerie.engines.grammar_matcher import (
+    Admitted,
+    GrammarMatcher,
+    Guided,
+    Spelling,
+    guidance_tokenizer,
+)
 from causerie.engines.weights.vocabulary import read_vocabulary
 from causerie.protocol.parameters import SamplingParams
 
@@ -30,7 +36,7 @@ async def test_a_limit_in_the_middle_of_a_character_is_reached(gguf: Path) -> No
     async def draw(request: TextRequest, admitted: Admitted) -> Token:
         raise AssertionError("nothing is left to be drawn")
 
-    tokens = words(vocabulary, lambda text: [letter])
+    tokens = guidance_tokenizer(vocabulary, lambda text: [letter])
     guide = GrammarMatcher(tokens, vocabulary, '%llguidance {}\nstart: "aé"', [letter])
     request = TextRequest(prompt=[letter], max_tokens=1)
     guided = Guided(run, draw, request, guide, Spelling(vocabulary, frozenset(), ()))
@@ -55,7 +61,7 @@ async def test_no_two_draws_have_the_same_seed(gguf: Path) -> None:
         seeds.append(request.sampling.seed)
         return Token(right, "a")
 
-    tokens = words(vocabulary, lambda text: [right])
+    tokens = guidance_tokenizer(vocabulary, lambda text: [right])
     for _ in range(2):
         guide = GrammarMatcher(tokens, vocabulary, "%llguidance {}\nstart: /a*/", [])
         sampling = SamplingParams(seed=2**64 - 1)
@@ -71,7 +77,7 @@ def test_a_long_part_is_followed_token_by_token_where_all_at_once_is_too_much(gg
     vocabulary = read_vocabulary(gguf)
     schema = {"type": "string", "pattern": r"^(?:\S+\s+){0,49}\S+$", "maxLength": 600}
     grammar = f"%llguidance {{}}\nstart: %json {json.dumps(schema)}"
-    tokens = words(vocabulary, lambda text: [])
+    tokens = guidance_tokenizer(vocabulary, lambda text: [])
 
     def behind(text: str) -> GrammarMatcher:
         ids = [vocabulary.tokens.index(bytes([byte])) for byte in text.encode()]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from casekit import each_of
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.process import Pulse, silence
+from causerie.engines.process import Pulse, wait_for_silence
 
 _LONG = 3600.0
 
@@ -48,5 +48,5 @@ async def test_three_questions_in_a_row_without_an_answer(
 ) -> None:
     child = Child(*words)
     async with asyncio.timeout(60):
-        await silence(child.ask, child.pulse, [("/", each) for each in seconds])
+        await wait_for_silence(child.ask, child.pulse, [("/", each) for each in seconds])
     assert child.left == 0

@@ -29,7 +29,7 @@ from causerie.engines.llamacpp.client import (
 )
 from causerie.engines.llamacpp.slots import PromptStore, Slots
 from causerie.engines.prefill import PrefillSpeed
-from causerie.engines.process import IpcSocket
+from causerie.engines.process import IpcSocket, Pulse
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
 
@@ -61,7 +61,7 @@ async def at_a_socket(handler: Handler, path: str) -> AsyncIterator[LlamaCppClie
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, path).start()
-    client = LlamaCppClient(path, "secret", slots(), prefill())
+    client = LlamaCppClient(path, "secret", slots(), prefill(), PARTIAL, Pulse())
     try:
         yield client
     finally:
@@ -77,7 +77,7 @@ async def engine(handler: Handler) -> AsyncIterator[LlamaCppClient]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    client = LlamaCppClient(runner.addresses[0][1], "secret", slots(), prefill())
+    client = LlamaCppClient(runner.addresses[0][1], "secret", slots(), prefill(), PARTIAL, Pulse())
     try:
         yield client
     finally:
@@ -109,7 +109,7 @@ LAST = item(
 
 
 async def outputs(client: LlamaCppClient, request: TextRequest = REQUEST) -> list[Output]:
-    async with client.complete(request, PARTIAL) as stream:
+    async with client.complete(request) as stream:
         return [output async for output in stream]
 
 
@@ -238,7 +238,7 @@ async def test_a_prompt_too_long_is_refused_on_entering() -> None:
 
     async with engine(handler) as client:
         with pytest.raises(PromptTooLong) as failure:
-            await client.complete(REQUEST, PARTIAL).__aenter__()
+            await client.complete(REQUEST).__aenter__()
     assert (failure.value.tokens, failure.value.context_length) == (900, 512)
 
 
@@ -280,7 +280,9 @@ async def test_a_unix_socket_does_as_well() -> None:
 async def test_nobody_there_means_that_it_is_coming_back() -> None:
     async with engine(saying()) as client:
         pass
-    gone = LlamaCppClient(1, "secret", slots(), prefill())  # nothing listens on port 1
+    gone = LlamaCppClient(
+        1, "secret", slots(), prefill(), PARTIAL, Pulse()
+    )  # nothing listens on port 1
     try:
         with pytest.raises(EngineFailed) as failure:
             await outputs(gone)
@@ -293,7 +295,7 @@ async def test_nobody_there_means_that_it_is_coming_back() -> None:
 async def test_what_the_reader_raises_stays_what_it_is() -> None:
     async with engine(saying(item(content="a", tokens=[0]), LAST)) as client:
         with pytest.raises(ConnectionError, match="mine"):
-            async with client.complete(REQUEST, PARTIAL) as stream:
+            async with client.complete(REQUEST) as stream:
                 async for _ in stream:
                     raise ConnectionError("mine")
 
@@ -333,7 +335,7 @@ async def test_a_long_prompt_is_read_in_chunks_and_small_ones_while_another_stre
         alone = await outputs(client, long)
         assert [len(prompt) for prompt in asked] == [64, 128, 192, 200]
         del asked[:]
-        async with client.complete(REQUEST, PARTIAL) as stream:
+        async with client.complete(REQUEST) as stream:
             async for output in stream:
                 if isinstance(output, Token):
                     other = TextRequest(prompt=tuple(range(1000, 1200)), max_tokens=1)

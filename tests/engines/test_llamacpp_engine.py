@@ -30,7 +30,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp import process
-from causerie.engines.llamacpp.client import ChunkedPrefill, completion_body
+from causerie.engines.llamacpp.client import ChunkedPrefill, PartialTokens, completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
@@ -243,7 +243,7 @@ async def test_a_prompt_that_does_not_fit(engine: LlamaCppEngine) -> None:
 async def test_a_text_that_cannot_fit_is_not_read(
     engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = (await engine._words()).longest
+    longest = (await engine._vocabulary()).longest
     assert len(await engine.tokenize([" " * longest * CONTEXT], special=True)) > CONTEXT
     monkeypatch.setattr(engine, "_ids", None)
     with pytest.raises(PromptTooLong) as failure:
@@ -446,9 +446,13 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
     started = []
 
     async def spawned(
-        launch: Launch, seconds: float, pulse: Pulse, prompts: PromptStore
+        launch: Launch,
+        partial: PartialTokens,
+        seconds: float,
+        pulse: Pulse,
+        prompts: PromptStore,
     ) -> LlamaCppChild:
-        started.append(await spawn(launch, seconds, pulse, prompts))
+        started.append(await spawn(launch, partial, seconds, pulse, prompts))
         weights.unlink()
         shutil.copyfile(tiny_gguf, weights)
         return started[0]

@@ -257,7 +257,7 @@ async def test_long_texts_of_those_who_left_hold_up_nobody(
         return read(pieces, special=special)
 
     monkeypatch.setattr(engine._tokenizer, "ids", ids)
-    monkeypatch.setattr(engine, "_context", 100_000)
+    monkeypatch.setattr(engine, "context", 100_000)
     loop.set_default_executor(threads)
     try:
         long = ["fox" * 30_000]

@@ -32,8 +32,12 @@ from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import Offline, WeightsNotFound
 from causerie.engines.weights.fetching import fetch_folder
 from causerie.http.client import Reach
-from causerie.settings import Secret, SettingsError, TlsSettings, Vllm, load
 from causerie.settings.credentials import read_credentials
+from causerie.settings.engine import Vllm
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
+from causerie.settings.provider import TlsSettings
+from causerie.settings.values import Secret
 
 KEY = "correct-horse"
 

@@ -206,7 +206,7 @@ def test_any_damage_is_named_or_harmless(
 
 def test_reading_a_file_loads_no_http_client() -> None:
     asked = (
-        "import sys, causerie.engines.weights.gguf as gguf\n"
+        "import sys, causerie.engines.weights.gguf\n"
         "heavy = {'aiohttp', 'huggingface_hub'}\n"
         "assert not heavy & set(sys.modules)\n"
         "import causerie.engines.weights.fetching\n"

@@ -9,7 +9,7 @@ from casekit import each_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from causerie.engines.weights.cache import Cache, FolderCache, OpenVinoCache, OutlineCache
+from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import Ambiguous, BadReference, WeightsNotFound
 from causerie.engines.weights.package_index import PUBLIC_INDEX, parsed_pip_configuration
 from causerie.engines.weights.reference import Kind, Reference
@@ -145,8 +145,14 @@ PACKAGES = st.builds(
 @example("pypi:a", "pypi:a==newest")
 def test_no_two_repositories_or_packages_share_a_folder(one: str, other: str) -> None:
     first, second = Reference.parse(one), Reference.parse(other)
-    for cache in (Cache, FolderCache, OutlineCache, OpenVinoCache):
-        homes = cache(Path("/cache")).home(first), cache(Path("/cache")).home(second)
+    folder = Path("/cache")
+    for cache in (
+        Cache(folder),
+        Cache(folder, "folder"),
+        Cache(folder, "outline"),
+        Cache(folder, "openvino"),
+    ):
+        homes = cache.home(first), cache.home(second)
         assert (homes[0] == homes[1]) == (first == second), homes
 
 

@@ -47,8 +47,8 @@ from causerie.http.api import RequestLimits
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.events import Usage
 from causerie.protocol.request import ChatRequest, Message
-from causerie.settings import load
 from causerie.settings.credentials import Credentials
+from causerie.settings.load import load
 
 ON_ITS_WAY = 3  # tokens: a piece of the longest
 LONG = "word " * 14_400  # 18,000 tokens

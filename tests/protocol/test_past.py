@@ -26,10 +26,11 @@ from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message
+from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import outgoing
-from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import completion
 from causerie.shapes.chat_completions.past import NO_RESULT, is_object, needs_mending
 from causerie.shapes.chat_completions.reader import parse, parse_at_once
 
@@ -417,7 +418,7 @@ def test_whatever_was_given_is_accepted_when_it_comes_back(
         except ServiceError:
             continue
         context = structs.replace(CONTEXT, function_names=request.function_names)
-        given = json.loads(msgspec.json.encode(context.completion(events).choices[0].message))
+        given = json.loads(msgspec.json.encode(completion(context, events).choices[0].message))
         ids = [each["id"] for each in given.get("tool_calls") or ()]
         history += [given, *map(result, ids), USER]
     request = parse(body_of(history, tools=TOOLS), ParsingRules(reject_unknown=True))

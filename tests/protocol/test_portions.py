@@ -29,8 +29,9 @@ from causerie.protocol.events import (
     is_large_batch,
     joined_events,
 )
+from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.providers.stream import BodyStream, BufferedBody
-from causerie.shapes.chat_completions.encoder import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import completion
 
 _CONTEXT = ResponseContext(CompletionIdentity("c", 0, "r"), "m", "f", router_names=True)
 _texts = st.builds(
@@ -53,7 +54,7 @@ _events = st.one_of(
 
 def _answer(batch: Batch) -> Any:
     started, end = ToolCallStarted(0, "c", "f"), (Finished("stop"), Usage(1, 1))
-    return _CONTEXT.completion([started, *batch, *end])
+    return completion(_CONTEXT, [started, *batch, *end])
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -12,7 +12,8 @@ import pytest
 from aiohttp import web
 from servicekit import service_view
 
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 CONFIG = """
 [[doors]]

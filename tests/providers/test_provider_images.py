@@ -20,8 +20,9 @@ from causerie.engines.registry import FakeEngine
 from causerie.errors import InvalidRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
-from causerie.settings import Settings, load
 from causerie.settings.credentials import Credentials
+from causerie.settings.load import load
+from causerie.settings.tree import Settings
 
 ENCLOSED = "data:image/png;base64,iVBORw0KGgo="
 ADDRESS = "https://example.org/a.png"

@@ -34,10 +34,10 @@ from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.response import CompletionIdentity
 from causerie.protocol.targets import Candidate, TokenBounds
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.router import Router
-from causerie.shapes.chat_completions.encoder import CompletionIdentity
 from causerie.shapes.chat_completions.reader import parse
 
 DOOR = MountedDoor("router", "/router/v1", kind="router", reasoning_object=True)

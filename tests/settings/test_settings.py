@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from causerie.settings import DEFAULT_MODEL, Loaded, Settings, SettingsError, load
-from causerie.settings.load import Override
+from causerie.settings.load import Loaded, Override, load
+from causerie.settings.problems import SettingsError
+from causerie.settings.tree import DEFAULT_MODEL, Settings
 from causerie.settings.values import byte_count
 
 DIGEST = "ab" * 32

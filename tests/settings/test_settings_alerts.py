@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from causerie.settings import SettingsError, load
 from causerie.settings.credentials import read_credentials
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 WHOLE = """
 [mail]

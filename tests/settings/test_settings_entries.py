@@ -9,10 +9,10 @@ import pytest
 
 from causerie.composition.account_frontend import prices
 from causerie.hosted.store.tables import billionths
-from causerie.settings import Loaded, SettingsError, load
 from causerie.settings.doors import default_address
 from causerie.settings.entries import Entry, Section, merged
-from causerie.settings.load import Override
+from causerie.settings.load import Loaded, Override, load
+from causerie.settings.problems import SettingsError
 
 FILE = """
 [[models]]

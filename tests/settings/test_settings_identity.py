@@ -8,8 +8,10 @@ import pytest
 from certificates import Certificates
 
 from causerie.composition.account_frontend import identity_providers
-from causerie.settings import Loaded, Secret, SettingsError, load
 from causerie.settings.credentials import read_credentials
+from causerie.settings.load import Loaded, load
+from causerie.settings.problems import SettingsError
+from causerie.settings.values import Secret
 
 GOOD = """\
 [[identity_providers]]

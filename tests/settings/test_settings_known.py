@@ -8,7 +8,8 @@ import pytest
 
 from causerie.http.addresses import Address
 from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 from causerie.settings.provider import ProviderSettings
 
 

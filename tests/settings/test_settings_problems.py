@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from causerie.cli.root import app
 from causerie.composition.entries import checked
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 # Each line of a valid configuration, and where it can be wrong: the line then, and the key.
 LINES: tuple[tuple[str, str, str], ...] = (

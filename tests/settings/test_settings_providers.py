@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from causerie.settings import Loaded, Secret, SettingsError, load
 from causerie.settings.credentials import read_credentials
 from causerie.settings.doors import default_address, door_addresses
+from causerie.settings.load import Loaded, load
+from causerie.settings.problems import SettingsError
+from causerie.settings.values import Secret
 
 DIGEST = "ab" * 32
 PROVIDER = '[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\n'

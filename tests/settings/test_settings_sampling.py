@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from causerie.cli.root import app
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 MODEL = '[[models]]\nid = "a"\nengine = "fake"\n'
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 from causerie.settings.rules import worker_count
 
 BASE = """

@@ -19,7 +19,7 @@ from causerie.composition.startup import CannotStart
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file, new_key
-from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.operating import Entries, EntryChange
 from causerie.hosted.accounts.people import SYSTEM, User
 from causerie.hosted.accounts.ports import EntryDraft
 from causerie.hosted.accounts.tokens import SessionClient
@@ -27,8 +27,10 @@ from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import seal_secrets
 from causerie.hosted.store.tables import totp as table
-from causerie.settings import SettingsError, StoreSettings, load
 from causerie.settings.credentials import read_credentials
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
+from causerie.settings.store import StoreSettings
 
 ONE, TWO = "one" * 11, "two" * 11
 
@@ -188,7 +190,7 @@ async def test_a_service_does_not_start_with_a_secret_that_is_not_encrypted(
 async def provider_entry(world: World, key: str) -> None:
     entries = Entries(SqlStore(world.database, Cipher([key])), lambda: datetime.now(UTC))
     draft = EntryDraft("provider", "north", {"base_url": "http://127.0.0.1:1/v1"}, credential="sk")
-    await entries.add(SYSTEM, entries.drafted(SYSTEM, draft))
+    await entries.write(SYSTEM, [EntryChange(None, entries.drafted(SYSTEM, draft))])
 
 
 async def test_a_service_does_not_start_with_a_key_that_opens_no_entry(

@@ -249,7 +249,7 @@ async def test_questions_that_make_no_sense(world: World) -> None:
         UsageQuery(TODAY.replace(tzinfo=None), TODAY + timedelta(days=1)),
     ):
         with pytest.raises(InvalidRequest):
-            await world.usage.of_all(SYSTEM, question)
+            await world.usage.sums(SYSTEM, None, question)
 
 
 PLANS: list[tuple[Select[Any], str]] = [
@@ -339,5 +339,5 @@ async def test_sums_by_label(database: Database, by: By, step: Step) -> None:
 )
 async def test_labels_are_not_known_by_key(world: World, changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        await world.usage.of_all(SYSTEM, dataclasses.replace(WEEK, **changed))
+        await world.usage.sums(SYSTEM, None, dataclasses.replace(WEEK, **changed))
     assert caught.value.param == "by"

@@ -10,22 +10,35 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from ledgerkit import record
-from sqlalchemy import exc, inspect, make_url, text
+from sqlalchemy import Connection, exc, inspect, make_url, text
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import (
     Database,
     NewerSchema,
     WrongAddress,
-    differences,
-    downgrade,
+    alembic_config,
     obstacle_of,
     revision,
     upgrade,
 )
 from causerie.hosted.store.tables import METADATA
 from causerie.hosted.store.usage import SqlUsage
+
+
+async def differences(database: Database) -> list[str]:
+    """The differences between the tables in a database and those that the queries know."""
+
+    def compared(connection: Connection) -> list[str]:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return [repr(each) for each in compare_metadata(context, METADATA)]
+
+    async with database.writing() as connection:
+        return await connection.run_sync(compared)
 
 
 async def names(database: Database) -> set[str]:
@@ -42,7 +55,8 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 async def test_the_tables_can_be_taken_back(bare: Database) -> None:
     await upgrade(bare)
     assert await revision(bare) == "0001"
-    await downgrade(bare)
+    async with bare.migrating() as connection:
+        await connection.run_sync(lambda sync: command.downgrade(alembic_config(sync), "base"))
     assert await revision(bare) is None
     assert await names(bare) == set()
     await upgrade(bare)

@@ -23,7 +23,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SentSpan
 from service import serving
 
 from causerie.composition.service import service
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 FOLLOWED = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=one"}

@@ -15,7 +15,7 @@ from casekit import each_of, examples, first_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.http.client_connection import HttpResponse, TransportFailed, read_whole
+from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
 from causerie.http.decoding import decoded, zstd
 
 TEXT = b'{"choices":[{"message":{"content":"' + b"fine " * 50 + b'"}}]}'
@@ -36,7 +36,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-class Arrived:
+class Arrived(ResponseBody):
     """A response whose body comes in these pieces."""
 
     due = late = float("inf")
@@ -50,12 +50,8 @@ class Arrived:
         del late
         return self._pieces.pop(0) if self._pieces else b""
 
-    async def beginning(self, enough: Callable[[bytes], bool]) -> bytes:
-        begun = await self.piece()
-        while begun and not enough(begun) and (piece := await self.piece()):
-            begun += piece
-        self._pieces.insert(0, begun)
-        return begun
+    def unread(self, piece: bytes) -> None:
+        self._pieces.insert(0, piece)
 
     def close(self) -> None:
         self.closed = True
@@ -64,7 +60,7 @@ class Arrived:
 def read(pieces: Sequence[bytes], coding: str, most: int = 1 << 24) -> bytes:
     async def body() -> bytes:
         response = cast(HttpResponse, Arrived(pieces, coding))
-        return await read_whole(await decoded(response), most)
+        return await (await decoded(response)).read(most)
 
     return asyncio.run(body())
 

@@ -24,10 +24,11 @@ from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.observe.alert_channels import Webhook
 from causerie.observe.alerts import AlertKind, AlertMessage
-from causerie.settings import IdentityProvider, ServerSettings, Settings
+from causerie.settings.console import IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.provider import HealthCheckSettings, ProviderSettings
 from causerie.settings.rules import broken_rules
+from causerie.settings.tree import ServerSettings, Settings
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 PUBLIC = ServerSettings(private_networks=())

@@ -19,7 +19,8 @@ from causerie.distributed.connection import ConnectionOptions, DistributedOption
 from causerie.distributed.limits import DistributedCounters, DistributedLease, LocalLease
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import Database, WrongAddress, upgrade
-from causerie.settings import SettingsError, load
+from causerie.settings.load import load
+from causerie.settings.problems import SettingsError
 
 
 def counters(url: str, trusted: Path | None) -> DistributedCounters:

@@ -24,7 +24,7 @@ from causerie.composition.account_backend import account_backend, opened
 from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.store.tables import usage_records
 from causerie.metering.write_ahead_log import WriteAheadLog
-from causerie.settings import StoreSettings
+from causerie.settings.store import StoreSettings
 
 CONFIG = """
 [server]

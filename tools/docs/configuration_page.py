@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
+import textwrap
 import types
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -104,7 +108,7 @@ def _table(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
                 f"`{field.name}`",
                 describe(field.type),
                 _default(field),
-                _sentence(field.type) + _variables(name, field),
+                _sentence(kind, field) + _variables(name, field),
             )
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
@@ -119,11 +123,29 @@ def _default(field: Any) -> str:
     return f"`{msgspec.json.encode(value).decode()}`"
 
 
-def _sentence(kind: Any) -> str:
-    found = [meta.description for meta in metas(kind) if meta.description]
-    if not found:
-        raise LookupError(f"{kind} has no description; the reference needs one")
-    return found[-1]
+def _sentence(kind: type[msgspec.Struct], field: Any) -> str:
+    written = _docstrings(kind).get(field.name)
+    found = [written] if written else [meta.description for meta in metas(field.type)]
+    sentences = list(filter(None, found))
+    if not sentences:
+        raise LookupError(f"{kind}.{field.name} has no description; the reference needs one")
+    return sentences[-1]
+
+
+@cache
+def _docstrings(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The text below each field of a struct, as its source has it."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for field, text in pairwise(body.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    match text:
+                        case ast.Expr(value=ast.Constant(value=str(sentence))):
+                            found[field.target.id] = " ".join(sentence.split())
+    return found
 
 
 def _variables(name: str, field: Any) -> str:

@@ -1,10 +1,4 @@
-"""May a request start now, or must it wait, or go away.
-
-One :class:`SlotQueue` a model. It counts requests when they arrive, before any work
-is done for them: as many run as the engine has slots, a bounded number waits
-in order, and the next is told at once to come back later. Where the slots share a
-cache, a request also waits, once its prompt is known, for the tokens that it may need.
-"""
+"""Admission to one model: run a request, queue it, or refuse it."""
 
 from __future__ import annotations
 
@@ -51,22 +45,20 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Capacity:
-    """An amount that is handed out to requests in their order."""
-
     size: Callable[[], int]
     """Returns the present amount; it may change when a model is loaded."""
     taken: int = 0
     queue: deque[_Waiting] = field(default_factory=deque)
 
     def take_now(self, amount: int) -> bool:
-        """Take what is free, unless others wait; return whether that was enough."""
+        """Take a free amount unless others wait; return whether there was one."""
         if self.queue or not self._fits(amount):
             return False
         self.taken += amount
         return True
 
     async def take(self, amount: int, seconds: float) -> None:
-        """Wait for one's turn; raise :class:`TimeoutError` where it does not come in time."""
+        """Wait for an amount; raise :class:`TimeoutError` after ``seconds``."""
         entry = _Waiting(amount, asyncio.get_running_loop().create_future())
         self.queue.append(entry)
         try:
@@ -77,12 +69,11 @@ class _Capacity:
             raise
 
     def give_back(self, amount: int) -> None:
-        """Free an amount for those who wait."""
         self.taken -= amount
         self.admit()
 
     def admit(self) -> None:
-        """Give those who wait their turn, as far as it reaches."""
+        """Let waiting requests in, in their order, as far as the amount reaches."""
         while self.queue and self._fits(self.queue[0].amount):
             entry = self.queue.popleft()
             if not entry.turn.done():
@@ -90,7 +81,6 @@ class _Capacity:
                 entry.turn.set_result(None)
 
     def _leave(self, entry: _Waiting) -> None:
-        """Give up waiting; what was handed over meanwhile goes to the next."""
         if entry.turn.done() and not entry.turn.cancelled():
             self.give_back(entry.amount)
         elif entry in self.queue:
@@ -102,11 +92,9 @@ class _Capacity:
 
 
 class SlotQueue:
-    """Admission to one model.
+    """Admission to one model: as many requests run as it has slots, and others queue in order.
 
-    ``slots`` returns the present number of slots, and ``cache_tokens`` the tokens of the cache that
-    they share; 0 where there is no such limit. ``max_waiting`` requests may queue, each for
-    ``max_wait_seconds``.
+    ``cache_tokens`` returns the tokens of the cache that the slots share, 0 if there is no limit.
     """
 
     def __init__(
@@ -135,25 +123,22 @@ class SlotQueue:
         return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
     def enter(self, places: int = 1) -> SlotLease:
-        """Hold ``places`` (one for each choice) while the block runs.
+        """Hold ``places`` (one for each choice) during the block.
 
-        Entering raises :class:`Overloaded` at once where the queue is full, and
-        after ``max_wait_seconds`` in it; :class:`InvalidRequest` for more places
-        than there are.
+        Entering raises :class:`Overloaded` if the queue is full or after ``max_wait_seconds`` in
+        it, and :class:`InvalidRequest` for more places than slots.
         """
         return SlotLease(self, places)
 
     def take_now(self, places: int) -> bool:
-        """Take places that are free, unless others wait for them; whether there were."""
         return self._places.take_now(places)
 
     def give_back(self, places: int, held_seconds: float) -> None:
-        """Places are free again."""
         self._recent += 0.2 * (held_seconds - self._recent)
         self._places.give_back(places)
 
     async def take(self, places: int) -> None:
-        """Queue for places; raises as :meth:`enter` does."""
+        """Queue for places; raise like :meth:`enter`."""
         slots = self._places.size()
         if places > max(slots, 1):
             raise InvalidRequest(
@@ -171,10 +156,10 @@ class SlotQueue:
 
     @asynccontextmanager
     async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:
-        """Hold ``tokens`` of the cache for each choice while the block runs.
+        """Hold ``tokens`` of the cache for each choice during the block.
 
-        Waits in order; raises :class:`Overloaded` after ``max_wait_seconds``, and
-        :class:`InvalidRequest` for more choices than the cache can hold.
+        Raises :class:`Overloaded` after ``max_wait_seconds``, and :class:`InvalidRequest` for more
+        choices than the cache can hold.
         """
         size, amount = self._tokens.size(), choices * tokens
         if not size:

@@ -1,8 +1,4 @@
-"""Authentication: a credential that a client sent, matched against digests of keys.
-
-A credential is known inside by its digest alone. Keys stand in the configuration of a door, or
-belong to accounts, which the pipeline sees through an interface.
-"""
+"""Authentication: match a sent credential against digests of keys."""
 
 from __future__ import annotations
 
@@ -20,8 +16,6 @@ from causerie.access.limits import Rates, RateScope, Tokens
 from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
 from causerie.protocol.targets import Candidate
-
-# A credential that a client sent, known inside by its digest alone.
 
 KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 NO_SCHEME = "authorization without Bearer"
@@ -48,10 +42,10 @@ class Credential(Struct, frozen=True, gc=False):
 def sent_credential(
     headers: MutableMapping[str, str], more: Sequence[str] = ()
 ) -> Credential | None:
-    """Take the credential out of the headers of a request (lower-case names); ``None`` if none.
+    """Remove the credential from the headers of a request and return it.
 
-    It is a bearer token (RFC 6750, 2.1), or the value of ``x-api-key`` or ``api-key``; ``more`` are
-    values of these headers that came in addition. Two that differ are no credential of anybody.
+    It is a bearer token (RFC 6750, 2.1) or the value of ``x-api-key`` or ``api-key``; ``more`` are
+    further values of these headers. Two that differ are an invalid credential.
     """
     token = bearer(headers.pop("authorization", ""))
     if not more and "x-api-key" not in headers and "api-key" not in headers:
@@ -69,18 +63,13 @@ def sent_credential(
 
 
 def bearer(authorization: str) -> Credential | None:
-    """Return the bearer token of an Authorization header, or what stands for a missing one."""
+    """Return the bearer token of an Authorization header; one without a scheme is invalid."""
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     if token and scheme.lower() == "bearer":
         return Credential.of(token)
     return Credential(b"", header=NO_SCHEME) if authorization.strip() else None
 
-
-# Authentication: match a credential against the key digests in a door's configuration.
-#
-# Keys themselves are never held, only their SHA-256. Nothing is known here of
-# requests or of what a caller may do once inside.
 
 _LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
 
@@ -94,10 +83,7 @@ class KeyDigest:
 
     @staticmethod
     def parse(line: str) -> KeyDigest:
-        """From ``ID:HEX`` or ``HEX``, whose first digits are the name then.
-
-        Raises :class:`ValueError` for anything else.
-        """
+        """Parse ``ID:HEX`` or ``HEX``, whose first digits are the name then."""
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError("a key digest is written ID:SHA256, the latter as 64 hex digits")
@@ -108,11 +94,16 @@ class KeyDigest:
         return KeyDigest(id, Credential.of(key).digest)
 
 
-class Locked(Protocol):
-    """The parts of a door that authentication reads: its name and its keys (``None``: open)."""
+class Named(Protocol):
+    """The part of a door that authentication by accounts reads."""
 
     @property
     def name(self) -> str: ...
+
+
+class Locked(Named, Protocol):
+    """The parts of a door that authentication reads: its name and its keys (``None``: open)."""
+
     @property
     def keys(self) -> Sequence[KeyDigest] | None: ...
 
@@ -135,13 +126,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     """The project logs the contents of requests."""
 
 
-class Named(Protocol):
-    """The part of a door that authentication by accounts reads."""
-
-    @property
-    def name(self) -> str: ...
-
-
 _ADVICE = "send the header `Authorization: Bearer KEY`"
 
 
@@ -159,7 +143,7 @@ _REASONS = {
 
 
 def wrong_key(credential: Credential) -> Unauthenticated:
-    """Return the error for a credential that opens nothing here, whatever the reason."""
+    """Return the error for an invalid credential."""
     header = credential.header
     message = _REASONS.get(header) or (
         f"The API key in the header `{header}` is not valid here; check it and its address. The "
@@ -169,16 +153,15 @@ def wrong_key(credential: Credential) -> Unauthenticated:
 
 
 class StaticKeys:
-    """Keys from the configuration; who comes with one is made once for each door."""
+    """Keys from the configuration; callers are made once for each door."""
 
     def __init__(self) -> None:
         self._callers: dict[tuple[str, str], Caller] = {}
 
     def authenticate(self, door: Locked, credential: Credential | None) -> Caller:
-        """Let the bearer of ``credential`` in, or raise :class:`Unauthenticated`.
+        """Return the caller with this credential, or raise :class:`Unauthenticated`.
 
-        With keys off any credential, or none, is fine. Every key of the door is
-        compared, in constant time, whichever matches.
+        Every key of the door is compared in constant time, whichever matches.
         """
         if door.keys is None:
             return self._callers.get(("", door.name)) or self._caller("", "anonymous", door)
@@ -197,19 +180,11 @@ class StaticKeys:
         return caller
 
 
-# Those who come with keys of accounts, as the pipeline sees them.
-#
-# Protocols only: what a pipeline with accounts is handed. Knows nothing of how
-# accounts are kept.
-
-
 class KeyAuthenticator(Protocol):
-    """The keys of accounts."""
+    """Authentication by keys of accounts."""
 
     async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
-        """Authenticate the caller; raise ``Unauthenticated``, ``Forbidden`` or
-        ``StoreUnavailable``.
-        """
+        """Raises ``Unauthenticated``, ``Forbidden`` or ``StoreUnavailable``."""
 
 
 class Allowances(Protocol):
@@ -219,14 +194,14 @@ class Allowances(Protocol):
         """Return the scopes whose limits apply, in addition to those of door and model."""
 
     async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
-        """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
+        """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``."""
 
     def release(self, held: object) -> None:
-        """Give back what is held for a request that asks for another model instead."""
+        """Release the reservation of a request that goes to another model."""
 
 
 class FreeReservation(AbstractContextManager[object], Protocol):
-    """One free request of a day; leaving the block with a failure gives it back if not charged."""
+    """One free request of a day; a failure that is not charged releases it."""
 
     charged: bool
 
@@ -245,30 +220,27 @@ class FreeAllowance(Protocol):
     """Daily allowance of requests to free models, by project."""
 
     async def take(self, project: str) -> FreeReservation:
-        """One more; raises ``RateLimited``, ``StoreUnavailable``."""
+        """Raises ``RateLimited`` or ``StoreUnavailable``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountPorts:
-    """Those who come with keys of accounts."""
+    """What the pipeline needs for callers with keys of accounts."""
 
     keys: KeyAuthenticator
     allowances: Allowances
     free_days: FreeAllowance | None
-    """``None`` where another process answers for free models."""
+    """``None`` if another process counts free requests."""
 
-
-# Limits of free variants: so much for each account, whichever of its keys asks.
 
 _KEPT = 10_000
 _BUSY_SECONDS = 2
 
 
 class FreeScopes:
-    """One scope an account, all with the same rates.
+    """Rate scopes of free models, one for each account, all with the same rates.
 
-    ``busy`` says whether a target has nobody to spare: free requests do not
-    wait there, where they would be in the way of paid ones.
+    Free requests do not wait for a ``busy`` target, where they would delay paid ones.
     """
 
     def __init__(self, rates: Rates, busy: Callable[[str], bool]) -> None:
@@ -277,7 +249,7 @@ class FreeScopes:
         self._made: dict[str, RateScope] = {}
 
     def of(self, caller: Caller) -> RateScope:
-        """The scope of the caller's project; of its key, or of all at a door without keys."""
+        """Return the scope of the caller's project, or else of its key or door."""
         account = caller.project or caller.key or caller.name
         scope = self._made.get(account)
         if scope is None:
@@ -289,7 +261,7 @@ class FreeScopes:
         return scope
 
     def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those that have room; raises :class:`RateLimited` where none has."""
+        """Return targets that are not busy; raise :class:`RateLimited` if all are."""
         found = [one for one in candidates if not self._busy(one.name)]
         if not found:
             raise RateLimited(

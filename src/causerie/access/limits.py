@@ -14,10 +14,6 @@ from causerie.protocol.events import Usage
 from causerie.protocol.request import UNNAMED_OUTPUT, ChatRequest, prompt_estimate
 from causerie.protocol.targets import Candidate
 
-# The words of limits: whose they are, how high, what a request needs, how much is left.
-#
-# Numbers only. Nothing here counts, and nothing knows of requests or responses.
-
 UNLIMITED = sys.maxsize
 
 ScopeKind = Literal["key", "user", "project", "model", "door"]
@@ -44,26 +40,14 @@ class LimitTexts(Struct, frozen=True):
 
 
 class RateScope:
-    """Somebody or something with limits; made once, not for every request.
+    """A key, user, project, model or door with its limits; made once, not for every request.
 
-    Its counts belong to ``id``: another scope of the same kind and name goes on
-    with them, so limits may change while requests are under way.
+    Counts belong to ``id``, so limits may change while requests are running.
     """
 
     __slots__ = (
-        "concurrent",
-        "counts_tokens",
-        "id",
-        "input",
-        "kind",
-        "limits",
-        "most_input",
-        "most_output",
-        "name",
-        "output",
-        "requests",
-        "splits",
-        "tokens",
+        *("concurrent", "counts_tokens", "id", "input", "kind", "limits", "most_input"),
+        *("most_output", "name", "output", "requests", "splits", "tokens"),
     )
 
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
@@ -89,12 +73,10 @@ class Tokens(Struct, frozen=True, gc=False):
 
 
 LimitStatus = tuple[str, int, int]
-"""How one limit stands now: the limit, what is left of it, and the tenths of a second
-until that is more, at most 600."""
+"""A limit, what is left of it, and the tenths of a second (at most 600) until more is left."""
 
 LimitStatuses = tuple[LimitStatus | None, LimitStatus | None]
-"""Of requests and of tokens the limit of which least is left, of all scopes of a request;
-``None`` where none is set."""
+"""The limits of requests and of tokens of which least is left, of all scopes of a request."""
 
 
 class ExceededLimit(Struct, frozen=True):
@@ -123,8 +105,6 @@ def _limit(given: int | None) -> int:
     return given
 
 
-# Errors for requests that are not admitted: the limit, its owner, and when to retry.
-
 _CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
 _WORDS = {
     "requests": ("request", "per minute"),
@@ -136,7 +116,7 @@ _WORDS = {
 
 
 def limited(refused: QuotaRefusal) -> RateLimited:
-    """The refusal that lasts longest, in words; after its time no other stands in the way."""
+    """Return the error for the refusal that lasts longest."""
     refusal = max(refused.refusals, key=lambda each: each.wait)
     wait = max(math.ceil(refusal.wait), 1)
     headers = {"Retry-After": str(wait)}
@@ -174,7 +154,7 @@ def _are(number: int) -> str:
 
 
 def too_large(scope: RateScope, needed: int) -> InvalidRequest:
-    """The refusal of a prompt that alone is more than a scope may have in a minute."""
+    """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
         f"{_may(scope)} {most} tokens of input per minute; the messages are estimated at {needed}, "
@@ -189,21 +169,16 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     )
 
 
-# The lease of one request: a slot and tokens, until its block ends.
-#
-# The base class has no limits. A component that counts use by scope subclasses it to report the
-# reservation, return it, and give the state of the limits.
-
 _NOTHING = Usage(0, 0)
 _NO_LIMITS: LimitStatuses = (None, None)
 _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a minute
 
 
 class Lease(Struct, kw_only=True):
-    """Failures that leave its block say how limits stand, too.
+    """A place and tokens of one request, released by its block; failures report the limits.
 
-    A refusal before the request has ``reached`` a target releases everything, the request too.
-    ``spared`` tells whether a later failure releases it as well, because it counts elsewhere.
+    A failure before the request has ``reached`` a target does not count, nor one that ``spared``
+    says counts elsewhere. This base class has no limits.
     """
 
     used: Usage = _NOTHING
@@ -228,7 +203,6 @@ class Lease(Struct, kw_only=True):
             failure.headers = headers | failure.headers
 
     def _release_used(self) -> None:
-        """Count generated tokens, including discarded ones, which take the engine as long."""
         used = self.used
         self.release(used.prompt, used.completion + used.discarded)
 
@@ -236,25 +210,20 @@ class Lease(Struct, kw_only=True):
         return self.spared is not None and self.spared(failure)
 
     def settle(self, used: Usage, *, reached: bool = True) -> None:
-        """Record what was used until now, and whether a target has had the request."""
+        """Record the usage so far, and whether a target has had the request."""
         self.used, self.reached = used, reached
 
     def release(self, input: int, output: int) -> None:
-        """Give the places back and count these tokens instead of the foreseen ones.
+        """Free the places, and count these tokens in place of the estimate.
 
-        Called once, also while the request is being cancelled, so it neither
-        waits nor fails; a shared store is told in the background. There a lease
-        ends by itself when its process is gone.
+        Called once, also while the request is being cancelled, so it neither waits nor fails.
         """
 
     def undo(self) -> None:
-        """As :meth:`release`, but as if nothing had been taken."""
+        """Release everything, so that the request does not count."""
 
     def limit_statuses(self) -> LimitStatuses:
-        """Return the state of the strictest limits of its scopes, as far as this process knows.
-
-        After :meth:`release` too.
-        """
+        """Return the state of the strictest limits of its scopes, after :meth:`release` too."""
         return _NO_LIMITS
 
 
@@ -265,17 +234,14 @@ class CombinedLease(Lease):
     second: Lease
 
     def release(self, input: int, output: int) -> None:
-        """The request has ended and has used this."""
         self.first.release(input, output)
         self.second.release(input, output)
 
     def undo(self) -> None:
-        """Nothing was taken after all."""
         self.first.undo()
         self.second.undo()
 
     def limit_statuses(self) -> LimitStatuses:
-        """Return the current state of the strictest limits."""
         requests, tokens = self.first.limit_statuses()
         others, more = self.second.limit_statuses()
         return _stricter(requests, others), _stricter(tokens, more)
@@ -288,7 +254,7 @@ def _stricter(one: LimitStatus | None, other: LimitStatus | None) -> LimitStatus
 
 
 def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
-    """Add ``x-ratelimit-…`` for these."""
+    """Add the headers ``x-ratelimit-…``."""
     requests, tokens = limit_statuses
     if requests is not None:
         headers["x-ratelimit-limit-requests"], left, reset = requests
@@ -300,40 +266,26 @@ def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
         headers["x-ratelimit-reset-tokens"] = _TENTHS[reset]
 
 
-# May this caller have this much now: limits on scopes, held as a lease.
-#
-# A request is in several scopes (its key, the model, the door). It is let in where all of them have
-# room, and then takes from all of them: one place, one request, and the tokens that are foreseen.
-# The lease gives the place back and settles the tokens by the truth however the request ends. If
-# one scope has no room, nothing is taken anywhere, and the refusal names the limit, its owner and
-# the time.
-#
-# The counts and their place are behind :class:`RateLimiter`: memory here, a shared store if
-# replicas share their limits.
-
 _NO_TOKENS = Tokens()
 
 
 class RateLimiter(Protocol):
-    """Lets requests in, and counts what scopes have used."""
+    """Admits requests, and counts the use of scopes."""
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
-        """As :meth:`take`, or ``None`` where that would have to wait."""
+        """Like :meth:`take`, but return ``None`` if that would have to wait."""
 
     def take(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Awaitable[Lease]:
-        """A lease on all scopes, which differ; it ends with its block.
+        """Return a lease on all scopes; ``estimate`` is called only if tokens are limited.
 
-        ``estimate`` is asked only where tokens are limited; output is reserved up
-        to what fits into an empty window. Raises :class:`RateLimited`, and
-        :class:`InvalidRequest` where the prompt alone is more than a scope may
-        have in a minute; then, and where it is cancelled, nothing is taken.
+        Output is reserved up to what fits into an empty window. Raises :class:`RateLimited`, and
+        :class:`InvalidRequest` if the prompt alone exceeds a limit of one minute; nothing is taken
+        then.
         """
 
 
 def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Tokens:
-    """Return the tokens that a request needs; raise :class:`InvalidRequest` if a scope never has
-    them.
-    """
+    """Return the needed tokens; raise :class:`InvalidRequest` if a scope can never have them."""
     need = _NO_TOKENS
     for scope in scopes:
         if scope.counts_tokens:
@@ -344,39 +296,31 @@ def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Token
     return need
 
 
-# Estimate of the tokens to reserve for a request before a target is chosen.
-
-
 def estimate(
     request: ChatRequest, candidates: Sequence[Candidate] = (), unnamed_output: int = UNNAMED_OUTPUT
 ) -> Tokens:
-    """The prompt's tokens by its size, and the output limit (or what to expect without one).
-
-    ``candidates`` are those who may answer, with the most that they give: not more than any of
-    them does is expected.
-    """
+    """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
     return Tokens(prompt_estimate(request), _given(output, candidates) * request.n)
 
 
 class Estimate:
-    """The estimate of one request, made once and only if it is asked for."""
+    """The estimate of one request, computed once and only on demand."""
 
-    __slots__ = ("_candidates", "_made", "_request")
+    __slots__ = ("_candidates", "_request", "_tokens")
 
     def __init__(self, request: ChatRequest, candidates: Sequence[Candidate]) -> None:
         self._request = request
         self._candidates = candidates
-        self._made: Tokens | None = None
+        self._tokens: Tokens | None = None
 
     def __call__(self) -> Tokens:
-        if self._made is None:
-            self._made = estimate(self._request, self._candidates)
-        return self._made
+        if self._tokens is None:
+            self._tokens = estimate(self._request, self._candidates)
+        return self._tokens
 
 
 def _given(output: int, candidates: Sequence[Candidate]) -> int:
-    """The most of these tokens that anybody gives; the first one gives all of them as a rule."""
     most = 0
     for one in candidates:
         bound = one.bounds.max_output_tokens

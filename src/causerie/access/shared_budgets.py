@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class HoldRequest(Struct, frozen=True):
-    """Hold of one request on one budget in one period; amounts are whole numbers of its unit."""
+    """Reservation of one request in one budget and period; amounts are whole units."""
 
     place: str
     """Name of the budget and the period."""
@@ -29,37 +29,36 @@ class HoldOutcome(Enum):
 
 
 class HoldAnswer(Struct, frozen=True):
-    """``stood`` is what was spent and what was held of each budget before, by all replicas."""
+    """``stood`` has the spent and the held amount of each budget before, of all replicas."""
 
     outcome: HoldOutcome
     stood: Sequence[tuple[int, int]] = ()
 
 
 class SharedBudgetStore(Protocol):
-    """Budgets that replicas hold together; nothing is held of a budget of estimate 0."""
+    """Budgets that replicas share; an estimate of 0 reserves nothing."""
 
     @property
     def joins(self) -> int:
         """Return how often this process joined the others; in between it missed their updates."""
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
-        """Hold all of it, or nothing; ``None`` where this process has to decide alone.
+        """Reserve all amounts or none; ``None`` if this process has to decide alone.
 
-        ``read`` says that every ``spent`` was read from the database just now.
-        Cancelled, it leaves nothing held. Raises :class:`StoreUnavailable`
-        where nobody shall be let in.
+        ``read``: every ``spent`` was just read from the database. Raises
+        :class:`StoreUnavailable` if no request may be admitted.
         """
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
-        """This process has let a request in alone; it is told to the others when they are there."""
+        """Record an admission that this process decided alone, to be reported later."""
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
-        """The request has ended, and spent nothing."""
+        """Release the reservation of a request that spent nothing."""
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> None:
-        """The request has ended, and spent this; ``held`` unless it was given back before.
+        """Record what a request spent; ``held`` unless its reservation was released before.
 
         Returns when the others count it, or can learn of it from the database only.
         """

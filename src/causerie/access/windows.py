@@ -1,19 +1,4 @@
-"""Counts of the last minute, in the memory of this process.
-
-A sliding window, exact to a tenth of a second: for every tick in which something was taken the
-sums are kept until the tick's first moment is a minute ago. (Were it the last, a caller could
-be told to wait for 61 seconds; official clients wait for 60 at most.) A bucket that refills
-(token bucket; GCRA, of which ITU-T I.371, annex A, says the same in another form) costs one
-number instead of at most 600 small records, but is wrong in one direction or the other: full,
-it lets nearly twice the limit through within one minute; made small, it refuses while headroom
-is left. The window does neither, and its memory is bounded by the ticks, not by the requests.
-
-An estimate counts from the moment it was taken. Once the truth is known, what was not used is
-given back at that moment of the past, and what was not foreseen counts from now on.
-
-Nothing here waits, so all limits of a request are looked at and taken in one step of the event
-loop.
-"""
+"""Count the use of the last minute, in the memory of this process."""
 
 from __future__ import annotations
 
@@ -44,8 +29,6 @@ _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick:
-    """Use within one tenth of a second; ``tokens`` are of input and output."""
-
     __slots__ = ("at", "gone", "input", "requests", "tokens")
 
     def __init__(self, at: int) -> None:
@@ -55,8 +38,6 @@ class _Tick:
 
 
 class _Window:
-    """The last minute of one scope: its ticks, their sums, and what runs now."""
-
     __slots__ = ("input", "newest", "requests", "running", "ticks", "tokens")
 
     def __init__(self) -> None:
@@ -65,7 +46,7 @@ class _Window:
         self.requests = self.input = self.tokens = self.running = 0
 
     def forget(self, now: int) -> None:
-        """Leave out the ticks that began a minute ago."""
+        """Remove ticks that began a minute ago."""
         ticks = self.ticks
         while ticks and now - ticks[0].at >= _MINUTE:
             tick = ticks.popleft()
@@ -75,14 +56,14 @@ class _Window:
             self.tokens -= tick.tokens
 
     def turn(self, now: int) -> _Tick:
-        """Begin the tick ``now``, which is later than the newest; what it makes old is left out."""
+        """Start the tick ``now``, and remove old ones."""
         self.forget(now)
         tick = self.newest = _Tick(now)
         self.ticks.append(tick)
         return tick
 
     def add(self, tick: _Tick, input: int, output: int) -> None:
-        """Count tokens in a tick, or give back with negative numbers."""
+        """Count tokens in a tick; negative numbers release them."""
         if not tick.gone:
             tokens = input + output
             tick.input += input
@@ -92,8 +73,6 @@ class _Window:
 
 
 class _Windows(dict[str, _Window]):
-    """Windows by the ids of their scopes, made when they are first asked for."""
-
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._sweep_at = _FIRST_SWEEP
@@ -105,7 +84,7 @@ class _Windows(dict[str, _Window]):
         return window
 
     def _sweep(self, now: int) -> None:
-        """Forget who has done nothing for a minute, each time twice as many are remembered."""
+        # Runs each time twice as many scopes are remembered.
         for id, window in list(self.items()):
             window.forget(now)
             if not window.ticks and not window.running:
@@ -117,14 +96,13 @@ _Part = tuple[RateScope, _Window, _Tick, int]  # what was taken of one scope, an
 
 
 class MemoryLease(Lease):
-    """The use that one request has taken from its windows: the same input from each of them."""
+    """The use of one request in its windows, with the same input in each."""
 
     clock: Callable[[], int]
     input: int
     parts: Sequence[_Part]
 
     def release(self, input: int, output: int) -> None:
-        """The request has ended and has used this."""
         more_input = input - self.input
         for scope, window, tick, reserved in self.parts:
             window.running -= 1
@@ -136,7 +114,6 @@ class MemoryLease(Lease):
                     window.add(tick, more_input, more_output)
 
     def undo(self) -> None:
-        """Nothing was taken after all."""
         self.release(0, 0)
         for _, window, tick, _ in self.parts:
             if not tick.gone:
@@ -144,7 +121,6 @@ class MemoryLease(Lease):
                 window.requests -= 1
 
     def limit_statuses(self) -> LimitStatuses:
-        """Return the current state of the strictest limits."""
         now = self.clock() // _TICK
         requests: LimitStatus | None = None
         tokens: LimitStatus | None = None
@@ -172,7 +148,6 @@ class MemoryLease(Lease):
         return requests, tokens
 
     def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
-        """More was used than foreseen, at least of one."""
         window.add(tick, min(input, 0), min(output, 0))
         now = self.clock() // _TICK
         later = window.newest if window.newest.at == now else window.turn(now)
@@ -180,27 +155,29 @@ class MemoryLease(Lease):
 
 
 class MemoryCounters:
-    """The windows of all scopes. ``clock`` gives nanoseconds and never goes back."""
+    """Counts the last minute of all scopes; ``clock`` returns monotonic nanoseconds.
+
+    A window is exact to a tenth of a second: the sums of every tick with use are kept until its
+    start is a minute ago. A token bucket would take less memory, but lets nearly twice the limit
+    through in a minute, or refuses while there is room. An estimate counts from its reservation on;
+    unused tokens are released at that moment, and further ones count from now on. Nothing waits, so
+    all limits of a request are checked and taken in one step of the event loop.
+    """
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
         self._windows = _Windows(clock)
 
     def __len__(self) -> int:
-        """Scopes that are remembered."""
         return len(self._windows)
 
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> MemoryLease:
-        """As :meth:`take_now`."""
         return self.take_now(scopes, estimate)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
-        """A lease on all scopes; see :meth:`causerie.access.limits.RateLimiter.take`.
-
-        Output that would not fit into an empty window is cut down to what does.
-        """
+        """Take a lease; see :meth:`causerie.access.limits.RateLimiter.take`."""
         now, windows = self._clock() // _TICK, self._windows
         need: Tokens | None = None
         input = output = 0
@@ -284,12 +261,10 @@ def _refusals(scope: RateScope, window: _Window, need: Tokens, now: int) -> Iter
 
 
 def _reset(window: _Window, read: _Read, now: int) -> int:
-    """Ticks until more is free, where the oldest tick has none of it."""
     return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 
 def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
-    """Seconds until so much is free that is taken; 0 where nothing is."""
     freed = last = 0
     for tick in window.ticks:
         part = read(tick)

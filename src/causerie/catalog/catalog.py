@@ -15,18 +15,16 @@ from causerie.protocol.nearest import AROUND, NameIndex, nearest
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import TimeBucket
 
-# A wildcard: all names that begin alike, each answered by the provider's model of the rest.
-#
-# Its id ends in ``*``. Limits, budgets and usage count under that id, so that a client cannot make
-# names without end; a key may allow the id or one full name.
+# Limits, budgets and usage of a wildcard count under its id (`NAME*`), since clients can make up
+# names.
 
 WILDCARD = "*"
 
 
 class WildcardModel(ServedModel):
-    """All models of one beginning, or with ``rest`` the one that a request has named.
+    """All models whose names begin alike, or with ``rest`` the one that a request named.
 
-    ``known`` gives the rests that the providers list now; there may be others.
+    ``known`` returns the rests that the providers list now; there may be others.
     """
 
     __slots__ = ("_known", "_parts", "_rest")
@@ -52,38 +50,31 @@ class WildcardModel(ServedModel):
 
     @property
     def names(self) -> Sequence[str]:
-        """The id of the wildcard, and the name that was asked for."""
+        """Return the id of the wildcard, and the requested name."""
         return (self.id, self.card.id)
 
     @property
     def known(self) -> Sequence[str]:
-        """The names that the providers list now."""
         return [self.prefix + rest for rest in self._known()]
 
     def begins(self, name: str) -> bool:
-        """Return true if the name is one of this beginning."""
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
-        """Return the model of that name, which begins as it must."""
+        """Return the model of a name for which :meth:`begins` is true."""
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """The request for the provider's model, which is the rest of the name."""
+        """Return the request for the provider's model, which is the rest of the name."""
         return structs.replace(request, model=self._rest)
 
-
-# The models behind a door: an id or an alias to a model, and the list of all.
-#
-# ``supported_parameters`` is what the validator enforces. Knows nothing of how a
-# model is run or routed.
 
 Entry = ServedModel | Listing
 _MOST_DISTANCE = 0.4
 
 
 class Catalog:
-    """All models. Ids and aliases are unique (the settings have been checked)."""
+    """All models; ids and aliases are unique."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = tuple(entries)
@@ -93,11 +84,10 @@ class Catalog:
         self._index = NameIndex(entry.id for entry in self._entries)
 
     def resolve(self, visible: frozenset[str] | None, name: str) -> Entry:
-        """The model of that id or alias, if it is among ``visible`` (``None``: all).
+        """Return the model of an id or alias, if it is among ``visible`` (``None``: all).
 
-        An id of the router's catalog may have one of its suffixes. A name that is none is that of
-        the wildcard with the longest beginning of it. Raises :class:`NotFound`, which names the
-        nearest id.
+        An id of the router's catalog may have a suffix; other names may match a wildcard, of which
+        the longest one wins. Raises :class:`NotFound`, which names the nearest id.
         """
         entry = self._by_name.get(name) or self._twisted(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
@@ -109,15 +99,15 @@ class Catalog:
         )
 
     def has(self, name: str) -> bool:
-        """Return true if a model has this id or alias; a name that only a wildcard has is none."""
+        """Return true if a model that is no wildcard has this id or alias."""
         return name in self._by_name or self._twisted(name) is not None
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
-        """The models among ``names`` (``None``: all), in the configured order."""
+        """Return the models among ``names`` (``None``: all), in the configured order."""
         return [entry for entry in self._entries if names is None or entry.id in names]
 
     def listed(self, names: frozenset[str] | None) -> Sequence[Listing]:
-        """The entries of the router's catalog among ``names`` that are not over."""
+        """Return the current entries of the router's catalog among ``names``."""
         return [
             entry
             for entry in self.visible(names)
@@ -127,10 +117,9 @@ class Catalog:
     def shown(
         self, visible: frozenset[str] | None, allowed: frozenset[str] | None = None
     ) -> Iterator[tuple[Entry, Sequence[str]]]:
-        """Yield the models among ``visible`` with the names under which a list shows them.
+        """Yield the models among ``visible`` with the ``allowed`` names that a list shows.
 
-        Only names that are ``allowed`` (``None``: all). A wildcard has those that its providers
-        list, without a list its own.
+        A wildcard has the names that its providers list, or else its own.
         """
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
@@ -158,10 +147,7 @@ class Catalog:
         visible: frozenset[str] | None,
         allowed: frozenset[str] | None,
     ) -> Sequence[str]:
-        """The names to show of a wildcard.
-
-        Others begin alike, but are an exact name or have a longer wildcard.
-        """
+        # Other names that begin alike are exact names or have a longer wildcard.
         whole = allowed is None or wildcard.id in allowed
         more = () if allowed is None else sorted(allowed)
         names = [
@@ -193,12 +179,10 @@ def is_over(entry: Entry) -> bool:
     return isinstance(entry, Listing) and entry.is_over
 
 
-# The router's catalog as the public pages see it.
-
 _LONGEST_NAME = 200  # a guess at what was meant takes the longer, the longer a name is
 
 DayReader = Callable[[str], Sequence[TimeBucket]]
-"""The last day of a target, by its name: in quarters of an hour, the oldest first."""
+"""Returns the last day of a target by its name, in quarters of an hour, the oldest first."""
 
 
 class DoorCatalog:
@@ -216,10 +200,7 @@ class DoorCatalog:
         return self._catalog.listed(self._models)
 
     def entry(self, name: str) -> Listing:
-        """Return one by its id, with one of its suffixes, or another of its names.
-
-        Raises :class:`NotFound`.
-        """
+        """Return an entry by any of its names, also with a suffix; raise :class:`NotFound`."""
         if len(name) > _LONGEST_NAME:
             raise NotFound("There is no model of that name here.")
         found = self._catalog.resolve(self._models, name)

@@ -21,20 +21,15 @@ from causerie.protocol.targets import (
     TargetStats,
 )
 
-# One endpoint of a model in the router's catalog, and why a request passes it by.
-
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
-"""What needs nothing of an endpoint."""
+"""Parameters that every endpoint supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEndpoint:
-    """``provider`` is the provider's name. ``probed`` says when its parameters were measured.
-
-    ``private``: it is said to keep nothing of what it is sent.
-    """
+    """An endpoint of a model at a provider; ``private``: it stores nothing that it is sent."""
 
     capabilities: TargetCapabilities
     provider: str
@@ -48,7 +43,6 @@ class CatalogEndpoint:
         return self.capabilities.candidate.name
 
     def candidate(self, priority: int = 0, weight: float = 1.0) -> Candidate:
-        """It, at this place among the others."""
         return Candidate(self.name, priority, weight, self.capabilities.candidate.bounds)
 
     @property
@@ -57,27 +51,26 @@ class CatalogEndpoint:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Return the parameters that it supports; all of them if nothing is known."""
+        """Return the supported parameters; all if nothing is known."""
         return known(self.capabilities) - self.profile.lacks
 
     @property
     def measured(self) -> bool:
-        """Return true if its supported parameters are known."""
         return self.capabilities.parameters is not None
 
     def is_one_of(self, names: frozenset[str]) -> bool:
-        """Return true if a preference names it: the endpoint, or this model there."""
+        """Return true if a preference names its provider or target."""
         return self.provider in names or self.name in names
 
     def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
-        """Return true if it supports all these parameters, or with ``strict`` is known to."""
+        """Return true if it supports all parameters, or with ``strict`` is known to."""
         supported = self.capabilities.parameters
         if supported is None:
             return not strict or wanted <= BASIC
         return wanted <= supported
 
     def lacking(self, wanted: frozenset[str], *, strict: bool) -> list[str]:
-        """The parameters that it does not support, or with ``strict`` is not known to."""
+        """Return the parameters that it does not support, or with ``strict`` is not known to."""
         supported = self.capabilities.parameters
         if supported is None:
             supported = BASIC if strict else self.parameters
@@ -85,11 +78,11 @@ class CatalogEndpoint:
 
     @property
     def falls_short(self) -> str:
-        """Return the text of an error before the names of parameters that it is :meth:`lacking`."""
+        """Return the words of errors before :meth:`lacking` parameters."""
         return "does not support" if self.measured else "is not known to support"
 
     def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
-        """The preferences that leave it out: the field, and why, in words."""
+        """Yield the preferences that exclude it: the field, and why."""
         if preferences.only is not None and not self.is_one_of(preferences.only):
             yield "only", "is not in `provider.only`"
         if self.is_one_of(preferences.ignore):
@@ -110,7 +103,7 @@ class CatalogEndpoint:
     def exclusions(
         self, wanted: frozenset[str], preferences: Preferences
     ) -> Iterator[TargetExclusion]:
-        """Everything that leaves it out of a request; nothing where it can take it."""
+        """Yield everything that excludes it from a request."""
         for name in self.lacking(wanted, strict=preferences.require_parameters):
             yield TargetExclusion(name, f"{self.falls_short} `{name}`")
         for name, why in self.disliked(preferences):
@@ -123,14 +116,11 @@ class CatalogEndpoint:
                 yield name
 
 
-# Choice and order of a model's endpoints for a request.
-#
-# Without preferences, cheap endpoints get more requests: the weight is the inverse square of the
-# price, and one conversation stays at one endpoint. Endpoints that cost nothing come before all
-# others. A sort or an order is kept strictly.
+# Without preferences cheap endpoints get more requests, by the inverse square of the price, and
+# free ones come first. A sort or an order is kept strictly.
 
 StatsReader = Callable[[str], TargetStats | None]
-"""How a target stands, by its name."""
+"""Returns the statistics of a target by its name."""
 
 _LEAST_WEIGHT = 1e-4
 
@@ -141,9 +131,9 @@ def able(
     wanted: frozenset[str],
     preferences: Preferences,
 ) -> Sequence[CatalogEndpoint]:
-    """Those that support all parameters and that the preferences allow.
+    """Return endpoints that support all parameters and that the preferences allow.
 
-    Raises :class:`InvalidRequest` where there is none: it says what excluded each.
+    Raises :class:`InvalidRequest` if there is none, with what excluded each.
     """
     strict = preferences.require_parameters
     left = [
@@ -163,7 +153,7 @@ def ranked(
     sort: SortBy | None,
     stats_of: StatsReader,
 ) -> Sequence[Candidate]:
-    """The candidates of routing, at least one; ``sort`` is the model's own, if it has one."""
+    """Return the candidates of routing; ``sort`` is the model's own, if it has one."""
     by = preferences.sort or sort
     if preferences.order:
         first = [
@@ -182,7 +172,7 @@ def ranked(
 
 
 def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:
-    """By the inverse square of the price."""
+    """Return candidates weighted by the inverse square of their price."""
     gratis = [one for one in endpoints if not one.tariff.usual]
     paid = [one for one in endpoints if one.tariff.usual]
     least = min((one.tariff.usual for one in paid), default=None)
@@ -211,7 +201,7 @@ def _sorted(
 
 
 def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
-    """The less the better. One that nobody has measured lately gets one request to measure it."""
+    # One that nobody has measured lately gets one request to measure it.
     target_stats = stats_of(name) or UNKNOWN_STATS
     measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is None:
@@ -222,8 +212,6 @@ def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
 
 
 def _single(candidates: Sequence[Candidate], stats_of: StatsReader) -> Sequence[Candidate]:
-    """The first choice among those that are up."""
-
     def rank(one: Candidate) -> tuple[bool, int, float]:
         return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import UNSET, structs
 
@@ -43,24 +43,18 @@ from causerie.protocol.targets import (
 )
 
 Twist = Literal["nitro", "floor", "thinking", "extended"]
-TWISTS: Mapping[str, Twist] = {
-    "nitro": "nitro",
-    "floor": "floor",
-    "thinking": "thinking",
-    "extended": "extended",
-}
+TWISTS: Mapping[str, Twist] = {name: name for name in get_args(Twist)}
 _TEXT, _TEXT_AND_IMAGE = frozenset({"text"}), frozenset({"text", "image"})
 _SORTS: Mapping[Twist, SortBy] = {"nitro": "throughput", "floor": "price"}
 
 
 def today() -> date:
-    """The day in UTC."""
     return datetime.now(UTC).date()
 
 
 @dataclass(frozen=True, slots=True)
 class ListingFacts:
-    """Facts of a model that follow from all of its endpoints, as they are now."""
+    """Facts that follow from all endpoints of a model at this moment."""
 
     parameters: frozenset[str] = frozenset()
     images: bool = False
@@ -69,7 +63,7 @@ class ListingFacts:
 
 @dataclass(slots=True)
 class _KeptFacts:
-    """Facts, and the profiles that they follow from: lists ask a thousand models for them."""
+    # Kept because lists ask a thousand models for them.
 
     profiles: tuple[ModelProfile, ...] = ()
     facts: ListingFacts = ListingFacts()
@@ -77,11 +71,10 @@ class _KeptFacts:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``twist`` is what a suffix of the id asks for in addition to the model.
+    """A model of the router's catalog until ``ends``; ``twist`` is the suffix of the id.
 
-    ``nitro``: the fastest first; ``floor``: the cheapest first; ``thinking``: the
-    model thinks; ``extended``: only endpoints with the longest context. After
-    ``ends`` the model is there no more.
+    ``nitro``: the fastest first; ``floor``: the cheapest first; ``thinking``: the model thinks;
+    ``extended``: only endpoints with the longest context.
     """
 
     card: ModelCard
@@ -94,14 +87,12 @@ class Listing:
 
     @property
     def id(self) -> str:
-        """Return the id that a request names as ``model``, without a suffix that changes the
-        request.
-        """
+        """Return the id, without a suffix."""
         return self.card.id
 
     @property
     def names(self) -> Sequence[str]:
-        """The id, and what else a request may name."""
+        """Return the id and its aliases."""
         return (self.card.id, *self.card.aliases)
 
     @property
@@ -111,21 +102,17 @@ class Listing:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Return the parameters that any of its endpoints supports."""
         return self._facts.parameters
 
     @property
     def targets(self) -> Sequence[str]:
-        """Return its targets, by the names of routing."""
         return [one.name for one in self.endpoints]
 
     @property
     def sort(self) -> SortBy | None:
-        """The order that the twist asks for."""
         return _SORTS.get(self.twist) if self.twist is not None else None
 
     def twisted(self, twist: Twist) -> Listing:
-        """The same model with another way to choose."""
         endpoints = self.endpoints
         if twist == "extended":
             lengths = {one.name: one.profile.context_length or 0 for one in endpoints}
@@ -134,7 +121,7 @@ class Listing:
         return Listing(self.card, endpoints, self.stats_of, self.ends, twist, self.clock)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """The request as the twist has it; raises :class:`InvalidRequest` where it contradicts."""
+        """Apply the twist; raise :class:`InvalidRequest` if the request contradicts it."""
         if self.twist != "thinking":
             return request
         thinking = request.thinking
@@ -151,7 +138,7 @@ class Listing:
             request,
             thinking=on,
             params=request.params | {"reasoning"},
-            sent=request.document,  # one that is passed on as it came no more
+            sent=request.document,  # it cannot be passed on as it came
         )
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
@@ -160,10 +147,9 @@ class Listing:
         return ("model:thinking->reasoning.enabled",) if adds else ()
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Return the targets for a request, and their order.
+        """Return the targets for a request, in their order.
 
-        Raises :class:`InvalidRequest` if no target can or may serve it, and :class:`NotFound` after
-        the model's end.
+        Raises :class:`InvalidRequest` if there is none, and :class:`NotFound` after its end.
         """
         if self.is_over:
             raise NotFound(
@@ -180,7 +166,7 @@ class Listing:
         return ranked(endpoints, preferences, sort, self.stats_of)
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Return the targets that :meth:`candidates` excludes, by name in routing, and why."""
+        """Return the targets that :meth:`candidates` excludes, with the reasons."""
         found = {
             one.name: list(one.exclusions(request.params, request.preferences))
             for one in self.endpoints
@@ -191,35 +177,28 @@ class Listing:
         return next(one.profile for one in self.endpoints if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> Decimal:
-        """Return the price of a reply that this target served."""
         found = (one.tariff for one in self.endpoints if one.name == served_by)
         return next(found, Tariff()).cost(usage)
 
     def provider(self, served_by: str) -> str:
-        """Return the provider of this target, as the model's endpoints name it."""
         found = (one.provider for one in self.endpoints if one.name == served_by)
         return next(found, served_by)
 
-    # Public description.
-
     @property
     def cheapest(self) -> CatalogEndpoint:
-        """Return the cheapest endpoint, whose prices are shown as the model's."""
         return min(self.endpoints, key=lambda one: one.tariff.usual)
 
     @property
     def price(self) -> Decimal:
-        """Of the cheapest, for a usual million tokens."""
+        """Return the price of a usual million tokens at the cheapest endpoint."""
         return self.cheapest.tariff.usual
 
     @property
     def input_modalities(self) -> frozenset[str]:
-        """Return what a prompt may hold."""
         return _TEXT_AND_IMAGE if self._facts.images else _TEXT
 
     @property
     def created(self) -> int:
-        """Return the time the model came out, in Unix seconds."""
         return self.card.created
 
     @property
@@ -228,23 +207,17 @@ class Listing:
 
     @property
     def profiles(self) -> tuple[ModelProfile, ...]:
-        """Return the current profiles of its endpoints, the only part that may change."""
         return tuple([one.capabilities.profile() for one in self.endpoints])
 
     @property
     def throughput(self) -> float | None:
-        """The median of its fastest endpoint, in tokens per second; ``None``: nobody measured
-        it."""
-        found = [
-            target_stats.speed
-            for target_stats in self._target_stats()
-            if target_stats.speed is not None
-        ]
+        """Return the median of the fastest endpoint, in tokens per second."""
+        found = [one.speed for one in self._target_stats() if one.speed is not None]
         return max((one.p50 for one in found), default=None)
 
     @property
     def latency(self) -> float | None:
-        """The median of the endpoint that is quickest to begin, in seconds."""
+        """Return the median time to the first token of the quickest endpoint, in seconds."""
         found = [one.first_token for one in self._target_stats() if one.first_token is not None]
         return min((one.p50 for one in found), default=None)
 
@@ -254,12 +227,11 @@ class Listing:
 
     @property
     def context_length(self) -> int | None:
-        """The longest of its endpoints: where one's is too short, another one is asked."""
+        """Return the longest context of its endpoints."""
         return self._facts.context_length
 
     @property
     def _facts(self) -> ListingFacts:
-        """Return what its endpoints make of it, found anew when a profile has changed."""
         kept, profiles = self._kept, self.profiles
         if kept.profiles != profiles:
             kept.facts = ListingFacts(
@@ -271,7 +243,7 @@ class Listing:
         return kept.facts
 
     def entry(self, *, reasoning_object: bool = True) -> RouterModel:
-        """Return the model as ``GET /models`` shows it."""
+        """Return the entry of ``GET /models``."""
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
@@ -301,7 +273,7 @@ class Listing:
         )
 
     def with_endpoints(self) -> ModelEndpoints:
-        """Return the model with its endpoints, as ``GET /models/ID/endpoints`` shows it."""
+        """Return the entry of ``GET /models/ID/endpoints``."""
         return ModelEndpoints(
             id=self.id,
             name=self.card.name,

@@ -15,17 +15,13 @@ from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefa
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import Candidate
 
-# Why a request passes a target by: a field of the request, and words for people.
-
 
 class TargetExclusion(Struct, frozen=True):
-    """``field`` of the request is what leaves the target out; empty where no field is."""
+    """Why a target is excluded: a ``field`` of the request, if any, and words for people."""
 
     field: str
     words: str
 
-
-# Tariff of an endpoint, as the router's catalog shows and compares it.
 
 _MILLION = 1_000_000
 _REQUESTS = 1000
@@ -35,12 +31,9 @@ _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Money for one token of the prompt, of the reply, of the prompt from the cache (``None``:
-    like any other of the prompt), for one request, and for one token of reasoning (``None``:
-    like any other of the reply).
+    """Prices of one token and one request; ``None`` for cached prompt and reasoning: as others.
 
-    ``usual`` is what endpoints are compared by: a million tokens in a thousand
-    requests, three in four tokens of the prompt.
+    ``usual`` compares endpoints: a million tokens in 1000 requests, three in four of the prompt.
     """
 
     prompt: Decimal = Decimal(0)
@@ -55,7 +48,7 @@ class Tariff:
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
 
     def cost(self, usage: Usage) -> Decimal:
-        """Of one reply, to a billionth, rounded half to even; without output it is nothing."""
+        """Return the price of a reply, to a billionth; 0 without output."""
         if not usage.completion:
             return Decimal(0)
         cached = self.prompt if self.cached is None else self.cached
@@ -71,13 +64,12 @@ class Tariff:
 
     @property
     def free(self) -> bool:
-        """Return true if nothing costs anything."""
         tokens = (self.prompt, self.completion, self.cached, self.reasoning)
         return not (any(tokens) or self.request)
 
     @property
     def by_million(self) -> Mapping[str, Decimal]:
-        """By the names of ``provider.max_price``."""
+        """Return prices by the names of ``provider.max_price``."""
         return {
             "prompt": self.prompt * _MILLION,
             "completion": self.completion * _MILLION,
@@ -100,26 +92,19 @@ def plain(price: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-# The parameters that a target supports, by those that it is known to honour.
-
 _ALWAYS = frozenset(
     {
-        "model",
-        "messages",
-        "stream",
-        "stream_options",
-        "include_reasoning",
-        "modalities",
-        "session_id",
+        *("model", "messages", "stream", "stream_options"),
+        *("include_reasoning", "modalities", "session_id"),
     }
 )
-"""Served whoever answers: we do it ourselves, or nothing can answer a chat without it."""
+"""Parameters that every target supports, or the service itself."""
 
 _ALIKE = (
     frozenset({"max_tokens", "max_completion_tokens"}),
     frozenset({"continue_final_message", "add_generation_prompt"}),
 )
-"""Names of one ability: whoever honours one is spoken to by that name."""
+"""Names of one ability."""
 
 _SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
 """Ways to switch thinking, each written as the target knows it."""
@@ -129,10 +114,7 @@ _OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
 
 
 def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[str] | None:
-    """Return what a provider's model supports, ``None`` where nothing is known of it.
-
-    ``switches``: its thinking can be switched, by whichever parameter.
-    """
+    """Return what a provider's model supports, ``None`` if unknown; ``switches``: also thinking."""
     if honoured is None:
         return None
     known = frozenset(honoured)
@@ -145,15 +127,10 @@ def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[
 
 
 def of_engine(engine: str, *, speculates: bool) -> frozenset[str]:
-    """Return what an engine of ours supports; ``speculates``: tokens are proposed to it."""
+    """Return what an engine of ours supports, with speculative decoding or not."""
     honoured = HONOURED - refused_by(engine)
     return honoured - _OF_PROBABILITIES if speculates else honoured
 
-
-# One model of the catalog: who can answer for it, and what they can do together.
-#
-# A model supports what at least one of its targets supports; a request goes only to those that
-# support all of it. Facts that are only known once a model is loaded come through ``profile``.
 
 _FREE = Tariff()
 _NOTHING = Decimal(0)
@@ -161,12 +138,10 @@ _NOTHING = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """Capabilities of a model. Lengths are in tokens; ``None`` is not known (yet).
+    """Capabilities of a model; lengths in tokens, ``None`` if not known (yet).
 
-    ``thinks``: its template, or a probe, says that it does; a model that does not can still be
-    asked to. ``None``: it has not been loaded, so nobody knows. It rejects the parameters in
-    ``lacks``, even if they are listed as supported.
-    ``sampling`` is that of a request that sets none.
+    It rejects the parameters in ``lacks``, even if they are listed as supported. ``sampling`` is
+    the default.
     """
 
     context_length: int | None = None
@@ -180,7 +155,7 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class TargetCapabilities:
-    """Capabilities of one target. ``parameters`` ``None`` is not known: all are let through."""
+    """Capabilities of one target; ``parameters`` is ``None`` if unknown: all pass."""
 
     candidate: Candidate
     parameters: frozenset[str] | None = None
@@ -199,21 +174,15 @@ class ModelCard:
 
 
 class ServedModel:
-    """One model. ``id`` is what a request names as ``model``.
+    """A model that is not of the router's catalog, with one price for all targets.
 
-    Its price is the ``tariff``, whichever target answers.
+    It supports what at least one target supports; requests go to those that support all of it.
     """
 
     __slots__ = (
-        "_all",
-        "_capabilities",
-        "_common",
-        "_is_priced",
-        "_tariff",
-        "card",
-        "id",
-        "parameters",
-    )  # fmt: skip
+        *("_all", "_capabilities", "_common", "_is_priced", "_tariff"),
+        *("card", "id", "parameters"),
+    )
 
     def __init__(
         self,
@@ -231,24 +200,19 @@ class ServedModel:
         self._common = self.parameters.intersection(*sets)
 
     def cost(self, _served_by: str, usage: Usage) -> Decimal:
-        """Return the price of a reply, which is the same for every target."""
         return self._tariff.cost(usage) if self._is_priced else _NOTHING
 
     @property
     def names(self) -> Sequence[str]:
-        """The id, and what else a request may name."""
+        """Return the id and its aliases."""
         return (self.card.id, *self.card.aliases)
 
     @property
     def targets(self) -> Sequence[str]:
-        """Return its targets, by the names of routing."""
         return [one.name for one in self._all]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Return the targets that support every parameter of the request.
-
-        Raises :class:`InvalidRequest` if there are none.
-        """
+        """Return targets that support all parameters; raise :class:`InvalidRequest` without."""
         if request.params <= self._common:
             return self._all
         for name in sorted(request.params - self.parameters):
@@ -264,7 +228,7 @@ class ServedModel:
         return able
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Return the targets that :meth:`candidates` excludes, by name in routing, and why."""
+        """Return the targets that :meth:`candidates` excludes, with the reasons."""
         found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self._capabilities:
             if lacking := sorted(request.params - known(one)):
@@ -277,7 +241,7 @@ class ServedModel:
         return next(one.profile() for one in self._capabilities if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """The request itself: nothing but what it says is asked of a model."""
+        """Return the request as the model gets it."""
         return request
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
@@ -285,10 +249,7 @@ class ServedModel:
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
-        """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not.
-
-        Its name for people is not part of it: only entries of a router have one.
-        """
+        """Return the entry of ``GET /models``, at a door that knows ``reasoning`` or not."""
         profile = self._profile()
         parameters = self.parameters - profile.lacks
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
@@ -314,7 +275,6 @@ class ServedModel:
         )
 
     def _profile(self) -> ModelProfile:
-        """Return the profile that holds for every target: the shortest lengths that are known."""
         profiles = [capabilities.profile() for capabilities in self._capabilities]
         return ModelProfile(
             context_length=_least(profile.context_length for profile in profiles),
@@ -327,7 +287,6 @@ class ServedModel:
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
-        """Each parameter has somebody who supports it, and nobody supports all."""
         lacking = {one.candidate.name: sorted(wanted - known(one)) for one in self._capabilities}
         nearest = min(lacking.values(), key=len)
         words = "; ".join(
@@ -343,7 +302,7 @@ class ServedModel:
 
 
 def common_sampling(profiles: Iterable[ModelProfile]) -> SamplingDefaults | None:
-    """Return the default sampling that all targets have; ``None`` if unknown, or if they differ."""
+    """Return the default sampling of all targets; ``None`` if it is unknown or differs."""
     first, *others = (profile.sampling for profile in profiles)
     return first if all(other == first for other in others) else None
 

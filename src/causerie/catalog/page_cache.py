@@ -19,24 +19,13 @@ from causerie.http.event_loop import Turns, offload
 from causerie.protocol.model_entries import PageLinks, PageTail
 from causerie.protocol.numbers import money, whole_number
 
-# Filters and order of the router's catalog, as a query asks for them.
-#
-# The names are those that clients of the well-known aggregating router send. Unknown values are
-# rejected: a filter that is ignored shows entries that it should exclude.
+# Names are those that clients of the well-known aggregating router send. Unknown values are
+# rejected: an ignored filter would show entries that it should exclude.
 
 MOST_ENTRIES = 1000
 _NAMES = (
-    "supported_parameters",
-    "output_modalities",
-    "model_authors",
-    "providers",
-    "q",
-    "context",
-    "min_price",
-    "max_price",
-    "sort",
-    "offset",
-    "limit",
+    *("supported_parameters", "output_modalities", "model_authors", "providers", "q", "context"),
+    *("min_price", "max_price", "sort", "offset", "limit"),
 )
 
 
@@ -52,7 +41,7 @@ SORTS: Mapping[str, Callable[[Listing], Decimal | float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """``given`` is the query; ``limit`` ``None`` shows all. Prices are for a usual million."""
+    """Filters of ``GET /models``; ``limit`` ``None`` shows all. Prices: see ``Tariff.usual``."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     offset: int = 0
@@ -63,7 +52,7 @@ class Filters:
 
     @staticmethod
     def parse(query: str) -> Filters:
-        """From what follows the question mark. Raises :class:`InvalidRequest`."""
+        """Parse the query of a URL; raise :class:`InvalidRequest`."""
         try:
             given = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=64))
         except ValueError as error:
@@ -86,14 +75,13 @@ class Filters:
 
     @property
     def end(self) -> int | None:
-        """Return the end of the page, counted in entries; ``None``: after the last of all."""
         return None if self.limit is None else self.offset + self.limit
 
     def query(self, *, offset: int) -> str:
         return urlencode({**self.given, "offset": str(offset)})
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        """Return those that are asked for, of all pages. They may be many, so it takes turns."""
+        """Return the matching entries of all pages, without blocking the event loop for long."""
         if not self.given:
             return entries
         wanted = self._words("supported_parameters")
@@ -131,7 +119,7 @@ class Filters:
 async def _sorted(
     entries: Sequence[Listing], key: Callable[[Listing], Decimal | float], turns: Turns
 ) -> Sequence[Listing]:
-    """Return entries in the order of a key that takes time: it is what was measured of each."""
+    # The key takes time to compute, so it is computed once for each entry.
     keys = []
     for one in entries:
         keys.append(key(one))
@@ -168,12 +156,6 @@ def _wrong(name: str, advice: str) -> InvalidRequest:
     return InvalidRequest(f"`{name[:100]}` {advice}", code="invalid_value", param=name[:100])
 
 
-# The router's catalog as bytes: pages that are made once and answered many times.
-#
-# Each entry is written when it is first shown, and again when something of it has
-# changed; a page is kept for a few seconds. Knows nothing of prices or routing
-# beyond what entries tell of themselves.
-
 _FRESH_SECONDS = 2.0
 _MOST_PAGES = 256
 _MOST_BYTES = 32 * 1024 * 1024
@@ -183,26 +165,25 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class CachedPage:
-    """``etag`` is a digest of the body, the same however it is sent."""
+    """A page; ``etag`` is a digest of the body before compression."""
 
     body: bytes
     etag: str
     _small: bytes = b""
 
     async def small(self) -> bytes:
-        """Return the body as gzip, made when it is first asked for."""
+        """Return the body as gzip, compressed once."""
         if not self._small:
             self._small = await offload(gzip.compress, self.body, _GZIP_LEVEL, mtime=0)
         return self._small
 
     @property
     def size(self) -> int:
-        """Bytes that keeping it takes."""
         return len(self.body) + len(self._small)
 
 
 class CatalogCache:
-    """Pages by whose they are and which part of the catalog."""
+    """Pages of the catalog, kept for seconds; entries are encoded again only after a change."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -213,10 +194,7 @@ class CatalogCache:
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
-        """Return the part of the catalog that the query asks for; ``entries`` gives all of it.
-
-        Raises :class:`InvalidRequest` for a query that nobody understands.
-        """
+        """Return the page for a query of ``entries``; raise :class:`InvalidRequest`."""
         place = door, path, query
         if (kept := self._fresh(place)) is not None:
             return kept

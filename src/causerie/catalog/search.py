@@ -19,8 +19,6 @@ from causerie.http.event_loop import Turns
 from causerie.protocol.events import Usage
 from causerie.protocol.numbers import money, whole_number
 
-# The fields of an address that asks something of the catalog.
-
 Fields = Mapping[str, Sequence[str]]
 """All values of each field, without white space around them."""
 
@@ -34,16 +32,12 @@ def fields(pairs: Iterable[tuple[str, str]]) -> Fields:
 
 
 def first(given: Fields, name: str) -> str:
-    """Return the first value of a field; empty where the field is missing."""
+    """Return the first value of a field, or an empty text."""
     return given[name][0] if name in given else ""
 
 
-# Select and sort the entries of the public catalog by the fields of its page's form.
-#
-# The fields of ``GET /models`` are other ones: :mod:`~causerie.catalog.page_cache`.
-
 ROWS = (25, 50, 100)
-"""Of a page of a list: what may be asked for, and first what there is unless it is."""
+"""Numbers of rows on a page; the first is the usual one."""
 _FAR = float("inf")
 _LONGEST = 200
 _MOST = 10**10 - 1
@@ -145,10 +139,7 @@ class CatalogQuery:
         return any(name not in ("sort", "rows") for name, _ in self._fields())
 
     async def of(self, entries: Sequence[T]) -> Sequence[T]:
-        """Return those that are asked for, on all pages, in their order.
-
-        They may be many, and what they are sorted by takes time, so it takes turns.
-        """
+        """Return the matching entries in order, without blocking the event loop for long."""
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, T]]()
         for one in entries:
@@ -166,11 +157,9 @@ class CatalogQuery:
         return f"?{urlencode(fields)}" if fields else "?"
 
     def with_rows(self, rows: int) -> str:
-        """Return the query of this search with so many rows on a page."""
         return replace(self, rows=rows, page=1).address()
 
     def sorted_by(self, sort: str) -> str:
-        """Return the query of this search in another order."""
         return replace(self, sort=sort, page=1).address()
 
     def _fits(self, one: Searchable) -> bool:
@@ -186,7 +175,6 @@ class CatalogQuery:
         )
 
     def _fields(self) -> list[tuple[str, str]]:
-        """Return the fields that differ from their defaults."""
         said = [
             ("q", self.text),
             ("cost", self.cost),
@@ -204,7 +192,6 @@ class CatalogQuery:
 
 
 def rows_of(text: str) -> int:
-    """Return the number of rows that an address asks for, or the usual one."""
     return next((rows for rows in ROWS if str(rows) == text), ROWS[0])
 
 
@@ -214,7 +201,6 @@ def gives(_: Searchable) -> frozenset[str]:
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:
-    """Return whether all words are in its id (with the author), its name or its description."""
     if not words:
         return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
@@ -250,8 +236,6 @@ def _money(query: Fields, name: str) -> Decimal | None:
             f"{text[:20]} is not an amount of money: {failure}.", param=name
         ) from failure
 
-
-# Price of a month of requests at each endpoint, to the last digit that is charged.
 
 _MOST_TOKENS = 1_000_000_000
 USUAL: Mapping[str, int] = MappingProxyType(
@@ -305,7 +289,7 @@ class CostAssumptions:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """``share`` is of the dearest, in percent, for a bar."""
+    """Costs at one endpoint; ``share`` is the percentage of the most expensive."""
 
     variant: str
     provider: str
@@ -316,7 +300,7 @@ class CostEstimate:
 
 
 def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
-    """At every endpoint of every variant, the cheapest first."""
+    """Return the costs at every endpoint of every variant, the cheapest first."""
     usage = load.usage
     found = [(one.id, endpoint) for one in variants for endpoint in one.endpoints]
     dearest = max((endpoint.tariff.cost(usage) for _, endpoint in found), default=Decimal(0))

@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -24,11 +24,10 @@ from causerie.chat.schema import (
     json_object,
     prepare,
     regex,
-    rounded,
 )
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.finite import Endless, without_endless
-from causerie.chat.schema.keywords import ignored_sibling, of_function, unsupported
+from causerie.chat.schema.keywords import SchemaRefused, ignored_sibling
 from causerie.chat.schema.references import without_siblings
 from causerie.chat.validation import AT_ONCE, CheckedSchema
 from causerie.errors import InvalidRequest
@@ -44,16 +43,19 @@ from causerie.protocol.request import (
     ToolMode,
 )
 
-# Cache of results computed from schemas.
-#
-# An agent sends the same schemas with every turn. Checking them and writing their
-# grammar takes milliseconds during which no other request makes progress.
-
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
 _LONG = 2_000  # characters of schemas; more take so long that they go to a thread
 _SLOW = "patternProperties"  # whose patterns are compared with each other
 
 _T = TypeVar("_T")
+
+
+def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
+    """Return the 400 for a schema, pattern or grammar that would not be enforced as written."""
+    place = {} if refused.pointer is None else {"pointer": refused.pointer}
+    return InvalidRequest(
+        str(refused), code="unsupported_schema", param=refused.param, metadata=place
+    )
 
 
 @dataclass(slots=True)
@@ -65,13 +67,19 @@ class SchemaCache:
     _characters: int = 0
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
-        """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached."""
+        """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
+
+        Raises ``InvalidRequest`` (``unsupported_schema``) where ``make`` raises ``SchemaRefused``.
+        """
         key = text, what
         if (found := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return cast(_T, found[0])
         slow = len(text) > _LONG or _SLOW in text
-        made = await offload(make) if slow else make()
+        try:
+            made = await offload(make) if slow else make()
+        except SchemaRefused as refused:
+            raise unsupported_schema(refused) from None
         if key not in self._known:
             self._characters += len(text)
             self._known[key] = made, len(text)
@@ -79,9 +87,6 @@ class SchemaCache:
             _, (_, characters) = self._known.popitem(last=False)
             self._characters -= characters
         return made
-
-
-# The functions that a model may call, checked to be enforceable.
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,10 @@ class Functions:
 async def callable_functions(
     request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
-    """Those that ``tool_choice`` leaves; raises ``InvalidRequest`` (``unsupported_schema``)."""
+    """Return those that ``tool_choice`` leaves.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``).
+    """
     allowed = request.tool_choice.allowed
     asked = [
         (index, tool)
@@ -143,10 +151,10 @@ def _checked(
         param = f"tools[{index}].function.parameters"
         parameters, siblings = without_siblings(tool.parameters)
         try:
-            schema = closed_schema(_of_objects(parameters, param))
+            schema = closed_schema(_only_object_type(parameters, param))
             prepared = prepare(schema, param=param)
-        except InvalidRequest as refused:
-            raise of_function(tool.name, refused) from None
+        except SchemaRefused as refused:
+            raise refused.of_function(tool.name) from None
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored
@@ -156,19 +164,16 @@ def _checked(
     return Functions(tools, text, spell, arguments, watched, tuple(ignored))
 
 
-def _of_objects(parameters: Schema, param: str) -> Schema:
-    """Return the parameters without other types than ``object``; raise where that is none."""
+def _only_object_type(parameters: Schema, param: str) -> Schema:
     declared = parameters.get("type", "object")
     kinds = declared if isinstance(declared, list) else [declared]
     if "object" not in kinds and all(isinstance(kind, str) for kind in kinds):
         written = json.dumps(declared)
         reason = f'arguments are a JSON object, so `type` must be "object", not {written[:100]}.'
-        raise unsupported(param, reason, "#/type")
+        raise SchemaRefused(param, reason, "#/type")
     rest = {key: value for key, value in parameters.items() if key != "nullable"}
     return {**rest, "type": "object"} if "object" in kinds else rest
 
-
-# The form that an answer is to have, checked to be enforceable.
 
 _MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
 
@@ -197,10 +202,12 @@ async def answer_plan(
     *,
     white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Raise ``InvalidRequest`` (``unsupported_schema``) if it could not be enforced."""
+    """Return the plan; raise ``InvalidRequest`` (``unsupported_schema``) if it cannot be kept."""
     match output:
         case JsonObject():
-            return _any_object(white_space)
+            any_object = {"type": "object"}
+            text = json_object(white_space)
+            return _document_plan(any_object, "response_format", white_space, text)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
             make = partial(_schema, output, text, control_tokens, white_space)
@@ -216,18 +223,12 @@ async def answer_plan(
             return await schema_cache.of(text, Grammar, partial(_grammar, text))
 
 
-@cache
-def _any_object(white_space: WhiteSpace) -> AnswerPlan:
-    return _json({"type": "object"}, "response_format", white_space, json_object(white_space))
-
-
 def _schema(
     output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
     check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
-    text_of_engine = None if prepared.rounded else prepared.text
-    plan = _json(output.schema, output.param, white_space, text_of_engine)
+    plan = _document_plan(output.schema, output.param, white_space, prepared.text)
     spell = spells(text, control_tokens)
     return replace(
         plan,
@@ -238,24 +239,17 @@ def _schema(
     )
 
 
-def _json(
-    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str | None
+def _document_plan(
+    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str
 ) -> AnswerPlan:
-    """Return the grammar of a document; ``text`` is what the engine's own grammar of JSON takes.
-
-    A schema that only this grammar can say is written in one line. ``text`` is ``None`` where the
-    engine would round a number.
-    """
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
         grammar = GrammarText({}, param=param, prefix="answer_", most=_MOST_RULES)
         try:
             written = pretty_grammar(without_endless(dict(anchored(schema))), grammar)
-        except (InvalidRequest, Endless):
+        except (SchemaRefused, Endless):
             pass
         else:
             return AnswerPlan(written, grammar.rules)
-    if text is None:
-        raise rounded(param)
     return AnswerPlan("answer", f"answer: %json {text}")
 
 

@@ -18,11 +18,6 @@ from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequ
 from causerie.errors import ConstraintNotKept
 from causerie.http.event_loop import Turns, offload
 
-# Copies of readers, so that two of them can go on from the same place in a text.
-#
-# Copying takes time in proportion to the reader's own state, not to what it has read: texts,
-# constants and schemas are shared.
-
 _T = TypeVar("_T")
 _ROOM = f"{__package__}."
 
@@ -45,7 +40,7 @@ def _forked(value: Any, known: dict[int, Any]) -> Any:
         return set(value)
     if kind is MethodType:
         return MethodType(value.__func__, _forked(value.__self__, known))
-    if _is_shared(kind):
+    if _never_changes(kind):
         return value
     if id(value) not in known:
         known[id(value)] = _forked_object(value, known)
@@ -68,23 +63,18 @@ def _fields(value: Any) -> list[str]:
     return [name for name in names if hasattr(value, name)]
 
 
-def _is_shared(kind: type) -> bool:
-    """Return whether objects of a class never change: others' classes, enums and frozen ones."""
+def _never_changes(kind: type) -> bool:
     foreign = not kind.__module__.startswith(_ROOM)
     return foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__
 
 
-# One run of an engine from which is taken back what breaks a rule that no grammar has.
+# No grammar compares two items. So tokens are held back from the comma before an item until the
+# item is complete. If it repeats an earlier one, the array ends before it where the grammar allows
+# that; otherwise the last of its tokens for which there is another is drawn again.
 #
-# No grammar compares two items. So tokens are held from the comma before an item until the item is
-# complete. One that repeats an earlier item is taken back: the array ends before it where the
-# grammar lets it, for a model that repeats itself has nothing new to add. Elsewhere the last token
-# of the item for which there is another is drawn again, without those that led to a repetition, and
-# the run goes on behind it.
-#
-# A value that the check may refuse is held until it is complete, too. Where it is refused, its last
-# token is drawn again; if that does not help, one further ahead, and in the end its first one. What
-# has been handed on is never taken back.
+# A value that the check may refuse is held back until it is complete, too. If it is refused, its
+# last token is drawn again, then one further ahead, and in the end its first one. Tokens that have
+# been sent are never taken back.
 
 _OF_AN_ITEM = 16  # draws for one item
 _AT_A_PLACE = 6  # draws at one place of a value
@@ -111,19 +101,15 @@ async def without_faults(
 
 @dataclass(slots=True)
 class _Attempts:
-    """Places from which a value is written anew, with a few draws at each."""
-
     places: list[int] = field(default_factory=list)
     _level: int = 0
     _draws: int = 0
 
     @property
     def place(self) -> int | None:
-        """The place whose turn it is."""
         return self.places[self._level] if self._level < len(self.places) else None
 
     def made(self, *, other: bool) -> None:
-        """Count a draw, which gave another token or not."""
         self._draws += 1
         if not other or self._draws == _AT_A_PLACE:
             self._level, self._draws = self._level + 1, 0
@@ -170,32 +156,31 @@ class _Backtracking:
 
     async def _outputs(self) -> AsyncGenerator[Output, None]:
         while self._stopped is None and len(self._tokens) < self.request.max_tokens:
-            async with aclosing(self._run()) as outputs:
+            async with aclosing(self._outputs_until_fault()) as outputs:
                 async for output in outputs:
                     yield output
             while (fault := self._documents.fault) is not None:
                 self._stopped, self._unreported = None, 0
                 if isinstance(fault, Repeat):
-                    await self._take_back(fault)
+                    await self._replace_repeated_item(fault)
                 else:
-                    await self._mend(fault)
+                    await self._rewrite_value(fault)
         for token in self._tokens[self._given :]:
             yield token
         made = len(self._tokens) + self._unreported
         reason = self._stopped.reason if self._stopped is not None else "length"
         yield Stopped(reason, len(self.request.prompt), made, self._cached or 0)
 
-    async def _run(self) -> AsyncGenerator[Output, None]:
-        """Yield what the engine begins with, and its final tokens, up to a fault."""
+    async def _outputs_until_fault(self) -> AsyncGenerator[Output, None]:
         before = len(self._tokens)
-        async with self.engine.generate(self._rest()) as outputs:
+        async with self.engine.generate(self._remaining_request()) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
                     self._generated += 1
                     await self._add(output)
                     if self._documents.fault is not None:
                         return
-                    for token in self._ready():
+                    for token in self._final_tokens():
                         yield token
                     continue
                 if isinstance(output, Started) and self._cached is None:
@@ -222,23 +207,21 @@ class _Backtracking:
         if documents.is_behind:
             await offload(documents.catch_up)
 
-    def _ready(self) -> Iterator[Token]:
-        """Yield the tokens that nothing will take back any more."""
+    def _final_tokens(self) -> Iterator[Token]:
         while self._given < self._documents.final:
             self._given += 1
             yield self._tokens[self._given - 1]
 
-    async def _take_back(self, repeat: Repeat) -> None:
-        """Replace the repeated item by the end of its array, or by the beginning of another."""
+    async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
         content = self._documents.content_behind(self._given)
-        if await self._close(repeat):
+        if await self._end_array(repeat):
             return
         while content and self._may_draw():
             at = content[-1]
-            await self._forbid(written, at)
+            await self._return_and_ban(written, at)
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
-            token = await self._draw(dict.fromkeys(self._banned[at], _NEVER))
+            token = await self._draw_token(dict.fromkeys(self._banned[at], _NEVER))
             if token is None or token.id in self._banned[at]:
                 content.pop()
             elif token.text.isspace():  # it would only put the same off
@@ -251,19 +234,18 @@ class _Backtracking:
             "differ, and the model found no other item in the attempts that it had."
         )
 
-    async def _mend(self, broken: BrokenRule) -> None:
-        """Write the value that breaks a rule anew, from one of its tokens on."""
+    async def _rewrite_value(self, broken: BrokenRule) -> None:
         written = list(self._tokens)
         start = max(broken.start, self._given)
         attempts = self._attempts.setdefault(
             (start, broken.blamed and broken.blamed[0]), _Attempts()
         )
-        attempts.places = attempts.places or list(_places(broken, start, len(written)))
+        attempts.places = attempts.places or list(_places_to_rewrite(broken, start, len(written)))
         while (at := attempts.place) is not None and self._draws_left > 0:
             at = min(at, len(written) - 1)
-            await self._forbid(written, at)
+            await self._return_and_ban(written, at)
             self._drawn += 1
-            token = await self._draw(dict.fromkeys(self._banned[at], _NEVER))
+            token = await self._draw_token(dict.fromkeys(self._banned[at], _NEVER))
             other = token is not None and token.id not in self._banned[at]
             attempts.made(other=other)
             if token is None or not other:
@@ -277,8 +259,7 @@ class _Backtracking:
             f"attempts that it had: {broken.reason}"
         )
 
-    async def _forbid(self, written: Sequence[Token], at: int) -> None:
-        """Take back all from a position on, and let what was there not come again."""
+    async def _return_and_ban(self, written: Sequence[Token], at: int) -> None:
         await self._return_to(list(written[:at]))
         self._banned.setdefault(at, set()).add(written[at].id)
 
@@ -289,23 +270,21 @@ class _Backtracking:
     def _may_draw(self) -> bool:
         return self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0
 
-    async def _close(self, repeat: Repeat) -> bool:
-        """End the array before the item; return whether the grammar lets it end there."""
+    async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated
         if place < self._given or place in self._open:
             return False
         await self._return_to(self._tokens[:place])
         self._open.add(place)
         for id in await self.engine.tokenize([f"{repeat.head}]"], special=False):
-            token = await self._draw({id: _SURELY})
+            token = await self._draw_token({id: _SURELY})
             if token is None or token.id != id:
                 return False
             await self._add(token)
         return self._documents.fault is None
 
-    async def _draw(self, bias: Mapping[int, float]) -> Token | None:
-        """Return one token behind those that there are."""
-        rest = self._rest()
+    async def _draw_token(self, bias: Mapping[int, float]) -> Token | None:
+        rest = self._remaining_request()
         sampling = rest.sampling
         biased = structs.replace(sampling, logit_bias={**sampling.logit_bias, **bias})
         async with self.engine.generate(replace(rest, max_tokens=1, sampling=biased)) as outputs:
@@ -316,7 +295,6 @@ class _Backtracking:
         return None
 
     async def _return_to(self, tokens: list[Token]) -> None:
-        """Take back all tokens but these, the first ones, and read on from the last copy there."""
         pairs = zip(self._tokens[self._given :], tokens[self._given :], strict=False)
         same = self._given + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._tokens, end = tokens, len(tokens)
@@ -334,8 +312,7 @@ class _Backtracking:
         self._discard(discarded - self._discarded)
         self._discarded = discarded
 
-    def _rest(self) -> TextRequest:
-        """Return what is asked of the engine behind the tokens that there are."""
+    def _remaining_request(self) -> TextRequest:
         if not self._tokens:
             return self.request
         request, ids = self.request, tuple(token.id for token in self._tokens)
@@ -352,11 +329,7 @@ class _Backtracking:
         )
 
 
-def _places(broken: BrokenRule, start: int, end: int) -> Iterator[int]:
-    """Yield the places from which a value is written anew, each further ahead than the last.
-
-    The part that the fault is about comes first, then the value around it.
-    """
+def _places_to_rewrite(broken: BrokenRule, start: int, end: int) -> Iterator[int]:
     spans = [(start, end)]
     if broken.blamed is not None:
         first, last = broken.blamed

@@ -1,14 +1,11 @@
 """The class of each delivered call: whether its client can run it.
 
-Every reply of an own model is checked, of other targets a sample. The check runs in the thread
-for long work once the reply has been delivered, so no reply waits for it. Knows no metrics: the
-classes go to whoever made the checker.
+The check runs in a thread once the reply has been delivered, so no reply waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -16,10 +13,11 @@ from functools import lru_cache
 import msgspec
 import structlog
 
+from causerie.chat.call_syntax.base import json_value
 from causerie.chat.schema.compiled import Work, WorkExceeded
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import MOST_STEPS, CheckedSchema
-from causerie.errors import InvalidRequest
 from causerie.http.event_loop import offload
 from causerie.protocol.request import Tool
 from causerie.protocol.targets import CallClass
@@ -45,12 +43,12 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
     if tool is None:
         return "unknown_name"
     try:
-        value = json.loads(arguments, parse_constant=_refuse_constant)
+        value = json_value(arguments)
     except (ValueError, RecursionError):
         return "invalid_json"
     if not isinstance(value, dict):
         return "schema_mismatch"
-    rules = _rules(msgspec.json.encode(tool.parameters))
+    rules = _checked_schema(msgspec.json.encode(tool.parameters))
     if rules is None:
         return "unchecked"
     try:
@@ -110,15 +108,10 @@ def _classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
 
 
 @lru_cache(maxsize=256)
-def _rules(schema: bytes) -> CheckedSchema | None:
-    """Return the schema as the check takes it, or ``None`` if it cannot."""
+def _checked_schema(schema: bytes) -> CheckedSchema | None:
     if len(schema) > MAX_SCHEMA:
         return None
     try:
         return CheckedSchema(Rewriter(msgspec.json.decode(schema), "parameters").rewrite())
-    except (InvalidRequest, RecursionError):
+    except (SchemaRefused, RecursionError):
         return None
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON value")

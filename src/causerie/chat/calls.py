@@ -37,10 +37,8 @@ from causerie.chat.formats.format import (
 )
 from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
 
-# The text behind the arguments of a call, which means nothing, however a model writes it.
-#
-# By then the call is known, so nothing that deviates here may cost it: members behind the arguments
-# (an id), brackets too many or too few, closing markers that are missing or doubled.
+# Once its arguments are complete, a call is known, so text that deviates behind them may not cost
+# it: more members (an id), brackets too many or too few, closing markers missing or doubled.
 
 _BRACKETS = re.compile(r"[}\])\"]+(?=<(?!\]))")
 # A blank behind a bar is part of a marker.
@@ -90,7 +88,6 @@ class CallTail:
         return None
 
     def _step(self, text: str) -> str | None:
-        """Return the text without its first part that belongs to the call, if it has one."""
         if not text:
             return None
         if self._members and text[0] == "," and (found := _MEMBER.match(text)):
@@ -100,7 +97,7 @@ class CallTail:
         return self._marker(text)
 
     def _marker(self, text: str) -> str | None:
-        """Return the text behind a closing marker; each may be missing, and the last come twice."""
+        # Each marker may be missing, and the last one may come twice.
         for at, word in enumerate(self._words):
             if text.startswith(word):
                 self._last, self._words = word, self._words[at + 1 :]
@@ -113,11 +110,8 @@ class CallTail:
         return text[1:] if text[0] in self._closers else self._text
 
 
-# Calls of one message, without those that say again what an earlier one said.
-#
-# Models that may write several calls sometimes write the same one up to the limit. A call
-# is held back while it equals the beginning of an earlier one, so that a repeated call is
-# never delivered, however its text is cut.
+# Models that may write several calls sometimes write the same one up to the limit. A call is held
+# back while it equals the beginning of an earlier one, so that a repeated call is never delivered.
 
 
 @dataclass(slots=True)
@@ -162,9 +156,6 @@ class Repeats:
         return ready
 
 
-# Reads one section of tool calls by its declaration, call after call.
-
-
 @dataclass(frozen=True, slots=True)
 class CallStarted:
     """A call's name is known; ``id`` is the model's own or empty."""
@@ -199,8 +190,6 @@ def name_from_id(value: str) -> str:
 
 @dataclass(slots=True)
 class _Call:
-    """The call being read."""
-
     name: str = ""
     id: str = ""
     started: bool = False
@@ -208,8 +197,7 @@ class _Call:
     """Arguments so far that the client has not been given: no more than an empty object."""
 
 
-def _edges(form: CallSection) -> tuple[list[str], list[str]]:
-    """Return the texts that a call may begin with, and the markers that may end it."""
+def _call_marks(form: CallSection) -> tuple[list[str], list[str]]:
     fixed = [one for one in form.call if isinstance(one, Literal)] or [Literal("")]
     heads = (text.partition("{")[0] for text in (form.begin, fixed[0].text))
     opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
@@ -221,11 +209,7 @@ def _edges(form: CallSection) -> tuple[list[str], list[str]]:
     return [form.separator.strip(), *triggers, *marks], ends
 
 
-def _past(text: str, mark: str) -> tuple[str | None, bool]:
-    """Return the text behind a mark that it begins with, and whether one may be arriving.
-
-    White space in it does not count.
-    """
+def _skip_mark(text: str, mark: str) -> tuple[str | None, bool]:
     left = "".join(mark.split())
     for at, character in enumerate(text):
         if not left:
@@ -317,14 +301,13 @@ class SectionReader:
         return parts
 
     def _read_segment(self, text: str, parts: list[CallPart]) -> str | None:
-        """Feed the segment at the head of the queue; return what it left."""
         segment = self._queue[0]
         try:
             read = self._feed_segment(segment, text)
         except Unreadable:
             if self._call.started or self._form.at_start:
                 raise
-            return self._deviate()
+            return self._begin_lenient_reading()
         if read.arguments:
             self._add_arguments(read.arguments, parts)
         if read.rest is None:
@@ -355,7 +338,7 @@ class SectionReader:
         return self._reader.feed(text)
 
     def _add_arguments(self, text: str, parts: list[CallPart]) -> None:
-        """A call starts for the client when its first argument does."""
+        # For the client, a call starts with its first argument.
         call = self._call
         call.arguments.append(text)
         if text.isspace() and not call.started:
@@ -381,10 +364,9 @@ class SectionReader:
         self._tail = CallTail(self._queue, keep=self._form.end.strip())
         self._step = self._read_tail
 
-    def _deviate(self) -> str:
-        """Read leniently what has come of the call, or of its arguments; return that."""
+    def _begin_lenient_reading(self) -> str:
         form, call, at = self._form, self._call, self._before_arguments
-        marks, ends = _edges(form)
+        marks, ends = _call_marks(form)
         named = call.name if at is not None and call.name in self._tools else ""
         self._lenient = LenientReader(() if named else marks, ends, self._tools, named)
         self._queue, self._call, self._reader = list(form.call), _Call(), None
@@ -396,10 +378,12 @@ class SectionReader:
         found = self._lenient.feed(text)
         if found is None:
             return None
-        self._give(*found, parts)
+        self._add_lenient_calls(*found, parts)
         return found[1]
 
-    def _give(self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]) -> None:
+    def _add_lenient_calls(
+        self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]
+    ) -> None:
         for call in calls:
             parts += (CallStarted(call.name, ""), CallArguments(call.arguments), CallEnded())
         self._lenient = None
@@ -413,11 +397,10 @@ class SectionReader:
         self.unread = GrowingText()
         rest = self._tail.feed(text)
         if rest is not None:
-            self.unread, self._step = GrowingText(rest), self._between
+            self.unread, self._step = GrowingText(rest), self._read_between_calls
         return rest
 
-    def _between(self, text: str, _: list[CallPart]) -> str | None:
-        """Behind a call: another one, the end of the section, or other text."""
+    def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
         if not self._held and text.isspace():
             self._space.append(text)
             return None
@@ -426,7 +409,7 @@ class SectionReader:
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
         again = (separator,) if separator else self._next_call_marks()
-        found = [_past(stripped, end) for end in ends]
+        found = [_skip_mark(stripped, end) for end in ends]
         if (rest := next((rest for rest, _ in found if rest is not None), None)) is not None:
             self.rest = rest
             return None
@@ -441,7 +424,6 @@ class SectionReader:
         return None
 
     def _next_call_marks(self) -> tuple[str, ...]:
-        """Return the texts that another call may begin with where no separator announces it."""
         first = self._form.call[0]
         if isinstance(first, Name):  # only an offered function is told from other text
             return tuple(mark for name in self._tools for mark in name_triggers(self._form, name))

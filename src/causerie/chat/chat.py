@@ -32,10 +32,6 @@ from causerie.protocol.known_fields import KNOWN, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.request import ChatRequest, image_not_fetched, images, without_billing_line
 
-# Leave out of a request what its client changes at every turn, without changing what it means.
-#
-# The prompt would differ near its beginning, and the engine would compute all of it again.
-
 BILLING_LINE = "billing_line"
 TOOL_ORDER = "tool_order"
 
@@ -58,11 +54,9 @@ def without_changing_parts(
     return request, changes
 
 
-# Going on with a reply that broke off elsewhere.
-#
-# Its exact tokens are used where the vocabulary is the same; else it is written
-# anew in the model's own format. Either way the model's parser reads it first,
-# and only where that says what has gone out is there a way to go on.
+# The exact tokens of a reply that broke off are used where the vocabulary is the same; else it is
+# written anew in the model's own format. The model's parser reads it first, and only a reading that
+# equals what the client has is continued.
 
 
 def knows(facts: ModelFacts, trail: Trail | None) -> bool:
@@ -74,7 +68,7 @@ async def resumed(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
     """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
-    async for resumed in _ways(engine, request, model, plan, partial):
+    async for resumed in _resumed_replies(engine, request, model, plan, partial):
         try:
             generation = Generation(engine, request, plan, 0, resumed)
             left = len(resumed.texts) - generation.said
@@ -87,15 +81,14 @@ async def resumed(
     raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
 
 
-async def _ways(
+async def _resumed_replies(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> AsyncIterator[ResumedReply]:
-    """Yield the possible ways to resume the reply, the most reliable first."""
     if partial.trail is not None and knows(model.facts, partial.trail):
         tokens = partial.trail.tokens
         texts = tuple(await engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
-        yield _without_last(resumed, _unfinished(resumed, model.facts))
+        yield _without_last(resumed, _incomplete_tokens(resumed, model.facts))
     if plan.form.reasoning is None and (partial.text or partial.calls):
         partial = replace(partial, reasoning="")  # the model has no place for it
     form = plan.form
@@ -110,12 +103,11 @@ async def _ways(
         earlier=sum(len(message.tool_calls) for message in request.messages),
         between=await model.renderer.before_call(request) if called else None,
     ):
-        tokens = await _tokens(engine, model, plan, text, request.cache_scope)
+        tokens = await _tokens_behind_prompt(engine, model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
 
 
-def _unfinished(resumed: ResumedReply, facts: ModelFacts) -> int:
-    """Return the number of tokens at the end that only begin a character."""
+def _incomplete_tokens(resumed: ResumedReply, facts: ModelFacts) -> int:
     control = set(facts.control_tokens.values())
     count = 0
     for token, text in zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True):
@@ -132,10 +124,9 @@ def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
     )
 
 
-async def _tokens(
+async def _tokens_behind_prompt(
     engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced, scope: str
 ) -> tuple[int, ...]:
-    """Return the tokens of the text after the prompt, if the prompt's tokens stay the same."""
     prompt = plan.rendered
     shifted = tuple(
         (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)
@@ -149,14 +140,8 @@ async def _tokens(
     return tuple((await model.encoder.encode(alone, engine, scope=scope)).ids)
 
 
-# A text engine as a target for chat: requests in, events out.
-#
-# The one object of this room that the composition root makes, one for each
-# model. It loads nothing by itself: the engine's first use does.
-
-
 @dataclass(frozen=True, slots=True)
-class ChatOptions:
+class TextChatOptions:
     """Settings of a model beyond its weights."""
 
     format: str | None = None
@@ -207,7 +192,7 @@ class TextChat:
         self,
         engine: TextEngine,
         grammars: Compiler,
-        options: ChatOptions = ChatOptions(),
+        options: TextChatOptions = TextChatOptions(),
         renderer: MakeRenderer = in_process,
         reserve: Reserve = without_limit,
     ) -> None:
@@ -234,12 +219,12 @@ class TextChat:
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
-        dropped = _dropped(request)
+        dropped = _dropped_parameters(request)
         request, omitted = without_changing_parts(request, self._options.omit)
         with engine_failures(started=False):
             model = self.model(await self._engine.facts())
             _check_images(request, model.facts)
-            plan, choices = await self._begin(request, model, partial)
+            plan, choices = await self._prepare(request, model, partial)
 
         def usage() -> Usage:
             return _usage(plan, choices)
@@ -259,7 +244,7 @@ class TextChat:
                 return None
             return self._conversations.report(by, request, asked, cached)
 
-        source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
+        source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
             source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
         # What is left of a reply that another began may be as long as the context lets it be.
@@ -292,16 +277,16 @@ class TextChat:
             return False
         return can_write(form, partial)
 
-    async def _begin(
+    async def _prepare(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
-        """Return the plan and the choices ready to run."""
         several = partial is not None and len(partial.calls) > 1
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, self._engine, partial)
-        facts, param = model.facts, _constrained_by(request)
+        facts = model.facts
+        param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
                 await self._grammars.check(
@@ -319,7 +304,6 @@ def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
-    """Return the tokens so far; the whole prompt counts once the engine has received it."""
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     return Usage(
@@ -331,7 +315,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
     )
 
 
-def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> LoadedModel:
+def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
     source = options.template or facts.template
     form = by_name(options.format) if options.format else detect(source)
     own = source + "".join(_texts(form))
@@ -351,11 +335,7 @@ def _texts(form: ModelFormat) -> list[str]:
     return [*marks.opens, *marks.closes] if marks else []
 
 
-def _dropped(request: ChatRequest) -> Sequence[str]:
-    """Return the unknown parameters that the request drops.
-
-    Raises :class:`InvalidRequest` if the request is strict.
-    """
+def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
     unlisted = request.unlisted
     if unlisted is None:
         return ()
@@ -376,14 +356,9 @@ def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
             raise image_not_fetched(param)
 
 
-def _constrained_by(request: ChatRequest) -> str:
-    return "response_format" if request.output is not None else "tools"
-
-
-async def _merged(
+async def _merged_events(
     choices: Sequence[Generation], usage: Callable[[], Usage]
 ) -> AsyncGenerator[Batch, None]:
-    """Yield the events of several choices as they come, and the usage of all."""
     queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
     async def run(choice: Generation) -> None:

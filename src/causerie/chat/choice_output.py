@@ -15,8 +15,6 @@ from causerie.engines.base import Token
 from causerie.protocol.events import ContentEvent, TextDelta, TokenLogprob
 from causerie.protocol.request import ChatRequest
 
-# Ids of the tool calls of one reply: the model's own where they are new, else generated.
-
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -59,11 +57,6 @@ def call_ids(request: ChatRequest, form: ModelFormat, known: list[str]) -> Gener
     return GeneratedCallIds(taken.union(known), short, known)
 
 
-# Events of one choice as they go out: cut at a stop string, with their log-probabilities.
-#
-# Knows events and tokens, and nothing of engines, prompts or limits.
-
-
 class ChoiceOutput:
     """Places the events that the parser has read into the choice with this index."""
 
@@ -80,7 +73,7 @@ class ChoiceOutput:
 
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
-        if token.logprob is not None and _is_written(token):
+        if token.logprob is not None and _has_visible_text(token):
             self._undecided.append(_logprob(token))
 
     def forget(self) -> None:
@@ -119,8 +112,7 @@ class ChoiceOutput:
         return TextDelta(text, logprobs, self._choice)
 
 
-def _is_written(token: Token) -> bool:
-    """Return whether it is text or the beginning of a character, and no hidden control token."""
+def _has_visible_text(token: Token) -> bool:
     return bool(token.text) or token.raw.decode("utf-8", "replace").endswith("\ufffd")
 
 

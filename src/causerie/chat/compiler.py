@@ -1,12 +1,8 @@
 """Compilation check of composed grammars at a bounded cost.
 
-An engine that receives a grammar it cannot compile generates without one, and
-a grammar that compiles too slowly blocks all requests. So every grammar is
-compiled here first, in a process that ends when it exceeds its limit of
-processor time or memory. Verdicts are cached by the grammar's content. A
-machine that is busy otherwise delays a verdict and never changes it.
-
-Knows the worker's requests; knows nothing about schemas or replies.
+An engine that cannot compile a grammar generates without one, and a slow compilation blocks all
+requests. So every grammar is compiled first in a process with a limit of processor time and
+memory.
 """
 
 from __future__ import annotations
@@ -18,8 +14,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from causerie.chat.answer import unsupported_schema
 from causerie.chat.lark import TOO_COMPLEX
-from causerie.chat.schema.keywords import of_function, unsupported
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.worker_process import BOUNDS_WORK, Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded
 
@@ -109,10 +106,11 @@ class Compiler:
         verdict = await self._verdict(grammar, _Vocabulary(vocabulary, words))
         if verdict.reason is None:
             return
-        if verdict.pointer is not None:
-            refused = unsupported(param, verdict.reason, verdict.pointer)
-            raise of_function(verdict.function, refused) if verdict.function else refused
-        raise unsupported(param, f"The answer's constraint cannot be enforced: {verdict.reason}")
+        reason = verdict.reason
+        if verdict.pointer is None:
+            reason = f"The answer's constraint cannot be enforced: {reason}"
+        function = verdict.function or ""
+        raise unsupported_schema(SchemaRefused(param, reason, verdict.pointer, function))
 
     async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         key = _key(grammar, vocabulary)
@@ -178,8 +176,6 @@ class Compiler:
 
 @dataclass(slots=True)
 class _Turn:
-    """Lock on a grammar that several requests compile at once."""
-
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
 
@@ -196,14 +192,11 @@ def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
 
 
 class _Worker(WorkerProcess):
-    """Used by one check at a time; killed when a check does not come back."""
-
     def __init__(self, reader: str, memory: int) -> None:
         super().__init__("causerie.chat.compiler_worker", str(memory), reader)
         self._loaded: dict[str, str] = {}  # what was read, by path
 
     async def prepare(self, vocabulary: _Vocabulary) -> None:
-        """Have the process running, with the vocabulary read."""
         if await self.start():
             self._loaded = {}
         path = vocabulary.path or ""

@@ -1,9 +1,6 @@
-"""The process that compiles grammars nobody has vetted.
+"""The process that compiles grammars of clients.
 
-It is asked, and answers, in JSON. It may be killed at any moment: it holds
-nothing but vocabularies that it can read again.
-
-Knows llguidance; knows nothing about requests or HTTP.
+It is asked, and answers, in JSON, and may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -63,8 +60,6 @@ class _Bytes:
 
 
 class _Tokenizer:
-    """Vocabulary under the attribute names that llguidance expects."""
-
     def __init__(self, vocabulary: WorkerVocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
         self.special_token_ids = [
@@ -108,7 +103,7 @@ class CompilerWorker:
         return b"{}"
 
     def check(self, grammar: str, path: str | None) -> dict[str, object]:
-        """``{}``, or why not: ``reason``, and ``pointer`` where a schema is at fault."""
+        """Return ``{}``, or the ``reason`` of a refusal, with the ``pointer`` into a schema."""
         tokenizer = self._tokenizers.get(path)
         if tokenizer is None or path is None:
             tokenizer, grammar = self._tokenizers[None], _without_ids(grammar)
@@ -125,7 +120,7 @@ def _tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
 
 
 def _without_ids(grammar: str) -> str:
-    """Token ids mean nothing to the byte vocabulary; one of its own stands for all."""
+    # Token ids mean nothing to the byte vocabulary; one of its own stands for all.
     marks = [at for kind, text, at in lark.tokens(grammar) if kind == "special" and text[1] == "["]
     for at in reversed(marks):
         grammar = f"{grammar[:at]}<[{_MARK}]>{grammar[grammar.index('>', at) + 1 :]}"
@@ -133,7 +128,7 @@ def _without_ids(grammar: str) -> str:
 
 
 def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
-    """Compile and take the first steps, as generation will; the error, if there is one."""
+    # The first steps are taken as generation will take them.
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
     sampling = random.Random(len(grammar))  # the same steps for the same grammar
     for _ in range(_STEPS):
@@ -148,7 +143,6 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
 
 
 def _some_token(mask: bytes, sampling: random.Random) -> int | None:
-    """Return any token that a mask allows."""
     start = sampling.randrange(len(mask))
     rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
     if not rest:
@@ -158,7 +152,6 @@ def _some_token(mask: bytes, sampling: random.Random) -> int | None:
 
 
 def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
-    """Return the function ``module:name``; an empty name means none."""
     if not name:
         return None
     module, _, function = name.partition(":")

@@ -1,11 +1,7 @@
 """One grammar for a whole reply, from the format and what the request demands.
 
-The text is Lark in llguidance's dialect. It says where the reasoning ends,
-whether calls must or may come, and what an answer has to look like; the parser
-reads with the same declaration, so what is admitted here is understood there.
-A reply that nothing constrains has no grammar at all: free text stays free.
-
-Knows nothing about engines beyond the ids of their control tokens.
+The parser reads with the same declaration, so what is admitted here is understood there. A reply
+that nothing constrains has no grammar.
 """
 
 from __future__ import annotations
@@ -39,8 +35,7 @@ from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
-from causerie.chat.schema.keywords import of_function, unsupported
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused
 
 MAX_CALLS = 32  # in one message
 _MOST_PRETTY = 100_000  # characters of rules: a longer grammar takes long to compile
@@ -78,18 +73,18 @@ def compose(
 
     ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
-    ``InvalidRequest`` (``unsupported_schema``) from the schemas of the tools.
+    ``SchemaRefused`` from the schemas of the tools.
     """
     if answer is None and (calls is None or (calls.forbidden and form.calls is None)):
         return None
-    text = GrammarText(control_tokens, _marks(form), manner)
+    text = GrammarText(control_tokens, _marks_between_parts(form), manner)
     free = leaves_free(form, calls, answer)
     thinks = reasoning != "none"
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
-        before, body = "", _thought_or_called(form, text, calls, is_open=reasoning == "open")
+        before, body = "", _reasoning_or_calls(form, text, calls, is_open=reasoning == "open")
     else:
         body = _body(form, text, calls, answer)
-        before = _reasoning(form, text, reasoning, free=free)
+        before = _reasoning_grammar(form, text, reasoning, free=free)
     if manner.leading and not free:
         before = f"{text.literal(manner.leading)} {before}"
     ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""
@@ -116,22 +111,21 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
     """
     if not calls.required or form.calls is None or form.reasoning is None:
         return False
-    held = _held(form.calls)
+    held = _enforced_from(form.calls)
     if not held or form.calls.at_start or form.header is not None:
         return False
     begins = tuple(filter(None, control_tokens))
     return all(mark.startswith(begins) for mark in (*form.reasoning.closes, *held))
 
 
-def _thought_or_called(
+def _reasoning_or_calls(
     form: ModelFormat, text: GrammarText, calls: CallPlan, *, is_open: bool
 ) -> str:
-    """Return reasoning and forced calls behind it, or in place of its end."""
     assert form.calls is not None
     assert form.reasoning is not None
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
-    held = _held(form.calls)
+    held = _enforced_from(form.calls)
     closed = _any_of(map(text.literal, marks.closes))
     ends = [f"{closed} {_after_reasoning(form, text)} {whole}"]
     ends += [f"{text.literal(mark)} {section.behind(mark)}" for mark in held]
@@ -142,15 +136,13 @@ def _thought_or_called(
     return text.rule(f"{_any_of(map(text.literal, marks.opens))} {rest} | {whole}")
 
 
-def _marks(form: ModelFormat) -> tuple[str, ...]:
-    """Return the texts between the parts of a reply, without those of its calls."""
+def _marks_between_parts(form: ModelFormat) -> tuple[str, ...]:
     thought = form.reasoning
     own = (*thought.opens, *thought.closes) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
-def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
-    """Return the grammar before the body; empty for free bodies, which include the reasoning."""
+def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
     marks = form.reasoning
     if marks is None or state == "none" or free:
         return ""
@@ -162,7 +154,6 @@ def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) 
 
 
 def _after_reasoning(form: ModelFormat, text: GrammarText) -> str:
-    """Return what the family writes behind the end of its reasoning."""
     assert form.reasoning is not None
     after = form.reasoning.after_close
     return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
@@ -180,9 +171,9 @@ def _body(
     if calls is None or form.calls is None:
         return said or text.free()
     if form.calls.addressed:
-        text.shut = f"[ \\n]*{spelled(_first(form.calls))}"
+        text.shut = f"[ \\n]*{spelled(_first_text(form.calls))}"
     if calls.forbidden:
-        return said or text.free_without(_markers(form.calls))
+        return said or text.free_without(_call_markers(form.calls))
     section = _Section(form.calls, calls, text)
     if calls.required:
         return section.whole()
@@ -191,12 +182,11 @@ def _body(
     at_start = form.calls.at_start
     also = [way for way in form.calls.also if at_start or not way.at_start]
     sections = [section, *(_Section(way, calls, text) for way in also)]
-    unmarked = _unmarked(form.calls, text, calls) if calls.unmarked and not at_start else []
-    return text.rule(" | ".join([*_offered(sections, text), *unmarked]))
+    unmarked = _unmarked_call(form.calls, text, calls) if calls.unmarked and not at_start else []
+    return text.rule(" | ".join([*_with_optional_calls(sections, text), *unmarked]))
 
 
-def _unmarked(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
-    """Return the reply that is an unmarked call, with which no other text may begin then."""
+def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
     several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
     marks = section_marks(form)
     written: dict[str, str] = {}
@@ -214,40 +204,31 @@ def _unmarked(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str
     return [text.free_before(found.expression)]
 
 
-def _markers(calls: CallSection) -> tuple[str, ...]:
-    """Return the texts that mean a call wherever they stand.
-
-    JSON at the start of a reply is a call only where calls are possible.
-    """
+def _call_markers(calls: CallSection) -> tuple[str, ...]:
+    # JSON at the start of a reply is a call only where calls are possible.
     if calls.addressed:
         behind = next(one for one in calls.call[1:] if isinstance(one, Literal))
-        return (_opening(calls), behind.text)
-    return () if calls.at_start else (*_held(calls), *calls.lead_ins)
+        return (_message_opening(calls), behind.text)
+    return () if calls.at_start else (*_enforced_from(calls), *calls.lead_ins)
 
 
-def _opening(calls: CallSection) -> str:
-    """Return the text from the marker of a message to a call that begins it."""
+def _message_opening(calls: CallSection) -> str:
     last = markers(calls.separator)[-1]
-    return calls.separator[calls.separator.index(last) :] + _first(calls)
+    return calls.separator[calls.separator.index(last) :] + _first_text(calls)
 
 
-def _first(calls: CallSection) -> str:
-    """Return the text that a call begins with, which has one."""
+def _first_text(calls: CallSection) -> str:
     assert isinstance(calls.call[0], Literal)
     return calls.call[0].text
 
 
-def _held(calls: CallSection) -> tuple[str, ...]:
-    """Return the texts from which a section is held to its form."""
+def _enforced_from(calls: CallSection) -> tuple[str, ...]:
     return (calls.holds_at,) if calls.holds_at else call_triggers(calls)
 
 
-def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:
-    """Return the alternatives of a reply that may hold calls.
-
-    Free text must not stay possible alongside a call that has started: the lexer
-    would follow the text and the call would never be enforced.
-    """
+def _with_optional_calls(sections: Sequence[_Section], text: GrammarText) -> list[str]:
+    # Free text must not stay possible alongside a call that has started: the lexer would follow the
+    # text, and the call would never be enforced.
     options = [option for section in sections for option in section.offered()]
     marks = [mark for section in sections for mark in section.marks_at_start()]
     if not marks:
@@ -263,55 +244,50 @@ def _answer(form: ModelFormat, text: GrammarText, answer: AnswerPlan) -> str:
 
 
 class _Section:
-    """The grammar of a section of calls."""
-
     def __init__(self, form: CallSection, plan: CallPlan, text: GrammarText) -> None:
         self._form = form
         self._plan = plan
         self._text = text
         names = sorted(plan.tools)
-        self._call = text.rule(" | ".join(text.rule(self._one(name)) for name in names))
+        self._call = text.rule(" | ".join(text.rule(self._one_call(name)) for name in names))
 
     def whole(self) -> str:
-        """``begin`` call (``separator`` call)* ``end``, behind what leads to it."""
         begin = self._text.literal(self._form.lead + self._form.begin)
         return self._text.rule(f"{begin} {self._rest()}")
 
     def offered(self) -> list[str]:
-        """Return the replies that hold calls: text that ends in them."""
         form, text = self._form, self._text
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
-            return [self._from_start(), *resumed]
+            return [self._section_at_start(), *resumed]
         if form.addressed:
-            return self._addressed()
+            return self._calls_at_message_start()
         if form.is_named:
             return [text.free_before(self._rest())] if self._ends_names() else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
-        for mark in _held(form):
+        for mark in _enforced_from(form):
             options.append(f"{text.free_until(mark)} {self.behind(mark)}")
         return options
 
-    def _addressed(self) -> list[str]:
-        """Return calls at the beginning of a message, which no other text may begin like."""
+    def _calls_at_message_start(self) -> list[str]:
         form, text = self._form, self._text
-        begun = (Literal(form.lead + _first(form)), *form.call[1:])  # one lexeme, as free text is
+        begun = (
+            Literal(form.lead + _first_text(form)),
+            *form.call[1:],
+        )  # one lexeme, as free text is
         options = [text.free_before(self._with_first(begun))]
-        if not text.is_control(opening := _opening(form)):  # which is text like any other
-            options.append(f"{text.free_until(opening)} {self.behind(_first(form))}")
+        if not text.is_control(opening := _message_opening(form)):  # which is text like any other
+            options.append(f"{text.free_until(opening)} {self.behind(_first_text(form))}")
         return options
 
     def _ends_names(self) -> bool:
-        """Return whether a control token ends a name that begins a call.
-
-        Else the lexer would follow free text, of which the name may be a part.
-        """
+        # Else the lexer would follow free text, of which the name may be a part.
         name = min(self._plan.tools)
         marks = (mark.removeprefix(name).strip() for mark in name_triggers(self._form, name))
         return all(self._text.is_control(mark) for mark in marks)
 
-    def _from_start(self) -> str:
-        """Return the section, its first texts as one: else the lexer would follow free text."""
+    def _section_at_start(self) -> str:
+        # The first texts are one literal: else the lexer would follow free text.
         form, text = self._form, self._text
         first, *others = form.call
         if not isinstance(first, Literal):
@@ -320,7 +296,6 @@ class _Section:
         return self._with_first(whole)
 
     def marks_at_start(self) -> tuple[str, ...]:
-        """Return the texts with which no free text may begin."""
         form = self._form
         return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
 
@@ -337,7 +312,6 @@ class _Section:
         return f"({end})?" if self._form.optional_end else end
 
     def behind(self, trigger: str) -> str:
-        """Return the rest of the section when ``trigger`` has been written already."""
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
@@ -352,16 +326,14 @@ class _Section:
         return self._with_first((Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[Segment]) -> str:
-        """Return the section without its beginning, its first call written as ``segments``."""
         form, text = self._form, self._text
         names = sorted(self._plan.tools)
-        call = text.rule(" | ".join(text.rule(self._one(name, segments)) for name in names))
+        call = text.rule(" | ".join(text.rule(self._one_call(name, segments)) for name in names))
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
         return f"{call} {again} {self._end()}".strip()
 
-    def _one(self, name: str, segments: Sequence[Segment] | None = None) -> str:
-        """Return one call of the function ``name``. Neighbouring fixed texts are written as one."""
+    def _one_call(self, name: str, segments: Sequence[Segment] | None = None) -> str:
         out: list[str] = []
         fixed = ""
         for segment in segments if segments is not None else self._form.call:
@@ -383,11 +355,11 @@ class _Section:
         self._text.function = name
         try:
             return self._written(segment, name)
-        except InvalidRequest as refused:
-            raise of_function(name, refused) from None
+        except SchemaRefused as refused:
+            raise refused.of_function(name) from None
         except RecursionError:
-            deep = unsupported("tools", "Its references lead from one to the next too often.")
-            raise of_function(name, deep) from None
+            reason = "Its references lead from one to the next too often."
+            raise SchemaRefused("tools", reason, function=name) from None
 
     def _written(self, segment: Segment, name: str) -> str:
         known = self._text.functions
@@ -401,7 +373,7 @@ class _Section:
         schema, text = self._plan.tools[name], self._text
         match segment:
             case JsonArguments():
-                return _json(schema, text)
+                return _json_arguments(schema, text)
             case ParameterList():
                 return parameter_grammar(segment, schema, text)
             case PythonArguments():
@@ -414,18 +386,14 @@ class _Section:
                 raise AssertionError(f"{segment} holds no arguments")
 
 
-def _json(schema: Schema, text: GrammarText) -> str:
-    """Return an expression for arguments as JSON.
-
-    A schema that only the engine's own grammar of JSON can say is written in one line.
-    """
+def _json_arguments(schema: Schema, text: GrammarText) -> str:
     if text.manner.white_space is WhiteSpace.PRETTY:
         most = _MOST_PRETTY - len(text.rules)
         prefix = f"arguments{len(text.functions)}_"
         scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
         try:
             written = pretty_grammar(schema, scope)
-        except (InvalidRequest, Endless):
+        except (SchemaRefused, Endless):
             pass
         else:
             text.include(scope.rules)

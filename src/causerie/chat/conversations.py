@@ -15,8 +15,6 @@ from causerie.engines.prefill import common_tokens, packed, token_count
 from causerie.protocol.events import CacheMiss, CacheReport
 from causerie.protocol.request import ChatRequest, Message
 
-# Finds the line of the instructions that differs from the last request, and what it may hold.
-#
 # Clients write the date, or the id of a session, at the head of a system prompt, and the whole
 # prompt is computed again whenever it changes.
 
@@ -49,12 +47,9 @@ def changed_line(before: Sequence[int], text: str) -> str:
     return f"line {at + 1}" + (f", {held}" if held else "")
 
 
-# The last requests of conversations, to say why one reuses less of the cache than it could.
-#
-# Of each conversation the ids of the tokens that the engine had computed are kept, in memory alone,
-# and digests of its messages and tools. The requests that came longest ago are forgotten first. A
-# conversation is known by its caller and its first message that is no instruction, so that one with
-# new instructions is found, too, and nobody learns of the conversations of others.
+# A conversation is known by its caller and its first message that is no instruction, so that it is
+# found under new instructions, too, and nobody learns of the conversations of others. Tokens and
+# digests are kept in memory alone.
 
 _MOST_BYTES = 16 * 2**20  # of tokens and digests
 _MOST_REQUESTS = 4096
@@ -134,8 +129,8 @@ class Conversations:
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
     ) -> CacheReport:
         """Return the report on a request whose prompt the engine has started to read."""
-        last = self._last_of(asked.conversation(caller))
-        miss = None if last is None else _miss(last, asked, request.messages, reused)
+        last = self._most_similar(asked.conversation(caller))
+        miss = None if last is None else _cache_miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 
     def answered(
@@ -161,10 +156,11 @@ class Conversations:
         while self._size > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
             self._forget(next(iter(self._answered)))
 
-    def _last_of(self, said: tuple[bytes, ...]) -> _Answered | None:
-        """Return the newest request that has most messages in common with these."""
+    def _most_similar(self, said: tuple[bytes, ...]) -> _Answered | None:
         keys = self._by_first.get(said[0], ()) if said else ()
-        best = max(enumerate(keys), key=lambda each: (_alike(each[1], said), each[0]), default=None)
+        best = max(
+            enumerate(keys), key=lambda each: (_common_length(each[1], said), each[0]), default=None
+        )
         return None if best is None else self._answered[best[1]]
 
     def _forget(self, key: tuple[bytes, ...]) -> None:
@@ -195,8 +191,7 @@ def _digest(value: object) -> bytes:
     return hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
 
 
-def _alike(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    """Return the number of first items that are the same in both."""
+def _common_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
         if mine != theirs:
             return at
@@ -207,10 +202,9 @@ def _falls_short(found: int, could: int) -> bool:
     return could - found > max(could // _SHARE, _SLACK)
 
 
-def _miss(
+def _cache_miss(
     last: _Answered, now: AskedBefore, messages: Sequence[Message], reused: int
 ) -> CacheMiss | None:
-    """Return why less was reused than the last request had computed, if so."""
     reusable = token_count(last.computed)
     if not _falls_short(reused, reusable):
         return None
@@ -223,29 +217,26 @@ def _miss(
         return CacheMiss(TOOLS_REORDERED if reordered else TOOLS_CHANGED, reusable)
     if before.settings != now.settings:
         return CacheMiss(SETTINGS_CHANGED, reusable)
-    at = _alike(before.messages, now.messages)
+    at = _common_length(before.messages, now.messages)
     if at < len(before.messages):
-        reason = _difference(before, now, at)
-        return CacheMiss(reason, reusable, at, _detail(before, messages, at))
-    reason = _rendering(last, messages[at:], common)
+        reason = _changed_message(before, now, at)
+        return CacheMiss(reason, reusable, at, _changed_instruction_line(before, messages, at))
+    reason = _rendering_change(last, messages[at:], common)
     return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
 
 
-def _difference(before: AskedBefore, now: AskedBefore, at: int) -> str:
-    """Return how two requests differ at a message of the first."""
+def _changed_message(before: AskedBefore, now: AskedBefore, at: int) -> str:
     if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
         return INSTRUCTIONS_CHANGED
     return EDITED if at < len(now.messages) else REMOVED
 
 
-def _detail(before: AskedBefore, messages: Sequence[Message], at: int) -> str:
-    """Return which line of the instructions differs, if both requests have some there."""
+def _changed_instruction_line(before: AskedBefore, messages: Sequence[Message], at: int) -> str:
     known = at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING
     return changed_line(before.lines[at], messages[at].text) if known else ""
 
 
-def _rendering(last: _Answered, added: Iterable[Message], common: int) -> str:
-    """Return why the same messages became another prompt, or a reply other tokens than it had."""
+def _rendering_change(last: _Answered, added: Iterable[Message], common: int) -> str:
     asked = token_count(last.asked.prompt)
     if common < asked:
         return REASONING_DROPPED if last.asked.has_reasoning else RENDERED_ANEW

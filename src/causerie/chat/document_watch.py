@@ -20,12 +20,6 @@ from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema
 from causerie.chat.validation import Fault as BrokenPart
 from causerie.protocol.events import ContentEvent, ReasoningDelta, TextDelta, ToolCallStarted
 
-# Watches a JSON document as it grows for what breaks a rule that no grammar has.
-#
-# An item may repeat an earlier one of its array, and the check may refuse a value that is complete.
-# Knows the text of JSON and the rewritten schema of the document; knows nothing of tokens.
-# Positions are numbers that the caller gives with each piece of text.
-
 _MOST_STEPS = 10 * MOST_STEPS  # for all values of a reply
 
 
@@ -57,8 +51,6 @@ Fault = Repeat | BrokenRule
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value that is not complete yet."""
-
     certain: Certain
     checked: tuple[Mapping[str, object], ...]
     start: int
@@ -67,8 +59,6 @@ class _Value:
 
 @dataclass(slots=True)
 class _Container:
-    """An array or object that is not closed yet."""
-
     schemas: Applicable
     is_array: bool
     distinct: bool
@@ -88,7 +78,6 @@ class _Container:
     earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
     def inside(self) -> tuple[Applicable, str]:
-        """Return what applies to the value that comes, and its pointer."""
         if self.is_array:
             return self.schemas.item(self.index), step(self.pointer, self.index)
         return self.schemas.property(self.name), step(self.pointer, self.name)
@@ -96,8 +85,6 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """The check of one complete value, which may be too long for the event loop."""
-
     schema: CheckedSchema
     value: object
     pointer: str
@@ -267,7 +254,7 @@ class DocumentWatch:
             schema = self._schema.part(rules)
             check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
             try:
-                fault = self._within(AT_ONCE, check)
+                fault = self._check_bounded(AT_ONCE, check)
             except WorkExceeded:
                 self._waiting.append(check)
                 continue
@@ -277,8 +264,8 @@ class DocumentWatch:
         if not any(above.checked for above in self._values):
             self._parts = GrowingList()
 
-    def _within(self, steps: int, check: _Check) -> BrokenRule | None:
-        """Return what a check finds; all checks of a reply have a number of steps together."""
+    def _check_bounded(self, steps: int, check: _Check) -> BrokenRule | None:
+        # All checks of a reply have a number of steps together.
         granted = min(steps, self._work.left)
         work = Work(granted)
         try:
@@ -298,7 +285,7 @@ class DocumentWatch:
             if self.fault is not None:
                 return
             with suppress(WorkExceeded):  # the last check says so
-                self.fault = self._within(MOST_STEPS, check)
+                self.fault = self._check_bounded(MOST_STEPS, check)
 
     def _compare(self, container: _Container, item: object) -> None:
         written = canonical(item)
@@ -311,9 +298,7 @@ class DocumentWatch:
         container.separated = None
 
 
-# The documents of a reply while it is read, and what in them breaks a rule that no grammar has.
-#
-# Reads with a parser of its own, so that what is taken back was never read by the one that answers.
+# Tokens that are taken back are read here alone, never by the parser whose events are sent.
 
 _PIECE = 4096  # characters
 _TOKENS_A_COPY = 64
@@ -394,18 +379,16 @@ class WatchedDocuments:
         if events:
             self._told = self.read
         held = self._document.held_from if self._document is not None else None
-        known = self._told if self._withholds else self.read
+        known = self._told if self._may_hold_text_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
     @property
-    def _withholds(self) -> bool:
-        """Return true if text that made no event yet may still be a part of a document."""
+    def _may_hold_text_back(self) -> bool:
         parser = self._parser
         answers = self._document is not None and parser.mode is not Mode.CALLS
         return not parser.repeated and (parser.call_open or answers)
 
     def _feed(self, events: Sequence[ContentEvent], position: int) -> bool:
-        """Read what came; return whether it has a part of a value."""
         found = False
         for event in events:
             if isinstance(event, ToolCallStarted):

@@ -1,8 +1,6 @@
 """From a prompt to token ids that nobody could forge.
 
-A control token's text that touches a character of a user is cut out and read
-as plain text. A prompt in which there is none has exactly the ids of its whole
-text; of these only what was not read before is read.
+A control token's text that touches a character of a user is cut out and read as plain text.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ def split(
     found = sorted(control_tokens.found(text), key=lambda f: (f.start - f.stop, f.start))
     touches = _Touch(rendered.user)
     kept = bytearray(len(text))
-    own = _Claims([one for one in found if not touches(one) and _take(kept, one)])
+    own = _Claims([one for one in found if not touches(one) and _claim(kept, one)])
     cuts: set[int] = set()
     forged: list[_Found] = []
     taken = bytearray(len(text))
@@ -98,7 +96,7 @@ def split(
         inside = {edge for edge in edges if one.start < edge < one.stop}
         if inside:
             cuts |= inside  # cut alongside the template's own token, which stays whole
-        elif _take(taken, one):
+        elif _claim(taken, one):
             forged.append(one)
     ids = control_tokens.ids
     heads = [
@@ -172,24 +170,22 @@ class PromptEncoder:
     async def _as_plain_text(self, text: str, engine: Tokenizer) -> tuple[int, ...]:
         known = self._plain.get(text)
         if known is None:
-            known = tuple(await self._taken_apart(text, engine))
+            known = tuple(await self._tokenize_unguarded(text, engine))
             self._plain[text] = known
             if len(self._plain) > _REMEMBERED:
                 self._plain.popitem(last=False)
         return known
 
-    async def _taken_apart(self, text: str, engine: Tokenizer) -> list[int]:
-        """Ids without a guarded one, the text cut after its first letter where it must be."""
+    async def _tokenize_unguarded(self, text: str, engine: Tokenizer) -> list[int]:
+        # The text is cut behind its first letter where its ids would be guarded ones.
         ids = await engine.tokenize([text], special=False)
         if len(text) < 2 or self._guarded.isdisjoint(ids):
             return ids
         first = await engine.tokenize([text[0]], special=False)
-        return first + await self._taken_apart(text[1:], engine)
+        return first + await self._tokenize_unguarded(text[1:], engine)
 
 
 class _Touch:
-    """Test of whether a place contains a character of a user."""
-
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._spans = spans
         self._starts = [start for start, _ in spans]
@@ -200,8 +196,6 @@ class _Touch:
 
 
 class _Claims:
-    """Places that do not overlap, in order."""
-
     def __init__(self, places: Sequence[_Found]) -> None:
         self.places = sorted(places, key=lambda place: place.start)
         self._stops = [place.stop for place in self.places]
@@ -215,8 +209,7 @@ class _Claims:
         return met
 
 
-def _take(taken: bytearray, place: _Found) -> bool:
-    """Claim a place; return false if a part of it is claimed already."""
+def _claim(taken: bytearray, place: _Found) -> bool:
     if taken.find(1, place.start, place.stop) >= 0:
         return False
     taken[place.start : place.stop] = b"\x01" * (place.stop - place.start)

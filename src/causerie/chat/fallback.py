@@ -1,10 +1,7 @@
-"""Tools and thinking for models whose template knows neither.
+"""Tools and thinking for models whose template shows neither.
 
-The tools are described in the system message, calls and results of the history
-are written into plain content, and thinking is asked for in words. The texts
-are short, because the models that need them are small. The form of a call is
-the one that the format declares, so that what the model is told is what the
-parser reads; without one it is a JSON object between ``<tool_call>`` tags.
+Tools are described in the system message, calls and results are written into plain content in the
+declared form, and thinking is asked for in words, all briefly: the models are small.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
     """Return the part of the system message about the tools."""
-    lines = [Traced(write_json(tool["function"])) for tool in tools]
+    lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     return joined(
         (
@@ -88,7 +85,7 @@ def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
 
 
 def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Entry]:
-    """Calls written into the content, results as messages of the user, neighbours together."""
+    """Return the messages with calls in their content, and results as messages of the user."""
     plain: list[Entry] = []
     after_result = False
     for entry in conversation:
@@ -136,7 +133,7 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     if not isinstance(function, Mapping):
         raise TypeError("a call without a function")
     arguments = function["arguments"]
-    text = arguments if isinstance(arguments, str) else Traced(write_json(arguments))
+    text = arguments if isinstance(arguments, str) else write_json(arguments)
     return str(function["name"]), text, str(call["id"])
 
 
@@ -176,16 +173,15 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)
         if not isinstance(value, str):
-            between = (segment.between_json or between).replace("{type}", _type(value))
+            between = (segment.between_json or between).replace("{type}", _json_type(value))
             python = segment.constants == "python" and (value is None or isinstance(value, bool))
-            written = Traced(written if python else write_json(value))
+            written = Traced(written) if python else write_json(value)
         parts += (authored(segment.before), key, authored(between), written)
         parts.append(authored(segment.after))
     return joined(parts)
 
 
-def _type(value: object) -> str:
-    """Return the name of a JSON type, of a value that is no string."""
+def _json_type(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, Mapping):

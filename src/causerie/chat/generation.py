@@ -43,8 +43,6 @@ from causerie.protocol.events import Batch, ContentEvent, Finished, FinishReason
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
 
-# Engine failures as errors of the interface.
-
 log = structlog.get_logger(__name__)
 
 _MOST_WORDS = 200
@@ -106,39 +104,32 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
     ).caused_by(ErrorClass.SERVER_ERROR)
 
 
-# Carry out a plan for one choice: tokens in, events out.
-#
-# A generation is a state machine. While an engine runs, its state is the kind of text that the
-# model writes; the other two states need no engine.
-#
-#     state      what happens in it                      is left for
-#     ---------  --------------------------------------  ------------------------------------------
-#     THINKING   the model writes reasoning              ANSWERING, CALLING: a marker was read
-#                                                        CLOSING: the budget is used up, or the
-#                                                        model ended its text without an answer
-#                                                        FINISHED: a limit or a stop token
-#     CLOSING    the service ends the reasoning in the   ANSWERING: the closing marker is appended,
-#                model's stead (re-entry)                the engine goes on from the same tokens
-#                                                        FINISHED: the marker does not fit
-#     ANSWERING  the model writes the answer             THINKING, CALLING: a marker was read
-#                                                        CLOSING: reasoning without a budget began
-#                                                        FINISHED: end, limit, stop string or token
-#     CALLING    the model writes tool calls             ANSWERING: the section of calls is complete
-#                                                        ANSWERING, THINKING, CLOSING: it was none,
-#                                                        so what came before it goes on
-#                                                        FINISHED: end, limit, stop token, or a call
-#                                                        that repeats an earlier one
-#     FINISHED   nothing more is generated               (never)
-#
-# A generation begins in the state that its prompt, or the reply that it resumes, ends in. Usually
-# one run of the engine is enough. A new run begins after CLOSING, and where a run ended early (a
-# minimum length bans the end of the text until it is reached); it goes on from the very same
-# tokens, which the prefix cache of the engine still holds. A run from which items are taken back
-# (:mod:`causerie.chat.backtracking`) is one run here.
-
-
 class State(Enum):
-    """State of a generation; the module's docstring says what each means."""
+    """State of a generation.
+
+    state      what happens in it                      is left for
+    ---------  --------------------------------------  ------------------------------------------
+    THINKING   the model writes reasoning              ANSWERING, CALLING: a marker was read
+                                                       CLOSING: the budget is used up, or the
+                                                       model ended its text without an answer
+                                                       FINISHED: a limit or a stop token
+    CLOSING    the service ends the reasoning in the   ANSWERING: the closing marker is appended,
+               model's stead (re-entry)                the engine goes on from the same tokens
+                                                       FINISHED: the marker does not fit
+    ANSWERING  the model writes the answer             THINKING, CALLING: a marker was read
+                                                       CLOSING: reasoning without a budget began
+                                                       FINISHED: end, limit, stop string or token
+    CALLING    the model writes tool calls             ANSWERING: the section of calls is complete
+                                                       ANSWERING, THINKING, CLOSING: it was none,
+                                                       so what came before it goes on
+                                                       FINISHED: end, limit, stop token, or a call
+                                                       that repeats an earlier one
+    FINISHED   nothing more is generated               (never)
+
+    A generation begins in the state that its prompt, or the reply that it resumes, ends in. A new
+    run of the engine begins after CLOSING, and where a run ended early, because a minimum length
+    bans the end of the text. It goes on from the same tokens, which the engine's cache still holds.
+    """
 
     THINKING = "thinking"
     CLOSING = "closing"
@@ -219,7 +210,7 @@ class Generation:
         self._grammar, self._limit, self._budget = plan.grammar, plan.limit, plan.budget
         if self.resumed is not None:
             self._read_resumed(self.resumed)
-        self._follow()
+        self._update_state()
         if self.resumed is not None:
             self._check_resumed_end()
 
@@ -280,18 +271,18 @@ class Generation:
                         yield events
                     continue
                 self.asked = True
-                async with self._run() as outputs:
+                async with self._start_run() as outputs:
                     async for output in outputs:
                         if not isinstance(output, Token):
-                            self._note(output)
+                            self._record_report(output)
                             if isinstance(output, Stopped):
                                 break
-                        elif events := self._take(output):
+                        elif events := self._add_token(output):
                             yield events
                         if self.state in _WITHOUT_ENGINE:
                             break
                 self._first_run = False
-        end = [*self._finish(), Finished(self._finish_reason(), choice=self.choice)]
+        end = [*self._flush(), Finished(self._finish_reason(), choice=self.choice)]
         yield end if usage is None else [*end, usage()]
 
     # Transitions.
@@ -303,8 +294,7 @@ class Generation:
         self._reason = reason
         self._enter(State.FINISHED)
 
-    def _follow(self) -> None:
-        """Enter the state that the text read so far leads to."""
+    def _update_state(self) -> None:
         parser = self._parser
         if parser.repeated or self._output.stopped:
             self._end("stop")
@@ -320,7 +310,6 @@ class Generation:
             self._enter(state)
 
     def _end_of_text(self) -> None:
-        """The model has ended its text; where it forgot the answer, that still comes."""
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
             self._ended = True
             self._end("stop")
@@ -335,16 +324,15 @@ class Generation:
     # What is read: a resumed reply, tokens, reports of the engine.
 
     def _read_resumed(self, resumed: ResumedReply) -> None:
-        """Read what there is; what of it has not gone out comes first."""
         given = Given(resumed.partial)
         self._made_before = max(resumed.made - len(resumed.tokens), 0)
         for text in resumed.texts:
             self._made_before += 1
             self.said += not given.all_seen
-            self._unsaid += given.new(self._placed(self._parser.feed(text)))
+            self._unsaid += given.new(self._place_events(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
             # What looks like the beginning of a marker was none, for it has gone out.
-            self._unsaid += given.new(self._placed(self._parser.finish()))
+            self._unsaid += given.new(self._place_events(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
@@ -357,7 +345,6 @@ class Generation:
         self._limit = min(self._limit, resumed.made + self.plan.room - len(resumed.tokens))
 
     def _check_resumed_end(self) -> None:
-        """End at once if the resumed reply lacks nothing but its end."""
         last = self._generated[-1] if self._generated else None
         if self.stopped or self._parser.repeated:
             self._end("stop")
@@ -366,7 +353,7 @@ class Generation:
         elif self._made >= self._limit:
             self._end("length")
 
-    def _take(self, token: Token) -> list[ContentEvent]:
+    def _add_token(self, token: Token) -> list[ContentEvent]:
         self._generated.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
@@ -378,12 +365,11 @@ class Generation:
             if parser.mode is _ANSWER and not parser.repeated:
                 return events
         else:
-            events = self._read(token)
-        self._follow()
+            events = self._read_token(token)
+        self._update_state()
         return events
 
-    def _read(self, token: Token) -> list[ContentEvent]:
-        """Return the events of a token that is more than text of the answer."""
+    def _read_token(self, token: Token) -> list[ContentEvent]:
         output = self._output
         if self.state is _THINKING:
             self.reasoning += 1
@@ -392,22 +378,19 @@ class Generation:
         if self._plain:
             return events
         output.note(token)
-        placed = self._placed(events)
+        placed = self._place_events(events)
         if token.text and not self._parser.holding:
             output.forget()  # a marker, reasoning or a call: no part of the answer
         return placed
 
-    def _placed(self, events: list[ContentEvent]) -> list[ContentEvent]:
-        """Return the events as this choice sends them; the first ``min_tokens`` are never cut."""
+    def _place_events(self, events: list[ContentEvent]) -> list[ContentEvent]:
+        # The first `min_tokens` are never cut at a stop string.
         if self._plain:
             return events
         return self._output.place(events, uncut=0 < self._made <= self.request.min_tokens)
 
-    def _note(self, output: Started | Stopped) -> None:
-        """Record the engine's report of its run.
-
-        Only the first run of the choice sets ``cached``: later runs find everything in the cache.
-        """
+    def _record_report(self, output: Started | Stopped) -> None:
+        # Later runs find everything in the cache, so only the first one sets `cached`.
         if self._first_run:
             self.cached = output.cached_tokens
         if not isinstance(output, Stopped):
@@ -425,11 +408,7 @@ class Generation:
 
     # What is asked of the engine.
 
-    def _run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        """Return a run of the engine; what breaks a rule that no grammar has is taken back.
-
-        Tokens that are taken back are none of this choice: they are counted apart.
-        """
+    def _start_run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         request = self._text_request()
         if not self.plan.watched:
             return self.engine.generate(request)
@@ -478,7 +457,6 @@ class Generation:
         )
 
     def _sampling(self, *, short: bool) -> SamplingParams:
-        """Return the sampling of a run, which has a seed of its own; ``short`` bans stop tokens."""
         sampling = self.plan.sampling
         if short and self.request.stop_token_ids:
             never = dict.fromkeys(self.request.stop_token_ids, _NEVER)
@@ -489,7 +467,6 @@ class Generation:
         return structs.replace(sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     async def _close_reasoning(self) -> list[ContentEvent]:
-        """End the reasoning in the model's stead, with the tokens it would have written."""
         marks = self.plan.form.reasoning
         assert marks is not None
         text = marks.before_close + marks.close + marks.after_close
@@ -503,22 +480,21 @@ class Generation:
         self.reasoning += len(tokens)
         self._grammar, self._since = self.plan.answer_grammar, len(self._generated)
         self._output.forget()
-        events = self._placed(self._parser.feed(text))
-        self._follow()
+        events = self._place_events(self._parser.feed(text))
+        self._update_state()
         return events
 
     # The end.
 
-    def _finish(self) -> list[ContentEvent]:
-        """Return the events that were held back until the end."""
+    def _flush(self) -> list[ContentEvent]:
         output = self._output
         if output.stopped:
             return []
-        ended = self._placed(self._parser.end()) if self._ended else []
+        ended = self._place_events(self._parser.end()) if self._ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         half = self._parser.under_way or self._before_forced_call
         self.cut = half and self.plan.grammar is not None
-        events = [] if self.cut else self._placed(self._parser.finish())
+        events = [] if self.cut else self._place_events(self._parser.finish())
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
         return ended + events + output.finish()
@@ -529,7 +505,7 @@ class Generation:
         return forced and self._parser.mode is _ANSWER and not self._parser.calls
 
     def _finish_reason(self) -> FinishReason:
-        """``length`` wins over a call that was cut; complete calls over everything else."""
+        # A call that was cut never counts as complete.
         if self._parser.calls and not self._parser.call_open and not self.cut:
             return "tool_calls"
         return self._reason

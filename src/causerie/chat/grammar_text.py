@@ -3,134 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import Schema, without
-from causerie.chat.call_syntax.choices import choices, constants, definitions, kinds_of
 from causerie.chat.schema import WhiteSpace, constraint
-from causerie.chat.schema.keywords import is_annotation, unsupported
-from causerie.chat.schema.values import MOST_DIGITS, holds_far, is_number, multiples
-from causerie.chat.validation import following
-
-# Whole numbers beyond ±2^53, which the engines' own grammar of JSON rounds.
-#
-# They are written digit by digit. Knows values and bounds, and no notation.
-
-_WORDS: Mapping[str, list[object]] = {"null": [None], "boolean": [True, False]}
-_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
-
-
-def far_numbers(schema: Schema) -> str | None:
-    """Return a terminal for the values; ``None`` where the engine's grammar has to be used.
-
-    It has to unless the schema has such a number, and admits nothing but constants and whole
-    numbers within bounds.
-    """
-    if not holds_far({key: of for key, of in schema.items() if key not in definitions(schema)}):
-        return None
-    found: list[str] = []
-    for choice in choices(schema):
-        ways = _written(constants(choice) or []) or _whole(choice)
-        if not ways:
-            return None
-        found += ways
-    return " | ".join(found) or None
-
-
-def _written(values: list[object]) -> list[str]:
-    """Return the texts of constants, in one line."""
-    texts = (json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in values)
-    return [json.dumps(text, ensure_ascii=False) for text in texts]
-
-
-def _whole(choice: Schema) -> list[str]:
-    """Return whole numbers within bounds, and words; none if the choice has other values or rules.
-
-    Bounds say nothing of the words.
-    """
-    rules = {key for key in choice if not is_annotation(key)} - definitions(choice).keys()
-    kinds = kinds_of(choice)
-    others = kinds - {"integer", *_WORDS}
-    if "integer" not in kinds or others or rules - {"type", "multipleOf", *_BOUNDS}:
-        return []
-    words = _written([word for kind in sorted(kinds & _WORDS.keys()) for word in _WORDS[kind]])
-    numbers = _numbers(choice)
-    return [*numbers, *words] if numbers else []
-
-
-def _numbers(choice: Schema) -> list[str]:
-    bounds = {key: of for key in _BOUNDS if is_number(of := choice.get(key))}
-    if is_number(of := choice.get("multipleOf")) and of != 1:
-        few = multiples(of, whole=True)[1]
-        return _written(following(few, bounds)) if few else []
-    low = max(_lows(bounds), default=None)
-    high = min(_highs(bounds), default=None)
-    if any(abs(each) >= 10**MOST_DIGITS for each in (low, high) if each is not None):
-        return []
-    return list(_ranges(low, high))
-
-
-def _lows(bounds: dict[str, int | float]) -> Iterator[int]:
-    if "minimum" in bounds:
-        yield math.ceil(bounds["minimum"])
-    if "exclusiveMinimum" in bounds:
-        yield math.floor(bounds["exclusiveMinimum"]) + 1
-
-
-def _highs(bounds: dict[str, int | float]) -> Iterator[int]:
-    if "maximum" in bounds:
-        yield math.floor(bounds["maximum"])
-    if "exclusiveMaximum" in bounds:
-        yield math.ceil(bounds["exclusiveMaximum"]) - 1
-
-
-def _ranges(low: int | None, high: int | None) -> Iterator[str]:
-    """Yield terminals of the numbers from ``low`` to ``high`` that are not, and are, negative."""
-    if low is not None and high is not None and low > high:
-        return
-    if high is None or high >= 0:
-        yield _range("", max(low or 0, 0), high)
-    if low is None or low < 0:
-        least = 1 if high is None else max(-high, 1)
-        yield _range("-", least, None if low is None else -low)
-
-
-def _range(sign: str, low: int, high: int | None) -> str:
-    """Return a terminal of the numbers whose digits say ``low`` to ``high``."""
-    least = f"/{sign}({_at_least(str(low))})/"
-    return least if high is None else f"({least} & /{sign}({_at_most(str(high))})/)"
-
-
-def _at_least(digits: str) -> str:
-    """Return a regular expression of the numbers without a sign from this one on."""
-    if digits == "0":
-        return "0|[1-9][0-9]*"
-    more = [f"[1-9][0-9]{{{len(digits)},}}", digits]
-    for at, digit in enumerate(digits):
-        if digit != "9":
-            more.append(f"{digits[:at]}[{int(digit) + 1}-9][0-9]{{{len(digits) - at - 1}}}")
-    return "|".join(more)
-
-
-def _at_most(digits: str) -> str:
-    """Return a regular expression of the numbers without a sign up to this one."""
-    less = ["0", digits]
-    if len(digits) > 1:
-        less.append(f"[1-9][0-9]{{0,{len(digits) - 2}}}")
-    for at, digit in enumerate(digits):
-        least = 0 if at else 1
-        if int(digit) > least:
-            less.append(f"{digits[:at]}[{least}-{int(digit) - 1}][0-9]{{{len(digits) - at - 1}}}")
-    return "|".join(less)
-
-
-# The text of a grammar: Lark in llguidance's dialect, while it is written.
-#
-# Knows control tokens and the way in which a grammar is written, and nothing of the formats,
-# calls and answers that it is written for.
+from causerie.chat.schema.keywords import SchemaRefused
 
 ANY_TEXT = "/(.|\\n)*/"
 SOME = "/(.|\\n)+/"
@@ -218,7 +97,7 @@ class GrammarText:
     def _count(self, line: str) -> None:
         self._size += len(line)
         if self._size > self.most:
-            raise unsupported(self.param, "The schemas are too much to be enforced.")
+            raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
 
     def reserve(self) -> str:
         """Return the name of a rule that is to be defined, so that it can refer to itself."""
@@ -287,7 +166,7 @@ class GrammarText:
     def free(self) -> str:
         """Return a reply without constraints: text, and the format's own control tokens."""
         if self.shut:
-            return f"{self._before()} {self._open(SOME)}?".strip()
+            return f"{self._texts_before_marks()} {self._open_text(SOME)}?".strip()
         return f"({SOME} | {self._marked})*" if self._marked else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
@@ -306,27 +185,24 @@ class GrammarText:
         if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
-            return f"{self._before()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._open(ANY_TEXT)} {quoted(head)}", "lazy")
-        return f"{self._before()} {lazy} {self.literal(''.join(rest)) if rest else ''}".strip()
+            return f"{self._texts_before_marks()} {self.until(marker)}".strip()
+        lazy = self.rule(f"{self._open_text(ANY_TEXT)} {quoted(head)}", "lazy")
+        left = self.literal("".join(rest)) if rest else ""
+        return f"{self._texts_before_marks()} {lazy} {left}".strip()
 
     def free_before(self, expression: str) -> str:
         """Return ``expression`` at the beginning of a text of the reply."""
-        return f"{self._before()} {expression}".strip()
+        return f"{self._texts_before_marks()} {expression}".strip()
 
-    def _before(self) -> str:
-        """Return the texts that control tokens of the format end."""
-        some = self._open(SOME) if self._marked and self.shut else SOME
+    def _texts_before_marks(self) -> str:
+        some = self._open_text(SOME) if self._marked and self.shut else SOME
         return f"({some}? {self._marked})*" if self._marked else ""
 
-    def _open(self, text: str) -> str:
-        """Return a terminal for a text that does not begin with what is ``shut``."""
+    def _open_text(self, text: str) -> str:
         return self.terminal(f"{text} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:
         """Return an expression for JSON by schema, with the white space of the manner."""
-        if (far := far_numbers(schema)) is not None:
-            return self.terminal(far)
         text = constraint(schema, param=self.param, white_space=self.manner.white_space)
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
 

@@ -1,8 +1,6 @@
 """The messages of a request as the dictionaries that a chat template reads.
 
-Fixed words (roles, types) are this program's; everything else stays the user's. The template's
-capabilities decide the shape. It renders nothing. Each call of a request has its result behind
-it.
+Fixed words (roles, types) are this program's; everything else stays the user's.
 """
 
 from __future__ import annotations
@@ -77,7 +75,7 @@ def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> l
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """System messages where the template shows them, and no neighbours that it refuses.
+    """Return the messages with system messages where they are shown and no refused neighbours.
 
     If several, or later ones, are not shown, all are put together in front; where none is shown, or
     one alone is refused, their text goes in front of the first message of the user, or of the last
@@ -104,7 +102,7 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Neighbours of a role as one message, where the roles have to take turns.
+    """Return the messages, neighbours of a role as one, where the roles have to take turns.
 
     An answer also with the calls that follow it.
     """
@@ -120,7 +118,7 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str]) -> list[Entry]:
-    """Text before its calls as a message of its own, where the template does not take all in one.
+    """Return a text before its calls as a message of its own, where the template needs that.
 
     Reasoning stands before both, or alongside the calls alone where it may not stand alongside
     text.
@@ -136,7 +134,7 @@ def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str])
 
 
 def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Several calls of a message as messages of one, each before its result, where they must be."""
+    """Return each call as a message of its own before its result, where the template needs that."""
     if capabilities.several:
         return list(conversation)
     items: list[Entry] = []
@@ -208,7 +206,7 @@ def _entry(
         entry["tool_calls"] = [_call(call, capabilities) for call in message.tool_calls]
         entry["content"] = entry["content"] or capabilities.no_content
     if message.tool_call_id is not None:
-        entry["tool_call_id"] = _id(message.tool_call_id, capabilities)
+        entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
     name = message.name or names.get(message.tool_call_id or "")
     if name:
         entry["name"] = Traced(name)
@@ -236,22 +234,20 @@ def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
         else Traced(call.arguments or "{}")
     )
     return {
-        "id": _id(call.id, capabilities),
+        "id": _short_id(call.id, capabilities),
         "type": authored("function"),
         "function": {"name": Traced(call.name), "arguments": arguments},
     }
 
 
-def _id(value: str, capabilities: TemplateCapabilities) -> Traced:
-    """Return the id, or nine letters and digits that always replace it."""
+def _short_id(value: str, capabilities: TemplateCapabilities) -> Traced:
     if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
         return Traced(value)
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
     return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
 
 
-def _described(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Parameters each of which has a description, an empty one if need be."""
+def _with_descriptions(parameters: Mapping[str, object]) -> Mapping[str, object]:
     declared = parameters.get("properties")
     if not isinstance(declared, Mapping):
         return parameters
@@ -267,7 +263,7 @@ def _tool(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     if tool.description is not None or not capabilities.undescribed:
         function["description"] = tool.description or ""
     function["parameters"] = (
-        tool.parameters if capabilities.undescribed else _described(tool.parameters)
+        tool.parameters if capabilities.undescribed else _with_descriptions(tool.parameters)
     )
     return {"type": authored("function"), "function": function}
 

@@ -11,15 +11,10 @@ from dataclasses import dataclass
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from causerie.chat.schema import prepare
-from causerie.chat.schema.keywords import step, unsupported
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused, step
 
-# A client's grammar made into part of a larger one.
-#
-# The grammar is Lark in llguidance's dialect, or GBNF, which is converted. Its
-# rules and terminals get a prefix so that they meet no others; what would reach
-# beyond itself (directives, ignored white space, control tokens) is refused.
-# Knows the syntax; whether the grammar makes sense the compiler says.
+# Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
+# reach beyond it (directives, ignored white space, control tokens) is refused.
 
 MAX_CHARACTERS = 100_000
 _PARAM = "structured_outputs.grammar"
@@ -67,10 +62,10 @@ class Embedded:
 def embed(text: str, prefix: str, *, param: str = _PARAM) -> Embedded:
     """Put ``prefix`` (lower-case letters) before every name of the grammar ``text``.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) naming the line.
+    Raises ``SchemaRefused`` naming the line.
     """
     if len(text) > MAX_CHARACTERS:
-        raise unsupported(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
+        raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
     if _is_gbnf(text):
         text = _converted(text, param)
     embedder = _Embedder(text, prefix, param)
@@ -84,12 +79,12 @@ def _is_gbnf(text: str) -> bool:
 
 def _converted(text: str, param: str) -> str:
     if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
-        raise unsupported(param, "The GBNF grammar has no rule `root`.")
+        raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
     try:
         return gbnf_to_lark(text)
     except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
         told = str(error).partition("\n")[0][:160]
-        raise unsupported(param, f"The GBNF grammar cannot be read: {told}") from None
+        raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +96,6 @@ class _Token:
 
 
 class _Embedder:
-    """Walks over the tokens and writes them out with new names."""
-
     def __init__(self, text: str, prefix: str, param: str) -> None:
         self._text = text.replace("\r\n", "\n")
         self._prefix = prefix
@@ -125,8 +118,8 @@ class _Embedder:
         lines = (line.strip() for line in "".join(self._out).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
-    def _refuse(self, reason: str, line: int | None = None) -> InvalidRequest:
-        return unsupported(self._param, f"Line {line or self._line} of the grammar: {reason}")
+    def _refuse(self, reason: str, line: int | None = None) -> SchemaRefused:
+        return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
 
     def _next(self) -> _Token | None:
         if self._at >= len(self._text):
@@ -140,7 +133,6 @@ class _Embedder:
         return token
 
     def _peek(self) -> str:
-        """Return the next token's text, over spaces."""
         found = _TOKEN.match(self._text, self._at)
         while found is not None and found.lastgroup == "space":
             found = _TOKEN.match(self._text, found.end())
@@ -153,7 +145,6 @@ class _Embedder:
         return True
 
     def _definition(self, token: _Token) -> None:
-        """The name of a rule or terminal, and its options."""
         name = token.text.lstrip("!?")
         follows = self._peek()
         if follows not in (":", "[", "."):
@@ -168,7 +159,6 @@ class _Embedder:
             self._options()
 
     def _options(self) -> None:
-        """``[lazy, suffix=…]`` behind a rule's name; names of options stay as they are."""
         while (token := self._next()) is not None:
             if token.kind == "mark" and token.text.islower():
                 if token.text not in _OPTIONS:
@@ -230,7 +220,7 @@ class _Embedder:
         prepared = prepare(schema, param=self._param)
         for pointer, keyword in prepared.left:
             reason = f"`{keyword}` cannot be enforced inside a grammar."
-            raise unsupported(self._param, reason, pointer)
+            raise SchemaRefused(self._param, reason, pointer)
         return prepared.text
 
     def _json(self, directive: str) -> object:
@@ -246,7 +236,6 @@ class _Embedder:
         return result
 
     def _import(self) -> None:
-        """``%import common.A``, ``%import common.A -> B`` or ``%import common (A, B)``."""
         line = ""
         while (token := self._next()) is not None and token.kind != "newline":
             line += token.text if token.kind != "space" else " "
@@ -267,16 +256,16 @@ class _Embedder:
 
     def _check_names(self) -> None:
         if "start" not in self._defined:
-            raise unsupported(self._param, "The grammar has no rule `start`.")
+            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
         for name, line in self._used.items():
             if name not in self._defined:
                 raise self._refuse(f"`{name}` is not defined.", line)
 
 
 def tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """Kind, text and start of each token of a Lark text, as far as it can be read.
+    """Yield kind, text and start of each token of a Lark text, as far as it can be read.
 
-    JSON behind a directive is not gone into.
+    JSON behind a directive is skipped.
     """
     at = 0
     while (found := _TOKEN.match(text, at)) is not None:
@@ -290,11 +279,8 @@ def tokens(text: str) -> Iterator[tuple[str, str, int]]:
                 return
 
 
-# Explain a compiler's error in terms of the client's schema, and find its cause.
-#
-# The compiler names rules and lines of the composed grammar, which the client
-# never saw. This module finds the schema inside and tries its subschemas one by
-# one. Knows llguidance's messages; starts no processes.
+# The compiler names rules and lines of the composed grammar, which the client never saw. So the
+# schema inside is found, and its subschemas are tried one by one.
 
 Fault = Callable[[str], str | None]
 
@@ -346,32 +332,32 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
         if kind != "directive" or text != "%json":
             continue
         schema, _ = json.JSONDecoder().raw_decode(grammar, at + len("%json "))
-        error = fault(_alone(schema, schema))
+        error = fault(_subschema_grammar(schema, schema))
         if error is not None and isinstance(schema, Mapping):
-            pointer, error = _deepest(schema, error, fault, until)
+            pointer, error = _deepest_fault(schema, error, fault, until)
             found = {"pointer": pointer, "reason": reason(error)}
             return found | {"function": schema.get("$comment")}
     return None
 
 
-def _alone(schema: object, top: Mapping[str, object]) -> str:
-    """Return a grammar of one subschema, with the definitions it may refer to."""
+def _subschema_grammar(schema: object, top: Mapping[str, object]) -> str:
     if isinstance(schema, Mapping):
         kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
         schema = {**schema, **kept}
     return "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False) + "\n"
 
 
-def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) -> tuple[str, str]:
-    """Go down into the first part that fails alone, as long as there is one and time."""
+def _deepest_fault(
+    top: Mapping[str, object], error: str, fault: Fault, until: float
+) -> tuple[str, str]:
     here: object = top
     pointer = "#"
     seen: set[str] = set()
     while True:
-        for place, part in _parts(here, pointer, top, seen):
+        for place, part in _subschemas(here, pointer, top, seen):
             if time.process_time() > until:
                 return pointer, error
-            found = fault(_alone(part, top)) if isinstance(part, Mapping) else None
+            found = fault(_subschema_grammar(part, top)) if isinstance(part, Mapping) else None
             if found is not None:
                 here, pointer, error = part, place, found
                 break
@@ -379,10 +365,9 @@ def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) 
             return pointer, error
 
 
-def _parts(
+def _subschemas(
     schema: object, pointer: str, top: Mapping[str, object], seen: set[str]
 ) -> Iterator[tuple[str, object]]:
-    """Yield the subschemas right below, with where they stand in what the client wrote."""
     if not isinstance(schema, Mapping):
         return
     definitions = top.get("$defs")

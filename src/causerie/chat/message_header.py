@@ -1,8 +1,7 @@
 """Headers of messages, for families whose reply is several messages on channels.
 
-A header says who reads a message. It is read whole, however models spell it: the recipient
-before or behind the channel, with or without a type of content, with or without spaces. Knows
-nothing of calls and events.
+A header is read however models spell it: the recipient before or behind the channel, with or
+without a type of content.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
     if found is None:
         inside = (*marks, *form.opens, *form.within)
         text = text[: len(text) - max(text_overlap(text, mark) for mark in inside)]
-        _words(form, text)
+        _header_words(form, text)
         if len(whole) > _MOST_CHARACTERS + _LONGEST_MARKER:
             raise Unreadable
         return None
     at, mark = found
-    words = _words(form, text[:at])
+    words = _header_words(form, text[:at])
     recipient = _RECIPIENT.search(text, 0, at)
     named = _SPACED_DOT.sub(".", recipient[1]) if recipient else ""
     return ParsedHeader(
@@ -63,8 +62,7 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
     )
 
 
-def _words(form: MessageHeader, text: str) -> list[str]:
-    """Return the words of a header; raise :class:`Unreadable` where it has other text."""
+def _header_words(form: MessageHeader, text: str) -> list[str]:
     if len(text) > _MOST_CHARACTERS:
         raise Unreadable
     for mark in (*form.opens, *form.within):
@@ -99,7 +97,7 @@ def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]
 
 def may_call(form: MessageHeader, text: str) -> bool:
     """Return whether the part of a header that has come names a recipient or a function."""
-    return bool(_words(form, text)) if form.call_close else "to=" in text
+    return bool(_header_words(form, text)) if form.call_close else "to=" in text
 
 
 def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:

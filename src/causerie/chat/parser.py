@@ -35,12 +35,8 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 
-# From the model's text to events, by the format's declaration, however the text is cut.
-#
-# The parser knows what was *declared* (markers and segments) and what the
-# request allowed (which tools); it does not know engines, tokens or the wire.
-# Feeding the same text in any pieces gives the same events once joined. It never
-# loses text: what only looked like a tool call comes out as answer text.
+# Feeding the same text in any pieces gives the same events once joined. No text is lost: what only
+# looked like a call becomes text of the answer.
 
 _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
@@ -151,7 +147,7 @@ class Parser:
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
-        """Events that ``text`` brings; what may be a cut marker is held back."""
+        """Return the events of ``text``; what may be the beginning of a marker is held back."""
         flow = self._flow
         if (
             flow is not None
@@ -181,11 +177,11 @@ class Parser:
         """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = list(self._end_unmarked())
         while self._section is not None or self._header is not None:
-            parts, text = self._not_a_call() if self._section else self._cut_header()
+            parts, text = self._leave_section() if self._section else self._leave_cut_header()
             out += [*parts, *self._advance(text)]
         pending, self._pending = self._pending, ""
-        out += self._give(pending)
-        space = self._taken_space()
+        out += self._emit_trimmed(pending)
+        space = self._release_space()
         if self.mode is Mode.ANSWER and space and not self.calls:
             out += self._emit(space)
         return out
@@ -210,14 +206,14 @@ class Parser:
             if found is None:
                 keep = self._marks.overlap(self.mode, text, at_start=at_start)
                 self._pending = text[len(text) - keep :] if keep else ""
-                yield from self._give(text[: len(text) - keep])
+                yield from self._emit_trimmed(text[: len(text) - keep])
                 return
             start, mark = found
-            yield from self._give(text[:start])
-            yield from self._end_of_reasoning(mark)
-            left = self._meet(mark, text[start:])
+            yield from self._emit_trimmed(text[:start])
+            yield from self._space_before_close(mark)
+            left = self._change_mode_at(mark, text[start:])
             if left is None:
-                yield from self._give(mark)
+                yield from self._emit_trimmed(mark)
                 left = text[start + len(mark) :]
             text = left
 
@@ -228,12 +224,11 @@ class Parser:
         return reader.started or (self._at_start and reader.may_begin(text))
 
     def _read_unmarked(self, text: str) -> Generator[ContentEvent, None, str]:
-        """Read on in an answer that may be unmarked calls; returns the text that is none."""
         reader = self._unmarked
         assert reader is not None
         if not reader.started:
             resumed = text.lstrip()
-            yield from self._give(text[: len(text) - len(resumed)])
+            yield from self._emit_trimmed(text[: len(text) - len(resumed)])
             text = resumed
         reader.feed(text)
         if reader.repeated:
@@ -245,7 +240,6 @@ class Parser:
         return ""
 
     def _end_unmarked(self) -> Iterator[ContentEvent]:
-        """The held-back answer is whole: calls, or text after all."""
         reader, self._unmarked = self._unmarked, None
         if reader is None or not reader.started:
             return
@@ -262,17 +256,12 @@ class Parser:
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
 
-    def _end_of_reasoning(self, mark: str) -> Iterator[ContentEvent]:
-        """White space before the closing marker that the format does not write by itself."""
+    def _space_before_close(self, mark: str) -> Iterator[ContentEvent]:
         reasoning = self._form.reasoning
         if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
-            yield from self._emit(self._taken_space().removesuffix(reasoning.before_close))
+            yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
 
-    def _meet(self, mark: str, text: str) -> str | None:
-        """Change the mode at a marker; returns the text to go on with.
-
-        ``None`` where the marker means nothing.
-        """
+    def _change_mode_at(self, mark: str, text: str) -> str | None:
         form, rest = self._form, text[len(mark) :]
         reasoning = form.reasoning
         if mark in self._marks.headers:
@@ -286,31 +275,30 @@ class Parser:
             self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
             return rest
         if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
-            self._turn(Mode.ANSWER, reasoning.after_close)
+            self._begin_part(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in self._marks.answer:
-            self._turn(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
+            self._begin_part(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
         if reasoning and mark in reasoning.closes:
             return None if self._answered else rest  # a stray one, before any answer
         if self._answered and not self._fresh:
             return None  # an answer that only mentions the marker
-        self._turn(Mode.REASONING, reasoning.after_open if reasoning else None)
+        self._begin_part(Mode.REASONING, reasoning.after_open if reasoning else None)
         return rest
 
-    def _turn(self, mode: Mode, edge: str | None = None) -> None:
-        """Begin a part; ``_gap`` separates its text from that of an earlier part of its kind."""
+    def _begin_part(self, mode: Mode, edge: str | None = None) -> None:
         self.mode = mode
         self._edge = edge
         self._fresh = True
-        self._gap = self._taken_space() or self._gap
+        self._gap = self._release_space() or self._gap
 
     def _begin_section(
         self, mark: str, calls: CallSection, *, begin: str, read: str, name: str = ""
     ) -> None:
-        self._mark, self._lead, self._before = mark, self._taken_space(), self.mode
+        self._mark, self._lead, self._before = mark, self._release_space(), self.mode
         self._before_fresh = self._fresh
-        self._turn(Mode.CALLS)
+        self._begin_part(Mode.CALLS)
         self._gap = self._lead or self._gap
         self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
 
@@ -321,7 +309,7 @@ class Parser:
         try:
             header = read_header(self._form.header, self._header)
         except Unreadable:
-            return self._not_a_header()
+            return self._leave_header()
         if header is None:
             return [], ""
         rest, self._header = self._header[header.size :], None
@@ -331,28 +319,27 @@ class Parser:
     def _begin_message(self, header: ParsedHeader) -> None:
         form, reasoning, self._headed = self._form.header, self._form.reasoning, True
         assert form is not None
-        self._turn(Mode.ANSWER, None if header.ended else self._form.answer_space)
+        self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
         name = function_of(form, header, self._tools)
         if header.ended:
             return
         if name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif is_reasoning(form, header):
-            self._turn(Mode.REASONING, reasoning.after_open if reasoning else None)
+            self._begin_part(Mode.REASONING, reasoning.after_open if reasoning else None)
 
-    def _not_a_header(self) -> tuple[list[ContentEvent], str]:
-        """Leave what only begins like a header; return the events of its marker, and the rest."""
+    def _leave_header(self) -> tuple[list[ContentEvent], str]:
         assert self._header is not None
         text, self._header = self._header, None
-        return self._give(self._mark), text.removeprefix(self._mark)
+        return self._emit_trimmed(self._mark), text.removeprefix(self._mark)
 
-    def _cut_header(self) -> tuple[list[ContentEvent], str]:
-        """Leave a header that the text ends in: a marker of its own is never text."""
+    def _leave_cut_header(self) -> tuple[list[ContentEvent], str]:
+        # A marker of its own is never text.
         assert self._form.header is not None
         if self._mark in self._form.header.opens:
             self._header = None
             return [], ""
-        return self._not_a_header()
+        return self._leave_header()
 
     def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
         assert self._section is not None
@@ -364,12 +351,12 @@ class Parser:
                 self._section, self._lost = None, True
                 return events, ""
         if section.broken:
-            said, rest = self._not_a_call()
+            said, rest = self._leave_section()
             return events + said, rest
         if section.rest is None:
             return events, ""
         self._section = None
-        self._turn(Mode.ANSWER)
+        self._begin_part(Mode.ANSWER)
         return events, section.rest
 
     def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
@@ -389,21 +376,17 @@ class Parser:
                     yield from left
                     self.calls += 1
 
-    def _not_a_call(self) -> tuple[list[ContentEvent], str]:
-        """Leave a section that is not of the declared form, or unfinished; return events and rest.
-
-        Its marker was only text, unless calls came; what stood behind is read
-        again. A call that was started cannot be taken back.
-        """
+    def _leave_section(self) -> tuple[list[ContentEvent], str]:
+        # A call that was started cannot be taken back.
         assert self._section is not None
         section, self._section = self._section, None
         if section.open:
             self._lost = self.call_open = True
             return [], ""
         if section.complete:
-            self._turn(Mode.ANSWER)
+            self._begin_part(Mode.ANSWER)
             return [], str(section.unread)
-        self._turn(self._before, "")
+        self._begin_part(self._before, "")
         self._fresh = self._before_fresh
         rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._lead
         again = rest.lstrip()
@@ -411,10 +394,9 @@ class Parser:
             self._doubled = lead + self._mark + rest[: len(rest) - len(again)]
             return [], again
         self._doubled = ""
-        return self._give(lead + self._mark), rest
+        return self._emit_trimmed(lead + self._mark), rest
 
-    def _give(self, text: str) -> list[ContentEvent]:
-        """Text of the current part: white space at the edges of reasoning is not part of it."""
+    def _emit_trimmed(self, text: str) -> list[ContentEvent]:
         if self._fresh and self._edge != "":
             text = self._without_edge(text)
         if not text:
@@ -431,17 +413,15 @@ class Parser:
             self._spaces.append(text)
             return []
         said, space = (kept, text[len(kept) :]) if trims else (text, "")
-        said = self._taken_space() + said
+        said = self._release_space() + said
         self._spaces = [space] if space else []
         return self._emit(said)
 
-    def _taken_space(self) -> str:
-        """Return the white space that was held back; nothing of it is held any more."""
+    def _release_space(self) -> str:
         space, self._spaces = "".join(self._spaces), []
         return space
 
     def _without_edge(self, text: str) -> str:
-        """Return the text without the white space that is still to be dropped at its beginning."""
         if self._edge is None:
             return text.lstrip()
         while text and self._edge:
@@ -501,7 +481,8 @@ class _Marks:
         }
         self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
-        opens, closes = _reasoning_marks(form)
+        opens = form.reasoning.opens if form.reasoning else ()
+        closes = form.reasoning.closes if form.reasoning else ()
         answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
         self.headers: tuple[str, ...] = ()
         if form.header is not None:
@@ -534,7 +515,6 @@ class _Marks:
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
-        """Return the first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
         anywhere = self._searches[mode, False]
         if found and found[1] not in anywhere.marks and text[: found[0]].strip():
@@ -542,26 +522,16 @@ class _Marks:
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
-        """Return how many characters at the end of ``text`` may be the beginning of a marker."""
         search = self._searches[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
 
 
-def _reasoning_marks(form: ModelFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the markers that open reasoning, and those that close it."""
-    marks = form.reasoning
-    return (marks.opens, marks.closes) if marks else ((), ())
-
-
 class _Search:
-    """A search for any of some markers, the longest first."""
-
     def __init__(self, marks: tuple[str, ...]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
         self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
-        """Return the middle of a part in which these markers mean something."""
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
@@ -581,10 +551,8 @@ def call_triggers(calls: CallSection) -> tuple[str, ...]:
     return tuple((calls.begin or text).split()[:1])
 
 
-# Reasoning in tags told apart from the answer, for text that did not come from our own prompt.
-#
-# The model's family is not known, so the tags are those that most families use;
-# calls are not looked for. A mention of a tag within the answer stays text.
+# The family of another's model is not known: the tags are those that most families use, and calls
+# are not looked for.
 
 _TAGS = replace(GENERIC, calls=None)
 

@@ -1,8 +1,7 @@
 """A request on one text engine, decided before the first token.
 
-Everything that can be refused is refused here: the messages by the template, the length by the
-context, the schemas by the compiler. The result is a :class:`Plan` that generation only carries
-out.
+Everything that can be refused is refused here: by the template, the context's length, or a
+schema.
 """
 
 from __future__ import annotations
@@ -103,22 +102,22 @@ async def make_plan(
     ``interrupted`` is a reply that is continued: the rest may have white space as it has.
     """
     _check_tokens(request, model.facts.size)
-    resumed = _resumed(request)
+    resumed = _continued_answer(request)
     form = (thought := thinking.plan(model.form, request.thinking)).form
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
-    told, rendered, space = await _prompted(request, model, thought)
+    told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
-    limit = _limit(request, len(encoded.ids), model)
+    limit = _output_limit(request, len(encoded.ids), model)
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
-        form = _led(form, told.leading_call, rendered, space)
+        form = _with_call_lead(form, told.leading_call, rendered, space)
     state = "open" if reasoning_open else _reasoning_state(form, thought)
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
     manner = _manner(model, functions, answer, before)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    space = _leading(request, rendered, form) if reasoning_open else space
+    space = _space_before_reasoning(request, rendered, form) if reasoning_open else space
     first = manner if reasoning_open else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
@@ -141,7 +140,7 @@ async def make_plan(
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
         sampling=_sampling(request, model, thought),
-        visible=_visible(form, model.facts.control_tokens),
+        visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
     )
@@ -161,14 +160,11 @@ def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -
     return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
 
-async def _prompted(
+async def _render_prompt(
     request: ChatRequest, model: LoadedModel, thought: ThinkingPlan
 ) -> tuple[Prompt, Rendered, str]:
-    """Return what the template shows, the prompt, and the white space that the model still writes.
-
-    That is before its answer. Everything that changes from turn to turn without changing what
-    the model reads (``tool_choice``, ``response_format``) leaves the prompt alone.
-    """
+    # What changes from turn to turn without changing what the model reads (`tool_choice`,
+    # `response_format`) leaves the prompt alone.
     told = await model.renderer.prompt(request)
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
@@ -178,12 +174,10 @@ async def _prompted(
 
 
 def _reasoning_state(form: ModelFormat, thought: ThinkingPlan) -> str:
-    """Return whether the model may still begin its reasoning."""
     return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
-def _resumed(request: ChatRequest) -> str:
-    """Return the part of a constrained answer that the continued message already has."""
+def _continued_answer(request: ChatRequest) -> str:
     if not request.continue_final_message or request.tool_choice.mode == "required":
         return ""
     text = request.messages[-1].text
@@ -203,29 +197,23 @@ def _call_plan(
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
     asked = request.parallel_tool_calls
-    several = _ends_by_itself(told, form, required=required) if asked is None else asked
+    several = _ends_several_calls(told, form, required=required) if asked is None else asked
     parallel = several and not named
     free = not (required or request.output or request.continue_final_message)
     forbidden = _forbids_calls(request)
     return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
 
 
-def _ends_by_itself(told: Prompt, form: ModelFormat, *, required: bool) -> bool:
-    """Return whether the model is known to write several calls, and to end them.
-
-    Where a call is forced, the model has not chosen to call. Then many write call after call
-    unless their families close a section of calls with a marker of its own.
-    """
+def _ends_several_calls(told: Prompt, form: ModelFormat, *, required: bool) -> bool:
+    # Where a call is forced, the model has not chosen to call. Then many write call after call,
+    # unless their families close a section of calls with a marker of its own.
     closes = form.calls is not None and bool(form.calls.end)
     return told.several_calls and (closes or not required)
 
 
 def _forbids_calls(request: ChatRequest) -> bool:
-    """Return whether a constraint keeps calls out of a reply to a prompt that shows functions.
-
-    One that would end the reply before ``min_tokens``, or against ``ignore_eos``, is left out:
-    a call is then text.
-    """
+    # A constraint that would end the reply before `min_tokens`, or against `ignore_eos`, is left
+    # out: a call is text then.
     endless = request.min_tokens or request.ignore_eos
     return bool(request.tools) and request.tool_choice.mode == "none" and not endless
 
@@ -273,7 +261,7 @@ async def _composed(
 
 
 def _check_tokens(request: ChatRequest, size: int | None) -> None:
-    """An engine passes over ids of another vocabulary, and nobody would know."""
+    # An engine ignores ids of another vocabulary, and nobody would know.
     given = {"logit_bias": request.sampling.logit_bias, "stop_token_ids": request.stop_token_ids}
     for name, ids in given.items():
         highest = max(ids, default=0)
@@ -286,7 +274,6 @@ def _check_tokens(request: ChatRequest, size: int | None) -> None:
 
 
 def _check_ending(request: ChatRequest, grammar: str | None) -> None:
-    """A constraint says where a reply ends, so nothing else may."""
     if grammar is None:
         return
     for name, given in (("min_tokens", request.min_tokens), ("ignore_eos", request.ignore_eos)):
@@ -306,10 +293,7 @@ def _opened(rendered: Rendered, form: ModelFormat, space: str) -> Rendered:
 
 
 def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
-    """Return whether the prompt ends inside reasoning that the template opened and did not close.
-
-    If a message is ``continued``, the prompt ends in the text of that message.
-    """
+    # A prompt whose last message is continued ends in the text of that message.
     if form.reasoning is None:
         return False
     spans, end = rendered.user, len(rendered.text)
@@ -320,13 +304,9 @@ def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -
     return opened > max(map(tail.rfind, form.reasoning.closes))
 
 
-def _led(
+def _with_call_lead(
     form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
 ) -> ModelFormat:
-    """Return the format with what leads to its calls behind this prompt and its white space.
-
-    That is without what the prompt ends with; blanks are as the template writes them.
-    """
     if form.calls is None:
         return form
     lead = form.calls.lead
@@ -338,15 +318,13 @@ def _led(
     return replace(form, calls=replace(form.calls, lead=lead))
 
 
-def _leading(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
-    """Return the white space that the model still writes before its reasoning."""
+def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
     assert form.reasoning is not None
     space = form.reasoning.after_open
     return "" if request.continue_final_message or rendered.text.endswith(space) else space
 
 
-def _parting(rendered: Rendered, request: ChatRequest) -> int:
-    """Return where the first message of a user stands in the prompt; 0 if that is unknown."""
+def _first_user_position(rendered: Rendered, request: ChatRequest) -> int:
     first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
     head = first.strip()[:_HEAD]
     text = rendered.text
@@ -359,7 +337,7 @@ async def _encoded(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
 ) -> EncodedText:
     try:
-        parting = _parting(rendered, request)
+        parting = _first_user_position(rendered, request)
         most = _context(request, model)
         return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
     except PromptTooLong as long:
@@ -371,12 +349,7 @@ async def _encoded(
         ) from None
 
 
-def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
-    """Return the output limit in tokens, at most what fits beside the prompt.
-
-    Raises :class:`ContextLengthExceeded` if the prompt, or a limit that may not be lowered, does
-    not fit.
-    """
+def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
     context = _context(request, model)
     room = context - prompt
     asked = request.max_tokens
@@ -404,8 +377,9 @@ def _context(request: ChatRequest, model: LoadedModel) -> int:
     return min(context, request.bounds.context_length or context)
 
 
-def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the control tokens in the format's own texts; the parser must see them."""
+def _visible_control_tokens(
+    form: ModelFormat, control_tokens: Mapping[str, int]
+) -> tuple[str, ...]:
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.header:
         texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]

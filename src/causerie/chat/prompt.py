@@ -30,11 +30,8 @@ from causerie.chat.template_capabilities import (
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
-# Text that a message has before its calls, for templates that show only the calls.
-#
-# The text is removed, the calls are rendered with a unique mark, and the text is
-# inserted in front of them, where the model wrote it. Knows the origins of a
-# prompt's characters and nothing of templates.
+# Some templates leave out the text of a message with calls. It is taken out, the calls are rendered
+# with a unique mark, and the text is inserted in front of them, where the model wrote it.
 
 _MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with its result
 
@@ -42,7 +39,7 @@ _MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with it
 def taken_out(
     conversation: Sequence[Entry], form: ModelFormat, capabilities: TemplateCapabilities
 ) -> tuple[list[Entry], list[Traced]]:
-    """The messages, those with calls without their texts, and these as the model wrote them."""
+    """Return the messages, with calls without their texts, and these as the model wrote them."""
     left: list[Entry] = []
     texts: list[Traced] = []
     for entry in conversation:
@@ -89,8 +86,6 @@ def _marked(call: Entry, mark: int) -> Entry:
     name = Traced(function["name"], mark)
     return {**call, "id": Traced(str(call["id"]), mark), "function": {**function, "name": name}}
 
-
-# From a request to a prompt: messages, tools and wishes, as the model's template shows them.
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # Names in templates for showing the reasoning of earlier turns too. A client that sends it back
@@ -157,31 +152,27 @@ def render(
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
-        amended=partial(_amended, said=said, format=format, capabilities=capabilities),
+        amended=partial(_with_omitted_texts, said=said, format=format, capabilities=capabilities),
     )
     if continued and format.reasoning is not None:
         thought = _only_reasoning(request.messages[-1])
         if thought and (rendered.final_end is None or not capabilities.reasoning):
-            return _thought_on(template, format, request, thought, effort)
-    return _ended(rendered, request, format)
+            return _continue_reasoning(template, format, request, thought, effort)
+    return _cut_at_end(rendered, request, format)
 
 
 def _only_reasoning(last: Message) -> str:
-    """Return the reasoning of a message that has nothing else."""
     return "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
 
 
-def _thought_on(
+def _continue_reasoning(
     template: ChatTemplate,
     format: ModelFormat,
     request: ChatRequest,
     thought: str,
     effort: str | None,
 ) -> Rendered:
-    """Return the prompt of a new message that begins with this reasoning.
-
-    Many templates leave out the reasoning of a message without content.
-    """
+    # Many templates leave out the reasoning of a message without content.
     marks, on = format.reasoning, True if format.thinking else None
     assert marks is not None
     fresh = structs.replace(
@@ -304,7 +295,6 @@ def _conversation(
     capabilities: TemplateCapabilities,
     thinking_on: bool | None,
 ) -> list[Entry]:
-    """Return the messages with calls, reasoning and wishes in a form that the template shows."""
     keys = format.reasoning_keys
     items = history.entries(request.messages, capabilities, keys)
     if request.continue_final_message:
@@ -351,10 +341,9 @@ def _calls(format: ModelFormat) -> CallSection:
     return format.calls or fallback.PLAIN_CALLS
 
 
-def _amended(
+def _with_omitted_texts(
     prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
-    """Return the prompt with omitted texts inserted and contradicting texts removed."""
     calls = _calls(format)
     marked = not isinstance(calls.call[0], Name)
     begin = calls.lead + call_triggers(calls)[0] if marked else ""
@@ -364,8 +353,7 @@ def _amended(
     return fallback.thought_once(whole, format.reasoning)
 
 
-def _ended(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:
-    """Return the prompt up to the model's text, or to the end of the continued message."""
+def _cut_at_end(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:
     if not request.continue_final_message:
         ends = format.prompt_end if request.add_generation_prompt else ""
         return Rendered(rendered.text + ends, rendered.user)

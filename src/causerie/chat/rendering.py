@@ -35,12 +35,6 @@ from causerie.errors import InternalError, Overloaded, TemplateFailed
 from causerie.http.event_loop import LARGE, offload
 from causerie.protocol.request import ChatRequest
 
-# Choice of the renderer of a model's prompts.
-#
-# The service renders known templates itself. A template that does not come with
-# this program is rendered in a process that may be killed
-# (:mod:`causerie.chat.rendering`).
-
 # SHA-256 of the templates that come with this program: those of the model that is served where
 # nothing is configured and of the engine `fake`, and none at all, for which ChatML stands.
 _OWN = frozenset(
@@ -120,15 +114,9 @@ def template_failures(model: str) -> Iterator[None]:
         raise TemplateFailed(model, str(much)) from None
 
 
-# Prompts of models whose template nobody has vetted, at a bounded price.
-#
-# A template is a program that comes with a model file. It runs in a process of
-# its own that is killed when it takes too long or too much memory, so it costs
-# its own model's requests an error, and nobody else anything. A template that
-# fails its first test, before anybody has asked it anything, fails every request
-# at once for a minute.
-#
-# Knows what the process is asked; knows nothing about what is rendered.
+# A template that does not come with this program runs in a process of its own, which is killed when
+# it takes too much time or memory. So it costs its own model's requests an error, and nobody else
+# anything. A template that fails its first test fails every request at once for a minute.
 
 _START_SECONDS = 30.0
 _GRACE = 0.25  # seconds that a rendering may go on when nobody waits for it any more
@@ -197,8 +185,6 @@ class Renderers:
 
 
 class _ForeignRenderer:
-    """Renders one template in processes of its own."""
-
     def __init__(self, owner: Renderers, load: Load) -> None:
         self._owner = owner
         self._load = load
@@ -219,16 +205,13 @@ class _ForeignRenderer:
         return answer.prompt()
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        """Return what stands between a text and its call in the history."""
         answer = await self._answer(encode(Ask.of(request, call=True)), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of its workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def rest(self) -> None:
-        """End the processes that nobody uses."""
         idle = [self._free.get_nowait() for _ in range(self._free.qsize())]
         try:
             for worker in idle:
@@ -261,7 +244,7 @@ class _ForeignRenderer:
         job = asyncio.ensure_future(self._work(worker, question))  # noqa: TID251 - stop() ends it
         self._owner.jobs.add(job)
         job.add_done_callback(self._owner.jobs.discard)
-        job.add_done_callback(_retrieved)
+        job.add_done_callback(_ignore_failure)
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -274,7 +257,7 @@ class _ForeignRenderer:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:
                     await self._prepare(worker)
-                    return await _asked_within(worker, question, self._owner.deadline)
+                    return await _ask_within(worker, question, self._owner.deadline)
                 except Died:
                     continue
             raise TooMuch("its process died, probably for want of memory")
@@ -282,17 +265,16 @@ class _ForeignRenderer:
             self._free.put_nowait(worker)
 
     async def _prepare(self, worker: WorkerProcess) -> None:
-        """Have the process running, with the template loaded and tested."""
         if worker.pid is not None:
             return
         await self._owner.make_room(self)
         _ = await worker.start()
         try:
-            _ = await _asked_within(worker, encode(Hello()), _START_SECONDS)
+            _ = await _ask_within(worker, encode(Hello()), _START_SECONDS)
         except (TooMuch, Died):
             raise InternalError("The process that renders templates does not start.") from None
         try:
-            answer = await _asked_within(worker, encode(self._load), self._owner.test_deadline)
+            answer = await _ask_within(worker, encode(self._load), self._owner.test_deadline)
         except TooMuch as much:
             answer = Costly(str(much))
         except Died:
@@ -303,8 +285,7 @@ class _ForeignRenderer:
             raise TooMuch(answer.reason)
 
 
-async def _asked_within(worker: WorkerProcess, question: bytes, seconds: float) -> Answer:
-    """Return the answer of a process that has these seconds; without one it is gone."""
+async def _ask_within(worker: WorkerProcess, question: bytes, seconds: float) -> Answer:
     try:
         async with asyncio.timeout(seconds):
             answer = await worker.ask(question)
@@ -316,7 +297,6 @@ async def _asked_within(worker: WorkerProcess, question: bytes, seconds: float) 
         raise Died from None
 
 
-def _retrieved(job: asyncio.Task[Answer]) -> None:
-    """Take notice of a failure that nobody waits for any more."""
+def _ignore_failure(job: asyncio.Task[Answer]) -> None:
     if not job.cancelled():
         _ = job.exception()

@@ -31,10 +31,6 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 
-# A reply that has started elsewhere: what its reader has of it, while it is read once more.
-#
-# Knows events and nothing of where they come from.
-
 
 @dataclass(frozen=True, slots=True)
 class ResumedReply:
@@ -74,13 +70,13 @@ class Given:
     def _unknown(self, event: ContentEvent) -> ContentEvent | None:
         match event:
             case ReasoningDelta(text):
-                self._reasoning, left = _behind(self._reasoning, text)
+                self._reasoning, left = _skip_known(self._reasoning, text)
                 return structs.replace(event, text=left) if left else None
             case TextDelta(text):
-                self._text, left = _behind(self._text, text)
+                self._text, left = _skip_known(self._text, text)
                 return structs.replace(event, text=left) if left else None
             case ToolCallDelta(index, text):
-                self._arguments[index], left = _behind(self._arguments.get(index, ""), text)
+                self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
                 return structs.replace(event, arguments=left) if left else None
             case ToolCallStarted():
                 if not self._started:
@@ -90,8 +86,7 @@ class Given:
                 return None
 
 
-def _behind(known: str, text: str) -> tuple[str, str]:
-    """Return the rest of ``known`` after ``text``, and the part of ``text`` that is new."""
+def _skip_known(known: str, text: str) -> tuple[str, str]:
     if known.startswith(text):
         return known[len(text) :], ""
     if text.startswith(known):
@@ -99,11 +94,8 @@ def _behind(known: str, text: str) -> tuple[str, str]:
     raise Diverged
 
 
-# A reply that broke off, written once more as the model would have written it.
-#
-# Used where its exact tokens are unknown, or are another model's. The texts are
-# proposals: whoever reads one with the model's parser finds out whether it says
-# what the reply said. Knows formats; knows nothing of engines.
+# The texts are proposals: the model's parser reads each, and shows whether it says what the reply
+# said.
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*("|$)', re.DOTALL)
 _PRETTY_SPACE = re.compile(r"(?:\S|(?<=\S)(?: |\n{1,2}[ \t]{0,32})(?=\S|$))*")
@@ -147,7 +139,7 @@ def writings(
     earlier: int,
     between: str | None = None,
 ) -> Iterator[Traced]:
-    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
+    """Yield texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
 
     ``between`` stands between a text and its calls; a line break where nobody knows.
     """
@@ -161,7 +153,7 @@ def writings(
         return
     gap = form.answer_close + "\n" if between is None else between
     before = authored(gap if partial.text else form.calls.lead)
-    for section in _sections(form.calls, partial.calls, earlier):
+    for section in _call_sections(form.calls, partial.calls, earlier):
         yield joined((thought, said, before, section))
 
 
@@ -179,25 +171,27 @@ def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -
     return authored(marks.close + marks.after_close if ended else "")
 
 
-def _sections(calls: CallSection, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
-    """Yield the calls, the last of them up to the end of its arguments, or written to its end."""
+def _call_sections(
+    calls: CallSection, made: Sequence[PartialCall], earlier: int
+) -> Iterator[Traced]:
     offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
-    before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
+    before = [
+        _write_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])
+    ]
     for whole in (False,) if _as_json(calls) else (False, True):
-        last = _call(calls, made[-1], offset + len(before), whole=whole)
+        last = _write_call(calls, made[-1], offset + len(before), whole=whole)
         ended = authored(calls.end if whole and calls.addressed else "")  # the message is
         yield joined(
             (authored(calls.begin), authored(calls.separator).join([*before, last]), ended)
         )
 
 
-def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
-    """Return a call; one that is not ``whole`` ends where its arguments do."""
+def _write_call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
     parts: list[str] = []
     for segment in calls.call:
         match segment:
             case CallId():
-                parts.append(authored(_id(segment, call, index)))
+                parts.append(authored(_call_id(segment, call, index)))
             case JsonArguments():
                 parts.append(call.arguments)
             case _:
@@ -207,8 +201,7 @@ def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> 
     return joined(parts)
 
 
-def _id(segment: CallId, call: PartialCall, index: int) -> str:
-    """Return the call's id, or a replacement if the format has another kind."""
+def _call_id(segment: CallId, call: PartialCall, index: int) -> str:
     pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id

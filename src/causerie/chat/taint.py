@@ -10,17 +10,8 @@ from typing import SupportsIndex
 
 import msgspec
 
-# Strings that remember, character by character, who wrote them.
-#
-# A chat template glues together what its author wrote and what users wrote. A
-# :class:`Traced` string is an ordinary string to the template (it compares,
-# hashes, splits and prints the same) and carries alongside its text one byte a
-# character that says whose it is. Every operation that moves characters moves
-# their origin with them. An operation that is not known here gives a plain
-# string, and a plain string counts as written by a user: forgetting one costs a
-# control token of the template's own, never lets a forged one through.
-#
-# It does not know templates, messages or tokens.
+# An operation that is not known here gives a plain string, which counts as written by a user: to
+# forget one costs a control token of the template's own, and never lets a forged one through.
 
 AUTHOR = 0  # the template's author, or this program
 USER = 1  # whoever sent the request
@@ -77,7 +68,7 @@ class Traced(str):
         plain = str.__mod__(self, values)
         if any(self._origin):
             return Traced(plain, USER)
-        told = joined(_directed(self, values))
+        told = joined(_format_pieces(self, values))
         return told if told == plain else Traced(plain, USER)
 
     def join(self, items: Iterable[str], /) -> str:
@@ -90,10 +81,10 @@ class Traced(str):
         return Traced(new, origin_of(new)).join(self.split(old, count))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return self._located(str.split(self, sep, maxsplit), sep)
+        return self._split_parts(str.split(self, sep, maxsplit), sep)
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return self._located(str.rsplit(self, sep, maxsplit), sep)
+        return self._split_parts(str.rsplit(self, sep, maxsplit), sep)
 
     def splitlines(self, keepends: bool = False) -> list[str]:
         lines: list[str] = []
@@ -147,8 +138,7 @@ class Traced(str):
     def _in_three(self, first: int, second: int) -> tuple[str, str, str]:
         return self._cut(0, first), self._cut(first, second), self._cut(second, len(self))
 
-    def _located(self, parts: list[str], sep: str | None) -> list[str]:
-        """Return the parts of a split with their origins."""
+    def _split_parts(self, parts: list[str], sep: str | None) -> list[str]:
         found: list[str] = []
         at = 0
         for part in parts:
@@ -158,11 +148,10 @@ class Traced(str):
         return found
 
     def _recased(self, plain: str) -> str:
-        """In another case: no character ever becomes none, so an equal length is one for one."""
+        # No character ever becomes none, so texts of equal length correspond one for one.
         return Traced(plain, self._origin if len(plain) == len(self) else self._uniform())
 
     def _uniform(self) -> int:
-        """Return the common origin of all characters, or a user's if they differ."""
         kinds = set(self._origin)
         return kinds.pop() if len(kinds) == 1 else USER
 
@@ -194,8 +183,7 @@ def final_end(text: str) -> int | None:
     return None if end < 0 else end + 1
 
 
-def _directed(pattern: Traced, values: object) -> Iterator[str]:
-    """Yield the pieces of ``pattern % values``, each with its origin."""
+def _format_pieces(pattern: Traced, values: object) -> Iterator[str]:
     given = iter(values) if isinstance(values, tuple) else iter((values,))
     at = 0
     for match in _DIRECTIVE.finditer(pattern):
@@ -217,12 +205,8 @@ def _directed(pattern: Traced, values: object) -> Iterator[str]:
     yield authored(str.__getitem__(pattern, slice(at, len(pattern))))
 
 
-# Arguments of earlier calls as a template reads them, and JSON as it writes them.
-#
-# A model that reads its own earlier call must see the characters it wrote, or
-# the prompt cache is lost and the model drifts. So an object that was parsed
-# keeps the text that it was parsed from, and :func:`write_json` writes that text
-# again.
+# A model that reads its own earlier call must see the characters that it wrote, or the prompt cache
+# is lost. So a parsed object keeps its text, which :func:`write_json` writes again.
 
 _MAX_DEPTH = 64
 _PLACE = re.compile(r'"([0-9a-f]{16}\.[0-9]+)"')
@@ -281,7 +265,7 @@ def read_arguments(text: str) -> JsonDict:
     if not text.strip():
         return JsonDict({}, "{}")
     try:
-        value = _read(text, 0)
+        value = _read_value(text, 0)
     except (msgspec.DecodeError, RecursionError, ValueError):
         value = None
     if isinstance(value, JsonDict):
@@ -291,41 +275,39 @@ def read_arguments(text: str) -> JsonDict:
 
 def write_json(
     value: object,
-    *,
     ensure_ascii: bool = False,
     indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
-) -> str:
+) -> Traced:
     """Return JSON as chat templates expect it: no HTML escapes, parsed text verbatim.
 
-    Raises :class:`TypeError` for what JSON cannot say.
+    It is ``tojson`` of Hugging Face templates, whose arguments come in this order. Raises
+    :class:`TypeError` for what JSON cannot say.
     """
     if isinstance(value, Verbatim):
-        return value.source
+        return Traced(value.source, USER)
     kept: dict[str, str] = {}
-    bare = _set_aside(value, kept, secrets.token_hex(8))
+    bare = _with_placeholders(value, kept, secrets.token_hex(8))
     text = json.dumps(
         bare, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    return _PLACE.sub(lambda found: kept.get(found[1], found[0]), text) if kept else text
+    return Traced(_PLACE.sub(lambda found: kept.get(found[1], found[0]), text), USER)
 
 
-def _set_aside(value: object, kept: dict[str, str], secret: str) -> object:
-    """Replace parsed text in the value by unguessable place holders."""
+def _with_placeholders(value: object, kept: dict[str, str], secret: str) -> object:
     if isinstance(value, Verbatim):
         place = f"{secret}.{len(kept)}"
         kept[place] = value.source
         return place
     if isinstance(value, Mapping):
-        return {key: _set_aside(item, kept, secret) for key, item in value.items()}
+        return {key: _with_placeholders(item, kept, secret) for key, item in value.items()}
     if isinstance(value, list | tuple | Iterator):
-        return [_set_aside(item, kept, secret) for item in value]
+        return [_with_placeholders(item, kept, secret) for item in value]
     return value
 
 
-def _read(text: str, depth: int) -> object:
-    """Return one JSON value; objects, arrays and fractions keep their text."""
+def _read_value(text: str, depth: int) -> object:
     if depth > _MAX_DEPTH:
         raise ValueError(f"arguments nested deeper than {_MAX_DEPTH}")
     text = text.strip()
@@ -333,11 +315,11 @@ def _read(text: str, depth: int) -> object:
         case "{":
             members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             return JsonDict(
-                {key: _read(_text(raw), depth + 1) for key, raw in members.items()}, text
+                {key: _read_value(_text(raw), depth + 1) for key, raw in members.items()}, text
             )
         case "[":
             items = msgspec.json.decode(text, type=list[msgspec.Raw])
-            return JsonList([_read(_text(raw), depth + 1) for raw in items], text)
+            return JsonList([_read_value(_text(raw), depth + 1) for raw in items], text)
     value: object = msgspec.json.decode(text)
     if isinstance(value, str):
         return Traced(value)

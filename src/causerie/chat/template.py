@@ -38,10 +38,7 @@ from causerie.chat.taint import (
 )
 from causerie.errors import InvalidRequest
 
-# ``strftime_now``: today's date in a pattern, part of which a client may have written.
-#
-# The output of a directive is the author's if the author wrote the whole directive; every other
-# character stays whose it was.
+# The output of a directive is the author's if the author wrote the whole directive.
 
 _DIRECTIVE = re.compile(r"%[-_0^#+]*(?P<width>[0-9]*)[:EO]*[a-zA-Z%]", re.ASCII)
 _WIDEST = 99
@@ -69,11 +66,8 @@ def _pieces(pattern: str) -> Iterator[str]:
     yield pattern[at:]
 
 
-# The sandbox that chat templates run in, and the helpers they expect there.
-#
-# Strings of the template itself are marked as its author's when the template is compiled; Jinja's
-# own ways to put strings together are replaced by ones that keep the mark. Time and memory of a
-# template of others are bounded by the process that renders it (:mod:`causerie.chat.rendering`).
+# String literals of the template are marked as its author's when it is compiled; Jinja's own ways
+# to put strings together are replaced by ones that keep the mark.
 
 
 class TemplateRefused(TemplateError):
@@ -124,34 +118,10 @@ def _printed(context: object, value: object) -> str:
 def _join(
     environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
 ) -> str:
-    """Apply ``join``, keeping origins."""
     if attribute is not None:
         value = map(make_attrgetter(environment, attribute), value)
     separator = d if isinstance(d, Traced) else Traced(str(d), USER)
     return separator.join([item if isinstance(item, str) else str(item) for item in value])
-
-
-def _tojson(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | str | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Apply ``tojson`` with the arguments, in the order, that Hugging Face templates give."""
-    text = write_json(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-    return Traced(text, USER)
-
-
-def _unchanged_value(value: object) -> object:
-    """Return the value: ``safe`` has no effect where nothing is escaped."""
-    return value
 
 
 class Sandbox(SandboxedEnvironment):
@@ -174,7 +144,7 @@ class Sandbox(SandboxedEnvironment):
             finalize=_printed,
         )
         self.literals: list[Traced] = []
-        self.filters |= {"join": _join, "safe": _unchanged_value, "tojson": _tojson}
+        self.filters |= {"join": _join, "safe": lambda value: value, "tojson": write_json}
         self.globals |= {"raise_exception": _raise, "strftime_now": strftime_now}
 
     def authored(self, text: str) -> str:
@@ -191,18 +161,14 @@ class Sandbox(SandboxedEnvironment):
         def formatted(*args: Any, **kwargs: Any) -> str:
             if value.__name__ == "format_map":
                 (kwargs,), args = args, ()
-            return joined(_formatted(SandboxedFormatter(self), pattern, args, kwargs))
+            return joined(_format_pieces(SandboxedFormatter(self), pattern, args, kwargs))
 
         return update_wrapper(formatted, value)
 
 
-def _formatted(
+def _format_pieces(
     formatter: SandboxedFormatter, pattern: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield the pieces of ``pattern.format(…)``; a field that is not simply a string is a user's.
-
-    So is all of it where the pattern is not the author's alone.
-    """
     number = 0
     known = not any(origin_of(pattern))
     for literal, field, spec, conversion in formatter.parse(str.__str__(pattern)):
@@ -223,16 +189,6 @@ def _formatted(
 def _raise(message: object) -> str:
     raise TemplateRefused(str(message))
 
-
-# A model's own Jinja chat template, rendered without forgetting who wrote what.
-#
-# The template runs in Jinja's sandbox with the helpers that Hugging Face
-# templates expect. Its literals are marked as the author's and everything from
-# the request as the user's (:mod:`causerie.chat.taint`), so the rendered prompt
-# says of every character whether it may be part of a control token. The text
-# itself is exactly what plain Jinja would give.
-#
-# It knows no message fields and no model family: what is passed in is rendered.
 
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token")
 _CHATML = (
@@ -255,10 +211,6 @@ _FAILURES = (
 
 class TooMuch(TemplateError):
     """The rendering took more time, memory or characters than it may."""
-
-
-def _unchanged(prompt: Traced) -> Traced:
-    return prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +247,7 @@ class ChatTemplate:
         bos_token: str,
         eos_token: str,
     ) -> None:
-        self.sources = _named(source)
+        self.sources = _named_sources(source)
         self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
         environment = Sandbox()
@@ -314,9 +266,9 @@ class ChatTemplate:
         documents: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
         kwargs: Mapping[str, object] | None = None,
-        amended: Callable[[Traced], Traced] = _unchanged,
+        amended: Callable[[Traced], Traced] | None = None,
     ) -> Rendered:
-        """Return the prompt for these messages, ``amended``.
+        """Return the prompt for these messages, changed by ``amended``.
 
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
@@ -326,12 +278,13 @@ class ChatTemplate:
         variables: dict[str, object] = {
             **_chosen(kwargs or {}),
             **self._fixed,
-            "messages": _copied(messages),
-            "tools": _copied(tools) if tools is not None else None,
-            "documents": _copied(documents) if documents else None,
+            "messages": _mutable_copy(messages),
+            "tools": _mutable_copy(tools) if tools is not None else None,
+            "documents": _mutable_copy(documents) if documents else None,
             "add_generation_prompt": add_generation_prompt,
         }
-        text = amended(self._run(self._variant(bool(tools)), variables))
+        text = self._run(self._variant(bool(tools)), variables)
+        text = amended(text) if amended else text
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
     def _variant(self, tools: bool) -> Template:
@@ -368,8 +321,7 @@ def _bounded(parts: Iterable[str]) -> Iterator[str]:
         yield part
 
 
-def _named(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the named texts, from any of the three shapes that model files have."""
+def _named_sources(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
     if isinstance(source, str):
         return {"default": source if source.strip() else _CHATML}
     if isinstance(source, Mapping):
@@ -399,17 +351,16 @@ def _chosen(kwargs: Mapping[str, object]) -> dict[str, object]:
                 f"`chat_template_kwargs` may not set `{name}`; the service sets it itself.",
                 param=f"chat_template_kwargs.{name}",
             )
-    return {name: _copied(value) for name, value in kwargs.items()}
+    return {name: _mutable_copy(value) for name, value in kwargs.items()}
 
 
-def _copied(value: object) -> Any:
-    """Return a copy the template may change, its plain strings marked as a user's."""
+def _mutable_copy(value: object) -> Any:
     if isinstance(value, Traced | Verbatim):
         return value
     if isinstance(value, str):
         return Traced(value, USER)
     if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _mutable_copy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_copied(item) for item in value]
+        return [_mutable_copy(item) for item in value]
     return value

@@ -1,8 +1,6 @@
 """Capabilities of one chat template, determined by rendering small conversations with it.
 
-Templates differ in what they refuse or silently drop: system messages, content
-in parts, arguments as an object or as text. Reading a template does not reveal
-this; rendering it does. Each trait is determined once per template and cached.
+Templates differ in what they refuse or silently drop, and reading one does not reveal that.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ def capabilities_of(
     user, answer = _said("user", _ONE), _said("assistant", _TWO)
     probe = _probe(partial(template.render, kwargs=dict(thinking)), user)
     first, second = _said("system", _TWO), _said("system", _THREE)
-    shape = _calls(probe, arguments)
+    shape = _call_shape(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
     thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _exchange(kind, nothing, short)
@@ -112,7 +110,7 @@ def capabilities_of(
         system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
-        opens=_opens(probe, [answer, user], shape),
+        opens=_answer_may_open(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
@@ -122,10 +120,10 @@ def capabilities_of(
         arguments=kind,
         no_content=nothing,
         short_ids=short,
-        reasoning=_reasons(probe, [user, {**answer, **thought}, user], call),
+        reasoning=_shows_reasoning(probe, [user, {**answer, **thought}, user], call),
         calls_alongside_text=probe.shows(mixed, _ONE, _TWO, _THREE, tools=[_tool("")]),
         text_before_calls=probe.shows(mixed, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
-        gap=_gap(probe, mixed),
+        gap=_gap_before_call(probe, mixed),
         told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
         together=probe.text([mixed[0], mixed[1] | thought, mixed[2]], [_tool("")]) is not None,
         marked=probe.text([user, _said("assistant", _THREE.join(marks) + _TWO), user]) is not None,
@@ -155,8 +153,6 @@ def leading_of(
 
 
 class _Probe:
-    """Renders small conversations and looks for their words in order."""
-
     def __init__(
         self,
         render: Callable[..., Rendered],
@@ -186,7 +182,6 @@ class _Probe:
 
 
 def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
-    """With no tools as the template takes them, and contents in the shape that it shows."""
     probe = _Probe(render, None)
     if probe.text([user]) is None and _Probe(render, ()).text([user]) is not None:
         probe = _Probe(render, ())
@@ -195,10 +190,9 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
     return probe
 
 
-def _opens(
+def _answer_may_open(
     probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
 ) -> bool:
-    """Return whether an answer may come first; also one with calls, if these are shown."""
     if shape is None:
         return probe.shows(spoken, _TWO, _ONE)
     called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
@@ -207,21 +201,18 @@ def _opens(
     )
 
 
-def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
-    """Return whether earlier reasoning is shown, of answers or at least alongside a call."""
+def _shows_reasoning(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
     return probe.shows(spoken, _THREE, _TWO) or probe.shows(
         called, _THREE, "probe_weather", tools=[_tool("")]
     )
 
 
-def _gap(probe: _Probe, mixed: Sequence[Entry]) -> str:
-    """Return the blanks between the text and its call."""
+def _gap_before_call(probe: _Probe, mixed: Sequence[Entry]) -> str:
     behind = (probe.text(mixed, [_tool("")]) or "").partition(_FOUR)[2]
     return behind[: len(behind) - len(behind.lstrip())]
 
 
-def _calls(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
-    """Arguments, missing content and ids with which a call is shown whole and unescaped."""
+def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
     other: Shape = "text" if hint == "object" else "object"
     for short in (False, True):
         for kind in (hint, other):

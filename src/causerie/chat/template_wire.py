@@ -1,9 +1,4 @@
-"""Messages to and from the process that renders templates.
-
-All messages are JSON, and their readers rely on nothing but the shape. The
-input was written by the client; the output includes which characters of the
-prompt come from the client.
-"""
+"""Messages to and from the process that renders templates, as JSON."""
 
 from __future__ import annotations
 

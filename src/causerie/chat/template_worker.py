@@ -1,7 +1,6 @@
-"""The process that renders a template nobody has vetted.
+"""The process that renders a template that does not come with this program.
 
-It has one template at a time, and may be killed at any moment: it holds nothing
-but what the template can show, which it finds out again.
+It has one template at a time, and may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ class TemplateWorker:
         return RenderedPrompt.of(prompt_of(template, form, request))
 
     def _load(self, load: Load) -> Answer:
-        """Compile a template, and find out what it shows, so that a hostile one fails here."""
         try:
             template = ChatTemplate(load.source, bos_token=load.bos_token, eos_token=load.eos_token)
         except ValueError as error:

@@ -22,11 +22,6 @@ from causerie.protocol.parameters import (
 )
 from causerie.protocol.request import Thinking
 
-# The sampling of a request: its own values, else the settings of its model, else a recommendation.
-#
-# Decided parameter by parameter. Engines get a value for every parameter that a model can have a
-# default for.
-
 S = TypeVar("S", bound=SamplingDefaults)
 
 
@@ -65,7 +60,6 @@ def _recommended(known: RecommendedSampling | None, *, thinks: bool) -> Sampling
 
 
 def _filled(values: S, others: SamplingDefaults) -> S:
-    """Return the values, and the others where one is not set."""
     missing = {
         each.name: getattr(others, each.name)
         for each in MODEL_SAMPLING
@@ -73,12 +67,6 @@ def _filled(values: S, others: SamplingDefaults) -> S:
     }
     return structs.replace(values, **missing)
 
-
-# Decision whether a model thinks, and for how many tokens at most.
-#
-# The input is one setting (:class:`causerie.protocol.request.Thinking`). The
-# output is the template's argument and a budget: an effort is a share of the
-# output limit.
 
 _ANSWER_TOKENS = 256
 

@@ -13,12 +13,9 @@ from typing import Protocol
 from causerie.engines.base import PromptTooLong
 from causerie.http.event_loop import Turns, offload
 
-# Tokens of replies as the model made them, for when a reply comes back in the next prompt.
-#
-# A tokenizer often reads a text otherwise than a model writes it, above all under a grammar. The
-# engine would then compute the reply again from the first token that differs. So a reply that comes
-# back behind the very same texts, in the same cache scope, has the tokens that the model made.
-# Nothing else has: the same words in another conversation have the tokenizer's.
+# A tokenizer often reads a text otherwise than a model writes it, above all under a grammar, and
+# the engine would compute the reply again from the first token that differs. So a reply that comes
+# back behind the very same texts, in the same cache scope, gets the tokens that the model made.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +68,9 @@ class ReplyTokens:
             self._characters -= len(oldest)
 
 
-# Token ids of texts that were read before, by segments that begin with a control token.
-#
-# A conversation comes back with every turn, a little longer, and to read it takes
-# an engine some milliseconds for a thousand tokens. So what was read once is
-# remembered. Tokenizers read what stands between two control tokens by itself; of
-# each control token the engine is asked once whether that is so.
+# An engine takes some milliseconds to tokenize a thousand tokens, and a conversation comes back
+# with every turn. Tokenizers read what stands between two control tokens by itself; of each control
+# token the engine is asked once whether that is so.
 
 _MOST = 4_000_000  # characters, of a model; two to four times as many bytes
 # Around a control token, where some tokenizers take away or add blanks.
@@ -141,10 +135,10 @@ class TokenCache:
         Asks the engine for what is new. Raises :class:`PromptTooLong` where far more than ``most``
         ids come: millions of them take long to put together.
         """
-        if not await self._all_apart(heads, engine):
+        if not await self._may_cut_before(heads, engine):
             return EncodedText(await engine.tokenize([text], special=True))
         turns = Turns()
-        segments = _cut(text, heads)
+        segments = _segments(text, heads)
         segment_ids = dict(zip(segments, _first_ids(heads), strict=True))
         await turns.pause()
         replies, before = self._replies.of(segments, scope)
@@ -155,7 +149,11 @@ class TokenCache:
             read = await _tokenized(new, engine, most)
             first = [segment_ids[one] for one in new]
             few = len(read) <= _FEW
-            parts = _parted(read, first) if few else await offload(_parted, read, first)
+            parts = (
+                _split_by_first_ids(read, first)
+                if few
+                else await offload(_split_by_first_ids, read, first)
+            )
             if parts is None:
                 return EncodedText(await engine.tokenize([text], special=True))
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
@@ -176,14 +174,13 @@ class TokenCache:
 
         ``text`` is that of the end and the reply, with these control tokens.
         """
-        named = zip(_cut(text, heads), _first_ids(heads), strict=True)
+        named = zip(_segments(text, heads), _first_ids(heads), strict=True)
         segments = [(segment, first) for segment, first in named if segment]
-        parts = _parted([*end.ids, *ids], [first for _, first in segments])
+        parts = _split_by_first_ids([*end.ids, *ids], [first for _, first in segments])
         if parts is not None:
             self._replies.keep(end.before, [segment for segment, _ in segments], parts)
 
-    async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
-        """Return whether the text may be cut before each of these control tokens."""
+    async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
         new = {head.text for head in heads}.difference(self._apart)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
@@ -208,14 +205,12 @@ class TokenCache:
         return kept
 
 
-def _cut(text: str, heads: Iterable[ControlMatch]) -> list[str]:
-    """Return the text in segments: what is before the first control token, then one from each."""
+def _segments(text: str, heads: Iterable[ControlMatch]) -> list[str]:
     cuts = [0, *(head.at for head in heads), len(text)]
     return [text[start:stop] for start, stop in pairwise(cuts)]
 
 
 def _first_ids(heads: Iterable[ControlMatch]) -> list[int]:
-    """Return the first id of each segment, none of what is before the first control token."""
     return [_NONE, *(head.id for head in heads)]
 
 
@@ -225,7 +220,6 @@ def _check(count: int, most: int | None) -> None:
 
 
 async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | None) -> list[int]:
-    """Return the ids of all segments, asked for in parts where they are long."""
     read: list[int] = []
     part: list[str] = []
     characters = 0
@@ -243,11 +237,7 @@ def _joined(parts: Iterable[Sequence[int]]) -> list[int]:
     return list(chain.from_iterable(parts))
 
 
-def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[array[int]] | None:
-    """Return the ids of the segments that begin with these ids, if no other id is one of these.
-
-    ``None`` where one is, or one is missing. The first may begin with ``_NONE``.
-    """
+def _split_by_first_ids(ids: Sequence[int], segment_ids: Sequence[int]) -> list[array[int]] | None:
     heads = set(segment_ids)
     cuts = [at for at, id in enumerate(ids) if id in heads]
     if segment_ids[0] == _NONE:

@@ -1,16 +1,12 @@
-"""The finished answer, checked once more against what was asked for.
+"""The check of the finished answer against what was asked for.
 
-The constraint has enforced all of it while tokens were drawn; this is the
-second pair of eyes, with a reader of its own. Work is counted, so no schema
-and no pattern holds up the service: a check that is too long for the event loop
-runs in a thread, and one of more than :data:`MOST_STEPS` is given up.
-Knows the request's output formats; knows nothing of engines.
+Work is counted: a check that is too long for the event loop runs in a thread, and one of more
+than :data:`MOST_STEPS` is given up.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
+from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import embed
 from causerie.chat.schema import regex
 from causerie.chat.schema.certain import Evaluated
@@ -29,7 +26,7 @@ from causerie.chat.schema.compiled import (
     follows,
     matcher_of,
 )
-from causerie.chat.schema.keywords import step
+from causerie.chat.schema.keywords import as_list, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical
 from causerie.http.event_loop import offload
@@ -51,8 +48,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class _Wrong(Exception):
-    """Description of an error and its place, in one sentence."""
-
     pointer: str | None = None
     """Of the innermost value that is not as it should be."""
 
@@ -92,7 +87,7 @@ class CheckedSchema:
     def fault_of_text(self, text: str, work: Work) -> str | None:
         """Return what the text of a document breaks, as a sentence; raise as :meth:`fault`."""
         try:
-            value = json.loads(text, parse_constant=_refuse_constant)
+            value = json_value(text)
         except (ValueError, RecursionError) as error:
             return f"The answer is not valid JSON: {error}"
         fault = self.fault(value, work)
@@ -115,7 +110,7 @@ async def decided(check: Callable[[Work], _T], characters: int) -> _T:
 def validate(text: str, output: OutputFormat, work: Work | None = None) -> str | None:
     """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
 
-    Raises ``InvalidRequest`` where the format itself cannot be enforced; one
+    Raises ``SchemaRefused`` where the format itself cannot be enforced; one
     that went into a constraint can.
     """
     work = work or Work(MOST_STEPS)
@@ -139,25 +134,18 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
 
 
 def following(values: Iterable[object], schema: Mapping[str, object]) -> list[object]:
-    """Those of some values that follow a schema that refers to nothing."""
+    """Return the values that follow a schema without references."""
     checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON value")
-
-
 @dataclass(slots=True)
 class _Checker:
-    """Checks values against rewritten schemas; see :mod:`causerie.chat.schema.normal`."""
-
     definitions: Mapping[str, object]
     patterns: CompiledPatterns
     work: Work
 
     def check(self, value: object, schema: object, at: str) -> None:
-        """Raise :class:`_Wrong` unless ``value``, at the pointer ``at``, follows ``schema``."""
         self.work.spend(1)
         try:
             self._check(value, schema, at)
@@ -218,13 +206,13 @@ class _Checker:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.check(value, self._definition(reference), at)
-        for part in _items(schema, "allOf"):
+        for part in as_list(schema.get("allOf")):
             self.check(value, part, at)
-        options = _items(schema, "anyOf")
+        options = as_list(schema.get("anyOf"))
         if options and not any(self.holds(value, option, at) for option in options):
             raise _Wrong(f"The value at {at} follows none of the alternatives.")
 
-        exclusive = _items(schema, "oneOf")
+        exclusive = as_list(schema.get("oneOf"))
         if exclusive and sum(self.holds(value, option, at) for option in exclusive) != 1:
             raise _Wrong(f"The value at {at} does not follow exactly one of the alternatives.")
 
@@ -240,7 +228,6 @@ class _Checker:
             self.check(value, schema.get(branch, True), at)
 
     def holds(self, value: object, schema: object, at: str) -> bool:
-        """Return whether ``value`` is valid against ``schema``."""
         try:
             self.check(value, schema, at)
         except _Wrong:
@@ -261,7 +248,7 @@ class _Checker:
 
     def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
-        first = _items(schema, "prefixItems")
+        first = as_list(schema.get("prefixItems"))
         for index, item in enumerate(value):
             rule = first[index] if index < len(first) else schema.get("items", True)
             self.check(item, rule, step(at, index))
@@ -294,16 +281,16 @@ class _Checker:
         return len(texts) < len(items)
 
     def _evaluated(self) -> Evaluated:
-        return Evaluated(self._definition, self.holds, self._is_key, self.work.spend)
+        def is_key(name: str, pattern: str) -> bool:
+            return self._matches(name, "pattern", pattern)
 
-    def _is_key(self, name: str, pattern: str) -> bool:
-        return self._matches(name, "pattern", pattern)
+        return Evaluated(self._definition, self.holds, is_key, self.work.spend)
 
     def _check_object(
         self, value: dict[str, object], schema: Mapping[str, object], at: str
     ) -> None:
         _check_count(len(value), schema, "Properties", at, "properties")
-        required = _items(schema, "required")
+        required = as_list(schema.get("required"))
         self.work.spend(len(required) // _CONSTANTS_A_STEP)
         for name in required:
             if name not in value:
@@ -327,11 +314,6 @@ class _Checker:
         if "unevaluatedProperties" in schema:
             for name in value.keys() - self._evaluated().properties(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(at, name))
-
-
-def _items(schema: Mapping[str, object], key: str) -> list[object]:
-    found = schema.get(key)
-    return found if isinstance(found, list) else []
 
 
 def _is_type(value: object, name: str) -> bool:
@@ -358,7 +340,7 @@ def _check_number(value: int | float, schema: Mapping[str, object], at: str) -> 
 
 
 def _is_multiple(value: float, of: float) -> bool:
-    """Exact, as the numbers are written: 0.3 is a multiple of 0.1."""
+    # Exact, as the numbers are written: 0.3 is a multiple of 0.1.
     return math.isfinite(value) and Fraction(str(value)) % Fraction(str(of)) == 0
 
 
@@ -372,7 +354,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def _is_day(text: str) -> bool:
-    """Return whether ``YYYY-MM-DD`` is in the calendar; the year 0 is read as a leap year."""
+    # The year 0 is read as a leap year.
     try:
         year, month, day = map(int, text.split("-"))
         datetime.date(year or 400, month, day)

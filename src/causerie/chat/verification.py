@@ -1,9 +1,7 @@
-"""The last check of a choice: what was enforced while it was generated has to hold at its end.
+"""The last check of a choice: what its grammar enforced has to hold at its end.
 
-An engine that gives up a grammar in the middle says so only in its log and goes on
-without it, so each finished choice is read once more. A choice that breaks a rule
-ends with an error and is never delivered as good. One that takes too much work to check is
-delivered, and marked.
+An engine that gives up a grammar says so only in its log. A choice that breaks a rule ends with
+an error; one that takes too much work to check is delivered, and marked.
 """
 
 from __future__ import annotations
@@ -49,8 +47,6 @@ class Enforced:
 
 @dataclass(slots=True)
 class _Choice:
-    """Content of a choice so far."""
-
     text: list[str] = field(default_factory=list)
     calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
 
@@ -65,15 +61,10 @@ class _Choice:
 
     @property
     def characters(self) -> int:
-        """Return the length of what is to be checked."""
         arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
         return sum(map(len, self.text)) + sum(map(len, arguments))
 
     def fault(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
-        """Return which rule the choice breaks; it may be cut anywhere unless it is ``whole``.
-
-        Raises :class:`WorkExceeded` where that is unknown.
-        """
         said = "".join(self.text)
         if enforced.call_required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
@@ -84,7 +75,6 @@ class _Choice:
         return validate(said, enforced.answer, work)
 
     def fault_of_calls(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
-        """Return the same of its calls; the last one, if it is cut, counts as none."""
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not _is_document(calls[-1][1]):
             calls.pop()

@@ -15,11 +15,9 @@ from typing import BinaryIO
 
 from causerie.engines.child_environment import base_environment
 
-# The inside of a process that may be killed at any moment: its limits and its one loop.
-#
-# Requests are read from standard input and answered on standard output, one at a
-# time; each is a length of four bytes and as many bytes. The loop ends when the
-# input does, so the process never outlives the service.
+# Requests come on standard input and answers go to standard output, one at a time, each behind its
+# length in four bytes. The loop ends when the input does, so the process never outlives the
+# service.
 
 if sys.platform != "win32":  # which has no such limits
     import resource
@@ -90,16 +88,8 @@ def _end_beyond(memory: int) -> None:
 
 
 def _peak() -> int:
-    """Return the most bytes that were ever resident."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-# A process that does what nobody has vetted, and that may be killed for it.
-#
-# It is asked one thing at a time over its standard input, as bytes behind their
-# length, and answers on its standard output in the same way. The other end is
-# :mod:`causerie.chat.worker_process`. Knows nothing of what is asked.
 
 
 class Died(Exception):

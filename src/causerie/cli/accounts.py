@@ -7,7 +7,7 @@ of the machine's owner.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -21,15 +21,16 @@ from causerie.cli.command import (
     ExitCode,
     Set,
     local_url,
-    reporting,
+    print_json,
     settings_in_force,
 )
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.accounts import Accounts
     from causerie.hosted.accounts.keys import NewLink
-    from causerie.hosted.accounts.people import Project, User
-    from causerie.settings import Settings
+    from causerie.hosted.accounts.people import Actor, Project, User
+    from causerie.hosted.accounts.users import Users
+    from causerie.settings.tree import Settings
 
 
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who has an account.")
@@ -60,18 +61,15 @@ def create_user(
 
     `pass show ann | causerie users create ann@example.org --password-stdin`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    with reporting():
-        if password:
-            create_now(email, name, operator, config, pairs, json)
-            return
-
-        async def invite(accounts: Accounts) -> NewLink:
-            return await accounts.users.invite(SYSTEM, email=email, operator=operator)
-
-        settings, made = with_accounts(config, pairs, invite)
-        show_link(settings, made, json)
+    if password:
+        create_now(email, name, operator, config, pairs, json)
+        return
+    settings, created = with_accounts(
+        config,
+        pairs,
+        lambda accounts, by: accounts.users.invite(by, email=email, operator=operator),
+    )
+    show_link(settings, created, json)
 
 
 @users.command("list")
@@ -82,15 +80,8 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
 
     `causerie users list`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    with reporting():
-
-        async def find(accounts: Accounts) -> list[User]:
-            return [*await accounts.users.every(SYSTEM)]
-
-        _, found = with_accounts(config, pairs, find)
-        show_users(found, json)
+    _, found = with_accounts(config, pairs, lambda accounts, by: accounts.users.every(by))
+    show_users([*found], json)
 
 
 @users.command("disable")
@@ -101,7 +92,7 @@ def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJso
 
     `causerie users disable ann@example.org`
     """
-    set_disabled(who, config, pairs, json, disabled=True)
+    show_user(set_disabled(who, config, pairs, disabled=True), json)
 
 
 @users.command("enable")
@@ -112,7 +103,7 @@ def enable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson
 
     `causerie users enable ann@example.org`
     """
-    set_disabled(who, config, pairs, json, disabled=False)
+    show_user(set_disabled(who, config, pairs, disabled=False), json)
 
 
 @users.command("link")
@@ -123,16 +114,10 @@ def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJs
 
     `causerie users link ann@example.org`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    with reporting():
-
-        async def make(accounts: Accounts) -> NewLink:
-            user = await find_user(accounts, who)
-            return await accounts.users.reset_link(SYSTEM, user.id)
-
-        settings, made = with_accounts(config, pairs, make)
-        show_link(settings, made, json)
+    settings, created = with_user(
+        who, config, pairs, lambda users, by, id: users.reset_link(by, id)
+    )
+    show_link(settings, created, json)
 
 
 @users.command("remove-factor")
@@ -145,16 +130,8 @@ def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
 
     `causerie users remove-factor ann@example.org`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    with reporting():
-
-        async def remove(accounts: Accounts) -> User:
-            user = await find_user(accounts, who)
-            return await accounts.users.remove_factor(SYSTEM, user.id)
-
-        _, user = with_accounts(config, pairs, remove)
-        typer.echo(f"Two-factor authentication of {user.email} is removed.", err=True)
+    _, user = with_user(who, config, pairs, lambda users, by, id: users.remove_factor(by, id))
+    typer.echo(f"Two-factor authentication of {user.email} is removed.", err=True)
 
 
 @users.command("operator")
@@ -173,63 +150,53 @@ def make_operator(
 
     `causerie users operator ann@example.org --revoke`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    with reporting():
-
-        async def change(accounts: Accounts) -> User:
-            user = await find_user(accounts, who)
-            return await accounts.users.make_operator(SYSTEM, user.id, operator=not revoke)
-
-        _, user = with_accounts(config, pairs, change)
-        show_users([user], json, one=True)
+    _, user = with_user(
+        who, config, pairs, lambda users, by, id: users.make_operator(by, id, operator=not revoke)
+    )
+    show_user(user, json)
 
 
 def create_now(
     email: str, name: str | None, operator: bool, config: Config, pairs: Set, json: bool
 ) -> None:
     """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
-    from causerie.hosted.accounts.people import SYSTEM
-
     password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
+    name = name or email.partition("@")[0]
 
-    async def make(accounts: Accounts) -> User:
-        return await accounts.users.create(
-            SYSTEM,
-            email=email,
-            name=name or email.partition("@")[0],
-            password=password,
-            operator=operator,
+    def create(accounts: Accounts, by: Actor) -> Coroutine[Any, Any, User]:
+        return accounts.users.create(
+            by, email=email, name=name, password=password, operator=operator
         )
 
-    _, user = with_accounts(config, pairs, make)
-    show_users([user], json, one=True)
+    show_user(with_accounts(config, pairs, create)[1], json)
 
 
-def set_disabled(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
-    """Disable or enable an account, and print it."""
-    from causerie.hosted.accounts.people import SYSTEM
-
-    with reporting():
-
-        async def switch(accounts: Accounts) -> User:
-            user = await find_user(accounts, who)
-            return await accounts.users.disable(SYSTEM, user.id, disabled=disabled)
-
-        _, user = with_accounts(config, pairs, switch)
-        show_users([user], json, one=True)
+def set_disabled(who: str, config: Config, pairs: Set, *, disabled: bool) -> User:
+    """Disable or enable an account."""
+    return with_user(
+        who, config, pairs, lambda users, by, id: users.disable(by, id, disabled=disabled)
+    )[1]
 
 
-def show_users(users: list[User], json: bool, *, one: bool = False) -> None:
-    """Print accounts as a table or as JSON; with ``one`` the JSON is an object."""
+def show_user(user: User, json: bool) -> None:
+    """Print an account as a table or as a JSON object."""
+    from causerie.hosted.management.views import UserView
+
+    if json:
+        print_json(UserView.of(user))
+    else:
+        show_users([user], json=False)
+
+
+def show_users(users: list[User], json: bool) -> None:
+    """Print accounts as a table or as a JSON array."""
     from causerie.cli.terminal import print_table
     from causerie.hosted.management.views import UserView
 
     if json:
-        views = [UserView.of(each) for each in users]
-        as_json(views[0] if one else views)
+        print_json([UserView.of(each) for each in users])
         return
     rows = [
         (each.email, each.name, "operator" if each.operator else "-", _state(each), each.id)
@@ -248,7 +215,7 @@ def show_link(settings: Settings, made: NewLink, json: bool) -> None:
 
     address = link_address(settings, made.token)
     if json:
-        as_json(NewLinkView.made(made, address))
+        print_json(NewLinkView.made(made, address))
         return
     typer.echo(address)
     whose = f"for {made.link.email} alone, " if made.link.email else ""
@@ -276,20 +243,17 @@ def create_project(
 
     `causerie projects create rockets --owner ann@example.org`
     """
-    from causerie.hosted.accounts.people import SYSTEM
     from causerie.hosted.management.views import ProjectView
 
-    with reporting():
+    async def create(accounts: Accounts, by: Actor) -> Project:
+        id = None if owner is None else (await find_user(accounts, by, owner)).id
+        return await accounts.projects.create(by, name, owner=id)
 
-        async def make(accounts: Accounts) -> Project:
-            id = None if owner is None else (await find_user(accounts, owner)).id
-            return await accounts.projects.create(SYSTEM, name, owner=id)
-
-        _, made = with_accounts(config, pairs, make)
-        if json:
-            as_json(ProjectView.of(made))
-        else:
-            show_projects([made])
+    _, created = with_accounts(config, pairs, create)
+    if json:
+        print_json(ProjectView.of(created))
+    else:
+        show_projects([created])
 
 
 @projects.command("list")
@@ -300,22 +264,16 @@ def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False
 
     `causerie projects list`
     """
-    from causerie.hosted.accounts.people import SYSTEM
     from causerie.hosted.management.views import ProjectView
 
-    with reporting():
-
-        async def find(accounts: Accounts) -> list[Project]:
-            return [*await accounts.projects.every(SYSTEM)]
-
-        _, found = with_accounts(config, pairs, find)
-        if json:
-            as_json([ProjectView.of(each) for each in found])
-        else:
-            show_projects(found)
+    _, found = with_accounts(config, pairs, lambda accounts, by: accounts.projects.every(by))
+    if json:
+        print_json([ProjectView.of(each) for each in found])
+    else:
+        show_projects(found)
 
 
-def show_projects(projects: list[Project]) -> None:
+def show_projects(projects: Sequence[Project]) -> None:
     from causerie.cli.terminal import print_table
 
     rows = [
@@ -344,8 +302,7 @@ def migrate(config: Config = None, pairs: Set = None) -> None:
 
     from causerie.composition.account_backend import migrated
 
-    with reporting():
-        found = asyncio.run(migrated(settings_in_force(config, pairs).settings.store))
+    found = asyncio.run(migrated(settings_in_force(config, pairs).settings.store))
     typer.echo(f"The database has revision {found}.")
 
 
@@ -353,27 +310,42 @@ T = TypeVar("T")
 
 
 def with_accounts(
-    config: Path | None, pairs: list[str] | None, work: Callable[[Accounts], Coroutine[Any, Any, T]]
+    config: Path | None,
+    pairs: list[str] | None,
+    work: Callable[[Accounts, Actor], Coroutine[Any, Any, T]],
 ) -> tuple[Settings, T]:
-    """Return the settings, and the result of a coroutine on the accounts of their database."""
+    """Return the settings, and the result of work on the accounts, as the command line's actor."""
     import asyncio
 
     from causerie.composition.account_backend import accounts_of
+    from causerie.hosted.accounts.people import SYSTEM
 
     settings = settings_in_force(config, pairs).settings
 
     async def main() -> T:
         async with accounts_of(settings.store) as accounts:
-            return await work(accounts)
+            return await work(accounts, SYSTEM)
 
     return settings, asyncio.run(main())
 
 
-async def find_user(accounts: Accounts, given: str) -> User:
-    """Return the user with this id or address. Raises :class:`CommandFailed`."""
-    from causerie.hosted.accounts.people import SYSTEM
+def with_user(
+    who: str,
+    config: Path | None,
+    pairs: list[str] | None,
+    work: Callable[[Users, Actor, str], Coroutine[Any, Any, T]],
+) -> tuple[Settings, T]:
+    """Return the settings, and the result of work on one user, whose id the work gets."""
 
-    for user in await accounts.users.every(SYSTEM):
+    async def find_and_work(accounts: Accounts, by: Actor) -> T:
+        return await work(accounts.users, by, (await find_user(accounts, by, who)).id)
+
+    return with_accounts(config, pairs, find_and_work)
+
+
+async def find_user(accounts: Accounts, by: Actor, given: str) -> User:
+    """Return the user with this id or address. Raises :class:`CommandFailed`."""
+    for user in await accounts.users.every(by):
         if given == user.id or given.strip().lower() == user.email:
             return user
     raise CommandFailed(
@@ -381,16 +353,12 @@ async def find_user(accounts: Accounts, given: str) -> User:
     )
 
 
-async def find_project(accounts: Accounts, given: str) -> Project:
+async def find_project(accounts: Accounts, by: Actor, given: str) -> Project:
     """Return the project with this id, or the only one with this name.
 
     Raises :class:`CommandFailed`.
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    found = [
-        each for each in await accounts.projects.every(SYSTEM) if given in (each.id, each.name)
-    ]
+    found = [each for each in await accounts.projects.every(by) if given in (each.id, each.name)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -406,12 +374,6 @@ def link_address(settings: Settings, token: str) -> str:
     server = settings.server
     base = settings.console.address or local_url(server.host, server.port)
     return f"{base.rstrip('/')}/console/link#{token}"
-
-
-def as_json(value: object) -> None:
-    import msgspec
-
-    typer.echo(msgspec.json.encode(value))
 
 
 def day(moment: datetime | None) -> str:

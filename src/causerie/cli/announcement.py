@@ -28,7 +28,6 @@ import causerie
 from causerie.cli.command import ANY_ADDRESS, local_url
 from causerie.composition.app import Address
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.settings import Settings
 from causerie.settings.doors import (
     DoorAddress,
     default_address,
@@ -36,6 +35,7 @@ from causerie.settings.doors import (
     has_accounts,
     has_chat_page,
 )
+from causerie.settings.tree import Settings
 
 
 class ConsoleAnnouncer:

@@ -23,12 +23,11 @@ from causerie.cli.command import (
     Plain,
     Set,
     library,
-    reporting,
     settings_in_force,
 )
 
 if TYPE_CHECKING:
-    from causerie.settings import ModelSettings, Settings
+    from causerie.settings.tree import ModelSettings, Settings
 
 
 def chat(
@@ -66,13 +65,12 @@ def chat(
     """
     from causerie.cli.chat_session import ChatOptions, talk
 
-    with reporting():
-        talk(
-            question_of(question),
-            base_url,
-            model,
-            ChatOptions(thinking, valid_text(system), tools, plain),
-        )
+    talk(
+        question_of(question),
+        base_url,
+        model,
+        ChatOptions(thinking, valid_text(system), tools, plain),
+    )
 
 
 def run(
@@ -106,10 +104,9 @@ def run(
     """
     from causerie.cli.chat_session import ChatOptions, talk
 
-    with reporting():
-        question = question_of(prompt)  # what is wrong with it is told before a model is loaded
-        with running_model(name, context, config, pairs) as (base_url, model):
-            talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
+    question = question_of(prompt)  # what is wrong with it is told before a model is loaded
+    with running_model(name, context, config, pairs) as (base_url, model):
+        talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
 
 
 @contextmanager
@@ -122,7 +119,8 @@ def running_model(
     from causerie.cli.services import services
     from causerie.composition.app import Address, serving_alongside
     from causerie.observe.logging import configure, heedless
-    from causerie.settings import Loaded, ServerSettings, Settings
+    from causerie.settings.load import Loaded
+    from causerie.settings.tree import ServerSettings, Settings
 
     if isinstance(context, int) and context < 1:
         raise CommandFailed(f"--context takes a number from 1, and got {context}", ExitCode.USAGE)

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from causerie.chat.parser import Separation
 from causerie.cli.chat_terminal import AnswerView, Keyboard
-from causerie.cli.command import CommandFailed, ExitCode
+from causerie.cli.command import CommandFailed, ExitCode, printable
 from causerie.cli.conversation import (
     ChatAnswer,
     ChatCall,
@@ -31,7 +31,6 @@ from causerie.cli.conversation import (
     first_model,
     provider_at,
 )
-from causerie.cli.terminal import printable
 from causerie.protocol.events import Usage
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget

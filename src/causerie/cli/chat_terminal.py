@@ -21,7 +21,7 @@ from rich.control import Control
 from rich.markdown import Markdown
 from rich.segment import Segment, Segments
 
-from causerie.cli.terminal import printable
+from causerie.cli.command import printable
 from causerie.errors import counted
 from causerie.protocol.events import (
     Event,
@@ -32,10 +32,6 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-
-# The input of a chat: one line or several, with the lines of former runs at hand.
-#
-# ``readline`` edits the line where Python has it; elsewhere the terminal does, without history.
 
 try:
     import readline
@@ -131,11 +127,8 @@ def append_history(history: Path, line: str) -> None:
 
 @contextmanager
 def _waking_readline() -> Iterator[None]:
-    """Let a signal be seen soon.
-
-    ``readline`` misses one that comes just before it waits for a key. Each tick ends its wait,
-    and then Python looks for signals.
-    """
+    # `readline` misses a signal that comes just before it waits for a key. Each tick ends its wait,
+    # and then Python looks for signals.
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
     try:

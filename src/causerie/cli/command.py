@@ -6,6 +6,7 @@ is wrong; 3 the configuration is wrong; 4 network or weights; 130 interrupted (C
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -16,19 +17,8 @@ import typer
 
 if TYPE_CHECKING:
     from causerie.engines.weights.reference import Library, Reference
-    from causerie.settings import Loaded
     from causerie.settings.entries import Entry
-    from causerie.settings.load import Override
-
-
-# Exit codes of commands, and one sentence on stderr for each failure.
-#
-# 0    done
-# 1    failed: a provider refused, the service broke
-# 2    the command line itself is wrong
-# 3    the configuration is wrong
-# 4    network or weights
-# 130  interrupted (Ctrl-C)
+    from causerie.settings.load import Loaded, Override
 
 
 class ExitCode(IntEnum):
@@ -77,7 +67,7 @@ def _exit_code(error: Exception) -> ExitCode | None:
     from causerie.composition.startup import CannotStart
     from causerie.engines.weights import errors as weights
     from causerie.errors import ServiceError
-    from causerie.settings import SettingsError
+    from causerie.settings.problems import SettingsError
 
     if isinstance(error, (SettingsError, weights.BadLibrary)):
         return ExitCode.CONFIGURATION
@@ -171,7 +161,7 @@ def settings_in_force(
 
     Raises :class:`SettingsError`.
     """
-    from causerie.settings import load
+    from causerie.settings.load import load
 
     overrides = [_override(pair) for pair in pairs or ()]
     return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
@@ -196,8 +186,8 @@ def library() -> Library:
 
 
 def _own_library() -> Path | None:
-    from causerie.settings import SettingsError
     from causerie.settings.environment import config_folder, variables
+    from causerie.settings.problems import SettingsError
 
     with suppress(SettingsError):  # a user without a home has no file there
         return config_folder(variables()) / "library.toml"
@@ -222,3 +212,23 @@ def same_weights(ref: str | None, wanted: Reference) -> bool:
     if ref is None:
         return False
     return ref_of(Reference.parse(ref).settled) == ref_of(wanted.settled)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value))
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that would move the cursor or write to the clipboard."""
+    return _CONTROL.sub("", text)
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes as text for people."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

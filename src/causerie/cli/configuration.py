@@ -25,7 +25,6 @@ from causerie.cli.command import (
     Set,
     confirm,
     local_url,
-    reporting,
     settings_in_force,
 )
 
@@ -35,14 +34,11 @@ if TYPE_CHECKING:
     from causerie.composition.importing import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.ports import StoredEntry
-    from causerie.settings import Loaded, Settings
     from causerie.settings.doors import DoorAddress
     from causerie.settings.entries import Entry, EntryKey, ReadWith
-    from causerie.settings.load import EntryFile
+    from causerie.settings.load import Loaded
     from causerie.settings.toml import KeyPath
-
-
-# ``causerie check``: does the configuration hold, and what is in force.
+    from causerie.settings.tree import Settings
 
 
 def check(
@@ -72,23 +68,20 @@ def check(
     from causerie.composition.entries import checked
     from causerie.settings.rules import notes
 
-    with reporting():
-        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
-        if database:
-            loaded, stored = with_database(config, pairs)
-            print_left_out(stored, loaded)
-        for name in loaded.ignored:
-            typer.echo(f"causerie: the variable {name} sets nothing", err=True)
-        for note in notes(loaded.settings):
-            typer.echo(f"causerie: {note}", err=True)
-        if not quiet:
-            typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
+    loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
+    if database:
+        loaded, stored = with_database(config, pairs)
+        print_left_out(stored, loaded)
+    for name in loaded.ignored:
+        typer.echo(f"causerie: the variable {name} sets nothing", err=True)
+    for note in notes(loaded.settings):
+        typer.echo(f"causerie: {note}", err=True)
+    if not quiet:
+        typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Selection of the settings to show: all, or those that come from somewhere."""
-
     origins: Mapping[KeyPath, str]
     everything: bool
 
@@ -127,7 +120,7 @@ def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
 def _table(header: str, value: msgspec.Struct, path: KeyPath, shown: _Shown) -> Iterator[str]:
     import msgspec
 
-    from causerie.settings import Secret
+    from causerie.settings.values import Secret
 
     if not shown.table(path):
         return
@@ -170,7 +163,7 @@ def _line(field: Any, value: object, origin: str) -> str:
 def _toml_value(value: object) -> str:
     import msgspec
 
-    from causerie.settings import Secret
+    from causerie.settings.values import Secret
 
     if isinstance(value, Secret):
         places = msgspec.structs.asdict(value)
@@ -237,12 +230,6 @@ def _keys(door_address: DoorAddress) -> str:
     return counted(len(keys), "key")
 
 
-# ``causerie export`` and ``import``: entries of the configuration that the database holds.
-#
-# They work on the database that the settings name, also while the service runs, with the rights of
-# the machine's owner. A running service adopts a change within a second.
-
-
 def export_config(
     output: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="File to write. Unset: stdout.")
@@ -259,9 +246,8 @@ def export_config(
 
     `causerie export entries.toml`
     """
-    with reporting():
-        loaded, stored = with_database(config, pairs)
-        write_or_print(output, export_text(stored, loaded))
+    loaded, stored = with_database(config, pairs)
+    write_or_print(output, export_text(stored, loaded))
 
 
 _HEAD = """\
@@ -359,20 +345,19 @@ def import_config(
     """
     from causerie.cli.litellm import translate
 
-    with reporting():
-        if file is not None and litellm is None and output is None:
-            import_entries(file, config, pairs, yes=yes)
-        elif litellm is not None and file is None:
-            text, notes = translate(litellm)
-            if text is not None:
-                write_or_print(output, text)
-            for note in notes:
-                typer.echo(note, err=True)
-            if text is None:
-                words = f"{litellm}: nothing in `model_list` can be carried over"
-                raise CommandFailed(words, ExitCode.CONFIGURATION)
-        else:
-            raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
+    if file is not None and litellm is None and output is None:
+        import_entries(file, config, pairs, yes=yes)
+    elif litellm is not None and file is None:
+        text, notes = translate(litellm)
+        if text is not None:
+            write_or_print(output, text)
+        for note in notes:
+            typer.echo(note, err=True)
+        if text is None:
+            words = f"{litellm}: nothing in `model_list` can be carried over"
+            raise CommandFailed(words, ExitCode.CONFIGURATION)
+    else:
+        raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
 
 
 def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool) -> None:
@@ -384,7 +369,8 @@ def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, 
     read = settings_reader(config, pairs)
     alone = read((), None)
     found = read_entry_file(file)
-    _print_ignored(file, found)
+    for name in found.others:
+        typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
@@ -398,11 +384,6 @@ def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, 
 
     count = with_entries(alone, work)
     typer.echo(f"{_counted(count)} written." if count else "Nothing to write.", err=True)
-
-
-def _print_ignored(file: Path, found: EntryFile) -> None:
-    for name in found.others:
-        typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
 
 def _print_steps(steps: Sequence[ImportStep]) -> None:

@@ -18,7 +18,7 @@ from causerie.cli.command import (
     context_of,
     library,
     ref_of,
-    reporting,
+    size_text,
 )
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ def init(
 
     `causerie init --kind team --provider openai`
     """
-    with reporting():
-        check_absent(config, force)
-        asks = kind is None
-        kind = kind or ask_kind()
-        write_configuration(config, kind, model, provider, context, asks=asks)
+    check_absent(config, force)
+    asks = kind is None
+    kind = kind or ask_kind()
+    write_configuration(config, kind, model, provider, context, asks=asks)
 
 
 _Value = TypeVar("_Value")
@@ -120,7 +119,6 @@ def ask_kind() -> Kind:
 
 def _local_model(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
     from causerie.cli.serve import id_of
-    from causerie.cli.terminal import size_text
 
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
@@ -189,7 +187,7 @@ def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> 
 
 
 def _write(file: Path, text: str) -> None:
-    from causerie.settings import load
+    from causerie.settings.load import load
 
     _ = load(file=file, text=text)  # what is written holds
     try:

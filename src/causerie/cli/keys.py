@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.command import AsJson, CommandFailed, Config, ExitCode, Set, reporting
+from causerie.cli.command import AsJson, CommandFailed, Config, ExitCode, Set, print_json
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.accounts import Accounts
     from causerie.hosted.accounts.issuing import KeyDraft, NewKey
     from causerie.hosted.accounts.keys import ApiKey
-    from causerie.settings import Settings
+    from causerie.hosted.accounts.people import Actor
+    from causerie.settings.tree import Settings
 
 
 def key(
@@ -35,17 +36,16 @@ def key(
 
     `pass show llm/key | causerie key --digest` gives the digest of one you have
     """
-    with reporting():
-        if digest:
-            typer.echo(digest_line(existing_key()))
-            return
-        made = new_key()
-        typer.echo(f"key:    {made}")
-        typer.echo(f'digest: "{digest_line(made)}"')
-        typer.echo(
-            "Give the key to the client. Put the digest into `keys` of a door, or of [server].",
-            err=True,
-        )
+    if digest:
+        typer.echo(digest_line(existing_key()))
+        return
+    made = new_key()
+    typer.echo(f"key:    {made}")
+    typer.echo(f'digest: "{digest_line(made)}"')
+    typer.echo(
+        "Give the key to the client. Put the digest into `keys` of a door, or of [server].",
+        err=True,
+    )
 
 
 _PUBLIC_LENGTH = 8
@@ -115,19 +115,17 @@ def create_key(
     `causerie keys create rockets --management`
     """
     from causerie.cli.accounts import find_project, with_accounts
-    from causerie.hosted.accounts.people import SYSTEM
 
-    with reporting():
-        lasts = None if days is None else timedelta(days=days)
-        draft = key_draft(name, lasts, doors, models, management=management)
+    lasts = None if days is None else timedelta(days=days)
+    draft = key_draft(name, lasts, doors, models, management=management)
 
-        async def make(accounts: Accounts) -> NewKey:
-            found = await find_project(accounts, project)
-            return await accounts.keys.create(SYSTEM, found.id, draft)
+    async def create(accounts: Accounts, by: Actor) -> NewKey:
+        found = await find_project(accounts, by, project)
+        return await accounts.keys.create(by, found.id, draft)
 
-        settings, made = with_accounts(config, pairs, make)
-        show_new_key(made, json)
-        warn_of_unknown(draft, settings)
+    settings, created = with_accounts(config, pairs, create)
+    show_new_key(created, json)
+    warn_of_unknown(draft, settings)
 
 
 @keys.command("list")
@@ -145,28 +143,23 @@ def list_keys(
 
     `causerie keys list rockets`
     """
-    from causerie.cli.accounts import as_json, find_project, with_accounts
-    from causerie.hosted.accounts.people import SYSTEM
+    from causerie.cli.accounts import find_project, with_accounts
     from causerie.hosted.management.views import KeyView
 
-    with reporting():
+    async def find(accounts: Accounts, by: Actor) -> list[tuple[str, ApiKey]]:
+        projects = await accounts.projects.every(by)
+        if project is not None:
+            projects = [await find_project(accounts, by, project)]
+        return [
+            (each.name, key) for each in projects for key in await accounts.keys.of(by, each.id)
+        ]
 
-        async def find(accounts: Accounts) -> list[tuple[str, ApiKey]]:
-            projects = await accounts.projects.every(SYSTEM)
-            if project is not None:
-                projects = [await find_project(accounts, project)]
-            return [
-                (each.name, key)
-                for each in projects
-                for key in await accounts.keys.of(SYSTEM, each.id)
-            ]
-
-        _, found = with_accounts(config, pairs, find)
-        if json:
-            now = datetime.now(UTC)
-            as_json([KeyView.of(key, now) for _, key in found])
-        else:
-            show_keys(found)
+    _, found = with_accounts(config, pairs, find)
+    if json:
+        now = datetime.now(UTC)
+        print_json([KeyView.of(key, now) for _, key in found])
+    else:
+        show_keys(found)
 
 
 @keys.command("rotate")
@@ -190,16 +183,12 @@ def rotate_key(
     """
     from causerie.cli.accounts import with_accounts
     from causerie.hosted.accounts.issuing import GRACE
-    from causerie.hosted.accounts.people import SYSTEM
 
-    with reporting():
-
-        async def turn(accounts: Accounts) -> NewKey:
-            lasting = GRACE if grace is None else timedelta(hours=grace)
-            return await accounts.keys.rotate(SYSTEM, which, lasting)
-
-        _, made = with_accounts(config, pairs, turn)
-        show_new_key(made, json)
+    lasting = GRACE if grace is None else timedelta(hours=grace)
+    _, rotated = with_accounts(
+        config, pairs, lambda accounts, by: accounts.keys.rotate(by, which, lasting)
+    )
+    show_new_key(rotated, json)
 
 
 @keys.command("disable")
@@ -212,9 +201,7 @@ def disable_key(
 
     `causerie keys disable ck_5RkT0yQzAbCd`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    change_key(lambda accounts: accounts.keys.disable(SYSTEM, which), config, pairs, json)
+    change_key(lambda accounts, by: accounts.keys.disable(by, which), config, pairs, json)
 
 
 @keys.command("enable")
@@ -227,9 +214,7 @@ def enable_key(
 
     `causerie keys enable ck_5RkT0yQzAbCd`
     """
-    from causerie.hosted.accounts.people import SYSTEM
-
-    change_key(lambda accounts: accounts.keys.enable(SYSTEM, which), config, pairs, json)
+    change_key(lambda accounts, by: accounts.keys.enable(by, which), config, pairs, json)
 
 
 @keys.command("delete")
@@ -241,15 +226,9 @@ def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
     `causerie keys delete ck_5RkT0yQzAbCd`
     """
     from causerie.cli.accounts import with_accounts
-    from causerie.hosted.accounts.people import SYSTEM
 
-    with reporting():
-
-        async def end(accounts: Accounts) -> None:
-            await accounts.keys.delete(SYSTEM, which)
-
-        _ = with_accounts(config, pairs, end)
-        typer.echo(f"{which} is deleted.", err=True)
+    _ = with_accounts(config, pairs, lambda accounts, by: accounts.keys.delete(by, which))
+    typer.echo(f"{which} is deleted.", err=True)
 
 
 def key_draft(
@@ -282,24 +261,21 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
 
 
 def change_key(
-    change: Callable[[Accounts], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
+    change: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
     """Change a key in the database, and print it."""
-    from causerie.cli.accounts import as_json, with_accounts
-    from causerie.hosted.accounts.people import SYSTEM
+    from causerie.cli.accounts import with_accounts
     from causerie.hosted.management.views import KeyView
 
-    with reporting():
+    async def work(accounts: Accounts, by: Actor) -> tuple[str, ApiKey]:
+        key = await change(accounts, by)
+        return (await accounts.projects.see(by, key.project_id)).project.name, key
 
-        async def work(accounts: Accounts) -> tuple[str, ApiKey]:
-            key = await change(accounts)
-            return (await accounts.projects.see(SYSTEM, key.project_id)).project.name, key
-
-        _, found = with_accounts(config, pairs, work)
-        if json:
-            as_json(KeyView.of(found[1], datetime.now(UTC)))
-        else:
-            show_keys([found])
+    _, found = with_accounts(config, pairs, work)
+    if json:
+        print_json(KeyView.of(found[1], datetime.now(UTC)))
+    else:
+        show_keys([found])
 
 
 def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
@@ -322,11 +298,10 @@ def _warn_of_unknown(kind: str, wanted: frozenset[str] | None, there: Sequence[s
 
 
 def show_new_key(made: NewKey, json: bool) -> None:
-    from causerie.cli.accounts import as_json
     from causerie.hosted.management.views import NewKeyView
 
     if json:
-        as_json(NewKeyView.made(made, datetime.now(UTC)))
+        print_json(NewKeyView.made(made, datetime.now(UTC)))
         return
     typer.echo(made.credential)
     typer.echo("This is the whole key, shown this once.", err=True)

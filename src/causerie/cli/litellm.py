@@ -198,7 +198,8 @@ def imported(document: Mapping[str, Any], environ: Mapping[str, str]) -> Importe
     """Return the translation of a document; ``environ`` is read for ``master_key`` only."""
     result = Imported()
     router, lite = _table(document, "router_settings"), _table(document, "litellm_settings")
-    timeouts = _default_timeouts(router, lite)
+    timeouts = {"timeout": lite.get("request_timeout")}
+    timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
     for index, entry in enumerate(_items(document.get("model_list"))):
         _add_entry(result, f"model_list[{index}]", entry, timeouts)
     for section, settings in (("router_settings", router), ("litellm_settings", lite)):
@@ -222,12 +223,6 @@ def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _default_timeouts(router: Mapping[str, Any], lite: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"timeout": lite.get("request_timeout")}
-    found |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-    return found
 
 
 def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
@@ -534,33 +529,27 @@ _CARRIED = {
 }  # fmt: skip
 _FALLS = "another target is asked at once; a breaker leaves out one that keeps failing"
 _REDIS = "replicas count together by `[shared]`, whose `url` names a Valkey or Redis server"
-_WORDS = {
-    "num_retries": _FALLS,
-    "max_retries": _FALLS,
-    "retry_after": _FALLS,
-    "retry_policy": _FALLS,
-    "allowed_fails": _FALLS,
-    "allowed_fails_policy": _FALLS,
-    "cooldown_time": _FALLS,
-    "disable_cooldowns": _FALLS,
-    "routing_strategy": "targets of one priority are drawn by weight and load",
-    "routing_strategy_args": "targets of one priority are drawn by weight and load",
-    "enable_pre_call_checks": "a request goes only to targets that support its parameters",
-    "context_window_fallbacks": "a fallback by the kind of error does not exist; use priorities",
-    "content_policy_fallbacks": "a fallback by the kind of error does not exist; use priorities",
-    "redis_url": _REDIS,
-    "redis_host": _REDIS,
-    "redis_port": _REDIS,
-    "redis_password": _REDIS,
-    "database_url": 'people and keys are made anew: `keys = "accounts"`, `[store]` has the `url`',
-    "success_callback": "requests are counted at /metrics, and traced by `[tracing]`",
-    "failure_callback": "requests are counted at /metrics, and traced by `[tracing]`",
-    "callbacks": "requests are counted at /metrics, and traced by `[tracing]`",
-    "cache": "replies are not cached",
-    "cache_params": "replies are not cached",
-    "set_verbose": "`logging.level` says how much is logged",
-    "json_logs": "`logging.format` says how",
-}
+_BY_WEIGHT = "targets of one priority are drawn by weight and load"
+_BY_KIND = "a fallback by the kind of error does not exist; use priorities"
+_COUNTED = "requests are counted at /metrics, and traced by `[tracing]`"
+_ADVICE = (
+    dict.fromkeys(
+        ("num_retries", "max_retries", "retry_after", "retry_policy", "allowed_fails",
+         "allowed_fails_policy", "cooldown_time", "disable_cooldowns"), _FALLS,
+    )
+    | dict.fromkeys(("routing_strategy", "routing_strategy_args"), _BY_WEIGHT)
+    | dict.fromkeys(("context_window_fallbacks", "content_policy_fallbacks"), _BY_KIND)
+    | dict.fromkeys(("redis_url", "redis_host", "redis_port", "redis_password"), _REDIS)
+    | dict.fromkeys(("success_callback", "failure_callback", "callbacks"), _COUNTED)
+    | dict.fromkeys(("cache", "cache_params"), "replies are not cached")
+    | {
+        "enable_pre_call_checks": "a request goes only to targets that support its parameters",
+        "database_url": 'people and keys are made anew: `keys = "accounts"`, '
+        "`[store]` has the `url`",
+        "set_verbose": "`logging.level` says how much is logged",
+        "json_logs": "`logging.format` says how",
+    }
+)  # fmt: skip
 _NONE = "has no counterpart; docs/reference/configuration.md lists what there is"
 
 
@@ -576,4 +565,4 @@ def note_settings(document: Mapping[str, Any], note: Callable[[str, str], None])
         else:
             for name in settings:
                 if name not in _CARRIED[section]:
-                    note(f"{section}.{name}", _WORDS.get(name, _NONE))
+                    note(f"{section}.{name}", _ADVICE.get(name, _NONE))

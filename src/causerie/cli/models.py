@@ -21,10 +21,11 @@ from causerie.cli.command import (
     Set,
     confirm,
     library,
+    print_json,
     ref_of,
-    reporting,
     same_weights,
     settings_in_force,
+    size_text,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ if TYPE_CHECKING:
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
     from causerie.engines.weights.reference import Library, LibraryModel
-    from causerie.settings import Settings
-
-
-# ``causerie models`` and ``causerie show``: what is configured, and the facts of one model.
+    from causerie.settings.tree import Settings
 
 
 def models(
@@ -55,17 +53,14 @@ def models(
     """
     import asyncio
 
-    import msgspec
-
     from causerie.cli.configuration import with_database
 
-    with reporting():
-        found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
-        rows = asyncio.run(list_models(found.settings))
-        if as_json:
-            typer.echo(msgspec.json.encode(rows))
-        else:
-            show_models(rows)
+    found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
+    rows = asyncio.run(list_models(found.settings))
+    if as_json:
+        print_json(rows)
+    else:
+        show_models(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +101,6 @@ def show_models(rows: Sequence[ModelLine]) -> None:
 
 
 def _size(row: ModelLine) -> str:
-    from causerie.cli.terminal import size_text
-
     if row.bytes is None:
         return "not fetched" if row.ref else "-"
     return size_text(row.bytes)
@@ -129,16 +122,13 @@ def show(
 
     `causerie show ./model.gguf --json`
     """
-    import msgspec
-
     from causerie.cli.terminal import print_facts
 
-    with reporting():
-        facts = model_facts(name, config, pairs)
-        if as_json:
-            typer.echo(msgspec.json.encode(facts))
-            return
-        print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])
+    facts = model_facts(name, config, pairs)
+    if as_json:
+        print_json(facts)
+        return
+    print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])
 
 
 Facts = dict[str, object]
@@ -152,7 +142,7 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
     from causerie.engines.weights.reference import Kind
-    from causerie.settings import ModelSettings
+    from causerie.settings.tree import ModelSettings
 
     known = library()
     reference = known.reference(name)
@@ -259,8 +249,6 @@ def _thinking(form: ModelFormat) -> str:
 
 def facts_text(key: str, value: object) -> str:
     """Return a fact as text for people."""
-    from causerie.cli.terminal import size_text
-
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -268,9 +256,6 @@ def facts_text(key: str, value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {one}" for name, one in value.items()) or "no recommendation"
     return "-" if value is None else str(value)
-
-
-# ``causerie pull``, ``list`` and ``rm``: the weights in the cache.
 
 
 def pull(
@@ -311,7 +296,7 @@ def pull(
     from causerie.composition.engine_makers import fetch_weights
     from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
-    with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
+    with DownloadBar(Console(stderr=True), quiet=quiet) as bar:
         wanted = str(library().reference(ref or DEFAULT_REFERENCE))
         settings = settings_in_force(config, pairs).settings
         weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
@@ -336,8 +321,7 @@ def show_list(
 
     `causerie list --library` shows what `causerie pull NAME` can fetch
     """
-    with reporting():
-        print_list(config, pairs, names=names, as_json=as_json)
+    print_list(config, pairs, names=names, as_json=as_json)
 
 
 _EMPTY = (
@@ -380,12 +364,10 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    import msgspec
-
     from causerie.cli.terminal import print_table
 
     if as_json:
-        typer.echo(msgspec.json.encode(found))
+        print_json(found)
     else:
         print_table(titles, rows, right={"SIZE", "CONTEXT"})
 
@@ -426,15 +408,11 @@ def _quantization_of(weights: CachedWeights) -> str | None:
 
 
 def _row(model: CachedModel) -> Sequence[str]:
-    from causerie.cli.terminal import size_text
-
     size = size_text(model.bytes)
     return model.name, size, model.quantization or "-", _age(model.used_at)
 
 
 def _library_row(model: LibraryModel) -> Sequence[str]:
-    from causerie.cli.terminal import size_text
-
     size, context = size_text(model.size), f"{model.context:,}"
     return model.name, size, context, model.license, model.ref
 
@@ -468,20 +446,18 @@ def remove(
     """
     import asyncio
 
-    from causerie.cli.terminal import size_text
     from causerie.composition.engine_makers import cached_weights, remove_weights
 
-    with reporting():
-        settings = settings_in_force(config, pairs).settings
-        known = library()
-        found = found_weights(cached_weights(settings), name, known)
-        refuse_running(name, known)
-        size = size_text(sum(one.size for one in found))
-        if not yes:
-            confirm(f"Delete {name} ({size})?")
-        for one in found:
-            asyncio.run(remove_weights(settings, one))
-        typer.echo(f"Deleted {name}: {size}.")
+    settings = settings_in_force(config, pairs).settings
+    known = library()
+    found = found_weights(cached_weights(settings), name, known)
+    refuse_running(name, known)
+    size = size_text(sum(one.size for one in found))
+    if not yes:
+        confirm(f"Delete {name} ({size})?")
+    for one in found:
+        asyncio.run(remove_weights(settings, one))
+    typer.echo(f"Deleted {name}: {size}.")
 
 
 def found_weights(

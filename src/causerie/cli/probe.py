@@ -22,7 +22,8 @@ from causerie.cli.command import (
     KeyFile,
     KeyName,
     KeyText,
-    reporting,
+    print_json,
+    printable,
     settings_in_force,
 )
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from causerie.probe.provider_interview import CompletedInterview
     from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
     from causerie.providers.dialect import Dialect
-    from causerie.settings import Loaded
+    from causerie.settings.load import Loaded
     from causerie.settings.provider import ProviderSettings
 
 
@@ -93,16 +94,15 @@ def probe(
 
     `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --entry`
     """
-    with reporting():
-        if entry and (quick or as_json):
-            words = "--entry needs every answer, and is another form than --json"
-            raise CommandFailed(words, ExitCode.USAGE)
-        keys = KeyOptions(key, key_env, key_file)
-        plan = plan_of(base_url, models, keys, dialect, config, seconds, total_seconds, yes, quick)
-        if entry:
-            print_entries(plan)
-        else:
-            ask_and_show(plan, as_json=as_json)
+    if entry and (quick or as_json):
+        words = "--entry needs every answer, and is another form than --json"
+        raise CommandFailed(words, ExitCode.USAGE)
+    keys = KeyOptions(key, key_env, key_file)
+    plan = plan_of(base_url, models, keys, dialect, config, seconds, total_seconds, yes, quick)
+    if entry:
+        print_entries(plan)
+    else:
+        ask_and_show(plan, as_json=as_json)
 
 
 WHOLE_SECONDS = 1800.0
@@ -172,7 +172,7 @@ class _ProbeRun:
         """Ask one model after the other. Raises :class:`CommandFailed`."""
         from causerie.probe.asker import ProbeClient
         from causerie.probe.interview import cost
-        from causerie.probe.provider_interview import guessed
+        from causerie.probe.provider_interview import guess_dialect
         from causerie.probe.questions.listing import LIST
 
         plan = self._plan
@@ -183,7 +183,7 @@ class _ProbeRun:
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
-            self._learn_dialect(guessed(listed, subjects[0].model))
+            self._learn_dialect(guess_dialect(listed, subjects[0].model))
             self._confirm_cost(
                 cost(plan.questions, subjects, dialect_preview=self.dialect is not None)
             )
@@ -238,13 +238,13 @@ class _ProbeRun:
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         from causerie.probe.interview import Patience
-        from causerie.probe.provider_interview import carried_out, interview
+        from causerie.probe.provider_interview import interview, run_interview
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
-            asked = await carried_out(asking, self._plan.questions)
+            asked = await run_interview(asking, self._plan.questions)
         self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         if self._plan.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
@@ -263,12 +263,11 @@ def ask_and_show(plan: ProbePlan, *, as_json: bool) -> None:
     """Probe the models, and print findings and entries for the configuration."""
     import asyncio
 
-    import msgspec
     from rich.console import Console
 
     interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
     if as_json:
-        typer.echo(msgspec.json.encode([one.report(plan.base_url) for one in interviews]))
+        print_json([one.report(plan.base_url) for one in interviews])
     for one in interviews if not as_json else ():
         show_findings(Console(), one.entry, one.findings)
         if one.complete and not plan.quick:
@@ -440,7 +439,6 @@ def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Findi
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield each finding as a line, with evidence below unless it is a yes."""
-    from causerie.cli.terminal import printable
     from causerie.probe.question import Grade
 
     for finding in findings:
@@ -453,8 +451,6 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 def summary_lines(entry: ProbedModel) -> Iterator[str]:
     """Yield the lines of the summary of a model."""
-    from causerie.cli.terminal import printable
-
     yield ""
     yield f"{printable(entry.id)}: {entry.evidence}"
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"
@@ -469,7 +465,6 @@ def _table(findings: Sequence[Finding]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from causerie.cli.terminal import printable
     from causerie.probe.question import Grade
 
     table = Table(box=None, pad_edge=False)

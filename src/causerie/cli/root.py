@@ -33,6 +33,13 @@ class HelpCommand(TyperCommand):
         """Return the help of the command, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; print a failure that a person can mend, and exit with its code."""
+        from causerie.cli.command import reporting
+
+        with reporting():
+            return super().invoke(ctx)
+
 
 class HelpGroup(TyperGroup):
     """A group whose help is plain text, and is shown without importing pydantic."""
@@ -112,67 +119,67 @@ def _bold(text: str) -> str:
 
 
 class CommandEntry(NamedTuple):
-    """A command: its module, the function or Typer application there, and its summary."""
+    """A command: its summary, its module, and the function or Typer application there."""
 
+    summary: str
     module: str
     function: str
-    summary: str
 
 
 COMMANDS: Mapping[str, CommandEntry] = {
-    "serve": CommandEntry("serve", "serve", "Serve a model: fetch it if needed, load it, answer."),
-    "run": CommandEntry("chat", "run", "Chat with a model on this machine, or ask one question."),
+    "serve": CommandEntry("Serve a model: fetch it if needed, load it, answer.", "serve", "serve"),
+    "run": CommandEntry("Chat with a model on this machine, or ask one question.", "chat", "run"),
     "pull": CommandEntry(
-        "models", "pull", "Fetch weights into the cache, and print where they are."
+        "Fetch weights into the cache, and print where they are.", "models", "pull"
     ),
     "list": CommandEntry(
-        "models", "show_list", "List the weights in the cache: name, size, quantization, last use."
+        "List the weights in the cache: name, size, quantization, last use.", "models", "show_list"
     ),
     "show": CommandEntry(
-        "models", "show", "Show facts of a model, and how it would run on this machine."
+        "Show facts of a model, and how it would run on this machine.", "models", "show"
     ),
     "ps": CommandEntry(
-        "services", "ps", "Show the running services of this user, and their models."
+        "Show the running services of this user, and their models.", "services", "ps"
     ),
     "stop": CommandEntry(
-        "services", "stop", "Stop a running service, as Ctrl-C does: running answers may finish."
+        "Stop a running service, as Ctrl-C does: running answers may finish.", "services", "stop"
     ),
-    "rm": CommandEntry("models", "remove", "Delete weights from the cache, after a question."),
+    "rm": CommandEntry("Delete weights from the cache, after a question.", "models", "remove"),
     "models": CommandEntry(
-        "models", "models", "List the configured models, and the weights in the cache."
+        "List the configured models, and the weights in the cache.", "models", "models"
     ),
-    "init": CommandEntry("init", "init", "Write a first configuration, with comments."),
+    "init": CommandEntry("Write a first configuration, with comments.", "init", "init"),
     "check": CommandEntry(
+        "Check the configuration and show what is set, and where each value comes from.",
         "configuration",
         "check",
-        "Check the configuration and show what is set, and where each value comes from.",
     ),
     "export": CommandEntry(
+        "Write the entries of the configuration that the database holds, as a file.",
         "configuration",
         "export_config",
-        "Write the entries of the configuration that the database holds, as a file.",
     ),
     "import": CommandEntry(
+        "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
         "configuration",
         "import_config",
-        "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
     ),
     "reload": CommandEntry(
-        "services", "reload", "Tell a running service to read its configuration anew."
+        "Tell a running service to read its configuration anew.", "services", "reload"
     ),
-    "chat": CommandEntry("chat", "chat", "Chat in the terminal, or ask one question."),
+    "chat": CommandEntry("Chat in the terminal, or ask one question.", "chat", "chat"),
     "probe": CommandEntry(
-        "probe", "probe", "Ask a provider small questions and show what it really does."
+        "Ask a provider small questions and show what it really does.", "probe", "probe"
     ),
     "key": CommandEntry(
-        "keys", "key", "Make a new key, and the digest that goes into the configuration."
+        "Make a new key, and the digest that goes into the configuration.", "keys", "key"
     ),
     "migrate": CommandEntry(
-        "accounts", "migrate", "Bring the tables of the database to the version of this program."
+        "Bring the tables of the database to the version of this program.", "accounts", "migrate"
     ),
-    "users": CommandEntry("accounts", "users", "Who has an account."),
-    "projects": CommandEntry("accounts", "projects", "What keys, members and usage belong to."),
-    "keys": CommandEntry("keys", "keys", "Keys of projects, in the database."),
+    "users": CommandEntry("Who has an account.", "accounts", "users"),
+    "projects": CommandEntry("What keys, members and usage belong to.", "accounts", "projects"),
+    "keys": CommandEntry("Keys of projects, in the database.", "keys", "keys"),
 }
 
 

@@ -22,7 +22,6 @@ from causerie.cli.command import (
     Set,
     library,
     ref_of,
-    reporting,
     settings_in_force,
 )
 
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from causerie.engines.weights.reference import Reference
-    from causerie.settings import Loaded, ModelSettings, Settings
     from causerie.settings.entries import Entry, ReadWith
-    from causerie.settings.load import Override
+    from causerie.settings.load import Loaded, Override
+    from causerie.settings.tree import ModelSettings, Settings
 
 
 _MOST_FILES = 65_536
@@ -56,8 +55,7 @@ Keys = Annotated[
 Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
 Workers = Annotated[
-    str | None,
-    typer.Option("--workers", help="Worker processes; `auto`: one for each core."),
+    str | None, typer.Option("--workers", help="Worker processes; `auto`: one for each core.")
 ]
 GpuLayers = Annotated[
     int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
@@ -97,21 +95,20 @@ def serve(
     """
     from causerie.settings.load import Override
 
-    with reporting():
-        server = {"host": host, "port": port, "keys": keys, "workers": workers}
-        flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
-        options = {
-            "context": context,
-            "parallel": parallel,
-            "threads": threads,
-            "gpu_layers": gpu_layers,
-        }
+    server = {"host": host, "port": port, "keys": keys, "workers": workers}
+    flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
+    options = {
+        "context": context,
+        "parallel": parallel,
+        "threads": threads,
+        "gpu_layers": gpu_layers,
+    }
 
-        def choose(settings: Settings) -> tuple[ModelSettings, ...]:
-            return with_options(chosen_models(settings, ref, id, model, engine), options)
+    def choose(settings: Settings) -> tuple[ModelSettings, ...]:
+        return with_options(chosen_models(settings, ref, id, model, engine), options)
 
-        read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
-        serve_until_stopped(read)
+    read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
+    serve_until_stopped(read)
 
 
 def serve_until_stopped(read: ReadWith) -> None:
@@ -164,7 +161,7 @@ def read_settings(
 
 
 def _with_settings_errors(read: ReadWith) -> ReadWith:
-    from causerie.settings import Problem, SettingsError
+    from causerie.settings.problems import Problem, SettingsError
 
     def again(entries: Sequence[Entry], text: str | None) -> Loaded:
         try:
@@ -185,7 +182,7 @@ def chosen_models(
     import msgspec
 
     from causerie.composition.engine_makers import engine_of
-    from causerie.settings import ModelSettings
+    from causerie.settings.tree import ModelSettings
 
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):

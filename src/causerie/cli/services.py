@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from causerie.cli.command import (
     ExitCode,
     library,
     local_url,
-    reporting,
+    print_json,
     same_weights,
+    size_text,
 )
 
 if TYPE_CHECKING:
@@ -39,14 +40,11 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] 
 
     `causerie ps --json`
     """
-    import msgspec
-
-    with reporting():
-        found = services()
-        if as_json:
-            typer.echo(msgspec.json.encode([one.facts for one in found]))
-            return
-        show_services(found, library())
+    found = services()
+    if as_json:
+        print_json([one.facts for one in found])
+        return
+    show_services(found, library())
 
 
 def stop(
@@ -68,15 +66,14 @@ def stop(
     """
     from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
 
-    with reporting():
-        chosen = chosen_service(services(), name, pid)
-        try:
-            _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
-        except ControlFailed as error:
-            raise CommandFailed(str(error)) from error
-        while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-            time.sleep(LOOK_SECONDS)
-        typer.echo(f"Stopped {chosen.facts.address}.")
+    chosen = chosen_service(services(), name, pid)
+    try:
+        _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
+    except ControlFailed as error:
+        raise CommandFailed(str(error)) from error
+    while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
+        time.sleep(LOOK_SECONDS)
+    typer.echo(f"Stopped {chosen.facts.address}.")
 
 
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
@@ -134,27 +131,18 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
         for one in found
         if pid in (None, one.facts.pid) and (name is None or one.models(name, known))
     ]
-    if len(fitting) != 1:
-        some = (
-            "several services are running; say which"
-            if fitting
-            else "no such service is running; there are"
-        )
-        raise CommandFailed(f"{some}:\n{_service_lines(fitting or found)}", ExitCode.USAGE)
-    others = [model.id for model in fitting[0].facts.models]
-    if name is not None and pid is None and len(others) > 1:
-        advice = f"stop it as a whole by `causerie stop --pid {fitting[0].facts.pid}`"
-        raise CommandFailed(f"that service serves {', '.join(others)}; {advice}", ExitCode.USAGE)
-    return fitting[0]
-
-
-def _service_lines(found: Sequence[Service]) -> str:
-    lines = (
-        f"  --pid {one.facts.pid}  {one.facts.address}  "
-        f"{', '.join(model.id for model in one.facts.models) or 'without models of its own'}"
-        for one in found
+    chosen = _only_one(
+        fitting,
+        found,
+        lambda one: (
+            ", ".join(model.id for model in one.facts.models) or "without models of its own"
+        ),
     )
-    return "\n".join(lines)
+    others = [model.id for model in chosen.facts.models]
+    if name is not None and pid is None and len(others) > 1:
+        advice = f"stop it as a whole by `causerie stop --pid {chosen.facts.pid}`"
+        raise CommandFailed(f"that service serves {', '.join(others)}; {advice}", ExitCode.USAGE)
+    return chosen
 
 
 def show_services(found: Sequence[Service], known: Library) -> None:
@@ -168,23 +156,21 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     for model in service.facts.models:
-        yield (model.id, *_model_cells(model, known), *where)
+        yield (
+            model.id,
+            known.name(model.ref) if model.ref else "-",
+            model.state,
+            _context(model),
+            f"{model.busy}/{model.slots}",
+            _size(resident(model.pid)),
+            _size(model.memory_bytes),
+            *where,
+        )
         for each in model.members:
             busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
             yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
     if not service.facts.models:
         yield (*"-" * (len(_COLUMNS) - len(where)), *where)
-
-
-def _model_cells(model: RunningModel, known: Library) -> tuple[str, ...]:
-    return (
-        known.name(model.ref) if model.ref else "-",
-        model.state,
-        _context(model),
-        f"{model.busy}/{model.slots}",
-        _size(resident(model.pid)),
-        _size(model.memory_bytes),
-    )
 
 
 def _context(model: RunningModel) -> str:
@@ -213,18 +199,18 @@ def _pages_with_children(process: Path) -> int:
 
 
 def _size(count: int | None) -> str:
-    from causerie.cli.terminal import size_text
-
     return size_text(count) if count else "-"
 
 
-ServiceFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="The service with this configuration file.")
-]
-ServicePid = Annotated[int | None, typer.Option("--pid", help="The service with this process id.")]
-
-
-def reload(config: ServiceFile = None, pid: ServicePid = None) -> None:
+def reload(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The service with this configuration file."),
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option("--pid", help="The service with this process id.")
+    ] = None,
+) -> None:
     """Tell a running service to read its configuration anew.
 
     The whole file is checked first. If anything in it is wrong, nothing
@@ -241,25 +227,24 @@ def reload(config: ServiceFile = None, pid: ServicePid = None) -> None:
     from causerie.composition.reloading import ReloadOutcome
     from causerie.settings.environment import runtime_folder, variables
 
-    with reporting():
-        try:
-            chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
-            outcome = asked(chosen.path, "reload", ReloadOutcome, RELOAD_SECONDS)
-        except ControlFailed as error:
-            raise CommandFailed(str(error)) from error
-        if outcome.problems:
-            problems = "\n".join(outcome.problems)
-            raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
-        counts = (
-            (outcome.doors, "door", "doors"),
-            (outcome.models, "model", "models"),
-            (outcome.aliases, "alias", "aliases"),
-            (outcome.entries, "entry of the catalog", "entries of the catalog"),
-        )
-        words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
-        typer.echo(f"Reloaded: {', '.join(words)}.")
-        for note in outcome.notes:
-            typer.echo(f"causerie: {note}", err=True)
+    try:
+        chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
+        outcome = asked(chosen.path, "reload", ReloadOutcome, RELOAD_SECONDS)
+    except ControlFailed as error:
+        raise CommandFailed(str(error)) from error
+    if outcome.problems:
+        problems = "\n".join(outcome.problems)
+        raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
+    counts = (
+        (outcome.doors, "door", "doors"),
+        (outcome.models, "model", "models"),
+        (outcome.aliases, "alias", "aliases"),
+        (outcome.entries, "entry of the catalog", "entries of the catalog"),
+    )
+    words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
+    typer.echo(f"Reloaded: {', '.join(words)}.")
+    for note in outcome.notes:
+        typer.echo(f"causerie: {note}", err=True)
 
 
 RELOAD_SECONDS = 120.0  # secrets may come from slow commands
@@ -272,23 +257,33 @@ def service_to_reload(
     from causerie.composition.control import ServiceFacts, asked
 
     running = [one for one in running if one.pid == pid] or running  # another may hang
-    services = [(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)) for one in running]
-    if not services:
+    found = [
+        Service(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)) for one in running
+    ]
+    if not found:
         raise CommandFailed("no service of this user is running; start it by `causerie serve`")
     fitting = [
-        (one, facts)
-        for one, facts in services
-        if (pid is None or one.pid == pid) and (config is None or _is_same(config, facts.file))
+        one
+        for one in found
+        if pid in (None, one.socket.pid) and (config is None or _is_same(config, one.facts.file))
     ]
+    return _only_one(
+        fitting, found, lambda one: one.facts.file or "without a configuration file"
+    ).socket
+
+
+def _only_one(
+    fitting: Sequence[Service], found: Sequence[Service], describe: Callable[[Service], str]
+) -> Service:
     if len(fitting) == 1:
-        return fitting[0][0]
-    listed = "\n".join(
-        f"  --pid {facts.pid}  {facts.address}  {facts.file or 'without a configuration file'}"
-        for _, facts in fitting or services
+        return fitting[0]
+    some = "several services are running; say which"
+    if not fitting:
+        some = "no such service is running; there are"
+    lines = (
+        f"  --pid {one.facts.pid}  {one.facts.address}  {describe(one)}" for one in fitting or found
     )
-    if fitting:
-        raise CommandFailed(f"several services are running; say which:\n{listed}", ExitCode.USAGE)
-    raise CommandFailed(f"no such service is running; there are:\n{listed}", ExitCode.USAGE)
+    raise CommandFailed("\n".join((f"{some}:", *lines)), ExitCode.USAGE)
 
 
 def _is_same(config: Path, file: str | None) -> bool:

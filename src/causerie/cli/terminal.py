@@ -1,33 +1,18 @@
-"""Output of commands: text that is safe for a terminal, sizes, tables.
+"""Tables of commands.
 
-The output of a model can hold control characters; none reaches the terminal, so an answer can
-neither move the cursor nor write to the clipboard. Where a terminal is too narrow for a table,
-each row becomes a block of lines. Without a terminal a row is one line, whatever its length.
+Where a terminal is too narrow for a table, each row becomes a block of lines. Without a terminal
+a row is one line, whatever its length.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """Return the text without characters that would act on the terminal."""
-    return _CONTROL.sub("", text)
-
-
-def size_text(count: int) -> str:
-    """Return a number of bytes as text for people."""
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
-
-
-Cell = str | Text
+from causerie.cli.command import printable
 
 _BETWEEN = 2  # columns of the terminal
 _UNBOUNDED = 10_000
@@ -35,14 +20,14 @@ _UNBOUNDED = 10_000
 
 def print_table(
     titles: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
+    rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
     console: Console | None = None,
 ) -> None:
     """Print a table; the columns named in ``right`` are flush right."""
     console = console or Console(highlight=False)
-    cells = [[_text(cell) for cell in row] for row in rows]
+    cells = [[Text(printable(cell)) for cell in row] for row in rows]
     head = [Text(title, style="dim") for title in titles]
     widths = [max(map(_width, column)) for column in zip(head, *cells, strict=True)]
     if sum(widths) + _BETWEEN * (len(widths) - 1) <= _columns(console):
@@ -57,16 +42,15 @@ def print_table(
             _print(console, line)
 
 
-def print_facts(facts: Sequence[tuple[str, Cell]], console: Console | None = None) -> None:
+def print_facts(facts: Sequence[tuple[str, str]], console: Console | None = None) -> None:
     """Print names with their values, one below the other."""
     console = console or Console(highlight=False)
-    names, values = [Text(name) for name, _ in facts], [_text(value) for _, value in facts]
+    names, values = (
+        [Text(name) for name, _ in facts],
+        [Text(printable(value)) for _, value in facts],
+    )
     for line in _block(console, names, values):
         _print(console, line)
-
-
-def _text(cell: Cell) -> Text:
-    return cell if isinstance(cell, Text) else Text(printable(cell))
 
 
 def _width(cell: Text) -> int:

@@ -49,8 +49,8 @@ from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.observe.alerts import AlertBook, AlertKind, Condition
 from causerie.protocol.money import exact
-from causerie.settings import StoreSettings
 from causerie.settings.alerts import Alerts
+from causerie.settings.store import StoreSettings
 
 _DAY = timedelta(days=1)
 
@@ -186,7 +186,7 @@ async def account_backend(
         _ = await stack.enter_async_context(owned(budgets.follow()))
         _ = await stack.enter_async_context(owned(recorder.sweep()))
         _ = await stack.enter_async_context(recorder)
-        accounts = Accounts.over(sql, reader, Passwords(), _clock)
+        accounts = Accounts(sql, reader, Passwords(), _clock)
         bookkeeping = Bookkeeping(ledger, budgets, recorder)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
         statements = Statements(sql, reader, _clock, free_days)
@@ -204,7 +204,7 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
     database = await opened(store)
     try:
-        yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
+        yield Accounts(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
     finally:
         await database.close()
 

@@ -54,13 +54,13 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings import IdentityProvider, Settings
 from causerie.settings import values as configured_price
 from causerie.settings.alerts import Mail
 from causerie.settings.catalog import PublicChatSettings
-from causerie.settings.console import UNLIMITED, ConsoleSettings
+from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
+from causerie.settings.tree import Settings
 
 
 def identity_providers(

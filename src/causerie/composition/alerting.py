@@ -30,8 +30,8 @@ from causerie.observe.alerts import (
 )
 from causerie.observe.mail import MailServer
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
-from causerie.settings import Settings
 from causerie.settings.alerts import OWNERS, Alerts, Mail
+from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.composition.account_backend import AccountConditions

@@ -38,11 +38,11 @@ from causerie.composition.startup import (
 from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
 from causerie.engines.fleet import Fleet
 from causerie.http.tasks import owned
-from causerie.settings import Loaded
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.doors import has_accounts
 from causerie.settings.entries import ReadWith
 from causerie.settings.environment import runtime_folder, variables
+from causerie.settings.load import Loaded
 from causerie.settings.rules import notes
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from causerie.catalog.model import (
 )
 from causerie.composition.targets import OwnModel
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
-from causerie.settings import AliasTarget, ProviderModelSettings, Settings
-from causerie.settings import ModelSettings as OwnSettings
-from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
+from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
+from causerie.settings.provider import ProviderModelSettings
+from causerie.settings.tree import ModelSettings as OwnSettings
+from causerie.settings.tree import Settings
 from causerie.settings.values import PriceSettings
 
 OWN_PROVIDER = "causerie"

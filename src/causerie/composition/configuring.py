@@ -27,7 +27,7 @@ from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
 from causerie.hosted.accounts.operating import Entries, EntryChange, meanwhile
-from causerie.hosted.accounts.people import SYSTEM, Actor
+from causerie.hosted.accounts.people import SYSTEM, Action, Actor
 from causerie.hosted.accounts.ports import EntryDraft, EntryKind, StoredEntry
 from causerie.hosted.operations.configuring import (
     EntryStep,
@@ -39,17 +39,13 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.observe.alerts import secret_bytes
 from causerie.providers.dialects import KNOWN_PROVIDERS
-from causerie.settings import (
-    Loaded,
-    ProviderSettings,
-    Secret,
-    ServerSettings,
-    Settings,
-    SettingsError,
-    TimeoutSettings,
-)
 from causerie.settings.credentials import Credentials, one_word
 from causerie.settings.entries import KEYS, NAMES, PATHS, tables_of
+from causerie.settings.load import Loaded
+from causerie.settings.problems import SettingsError
+from causerie.settings.provider import ProviderSettings, TimeoutSettings
+from causerie.settings.tree import ServerSettings, Settings
+from causerie.settings.values import Secret
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
@@ -69,7 +65,7 @@ class LiveConfiguration:
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
-        await self._entries.look(actor)
+        await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]
         filed = list(_filed(loaded))
@@ -80,26 +76,26 @@ class LiveConfiguration:
         ]
 
     async def see(self, actor: Actor, id: str) -> EntryView:
-        await self._entries.look(actor)
+        await self._entries.require(actor, Action.PROVIDERS_SEE)
         return _view(_one(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
         async with self._turn:
             await self._check([*await self._entries.every(), made], made)
-            await self._entries.add(actor, made)
+            await self._entries.write(actor, [EntryChange(None, made)])
             return await self._in_force(made)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
             stored = await self._entries.every()
             before = _one(stored, id)
             return await self._change(actor, stored, before, self._after(actor, before, wish))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
             stored = await self._entries.every()
             before = _known(_one(stored, id))
@@ -108,18 +104,18 @@ class LiveConfiguration:
             return await self._change(actor, stored, before, after)
 
     async def delete(self, actor: Actor, id: str) -> None:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
             stored = await self._entries.every()
             gone = _one(stored, id)
             await self._check([each for each in stored if each.id != id])
-            await self._entries.remove(actor, gone)
+            await self._entries.write(actor, [EntryChange(gone, None)])
             outcome = await self._configuration.reload()
             if not outcome.applied:
                 raise _invalid(outcome.problems)
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
             stored = await self._entries.every()
             changes = [self._planned(actor, stored, step) for step in steps]
@@ -151,7 +147,7 @@ class LiveConfiguration:
         return _signed(after)
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         found = self._running.now.targets.providers.get(provider)
         if found is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
@@ -160,12 +156,12 @@ class LiveConfiguration:
     async def test(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         with self._one_of_few():
             return await self._tried(actor, settings, key, model, entry)
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
-        await self._entries.may_change(actor)
+        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         now = self._running.now
         settings, credentials = now.settings, now.credentials
         found = [one for one in settings.providers if one.name == provider]
@@ -189,7 +185,10 @@ class LiveConfiguration:
     async def _note(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
-        await self._entries.note_test(actor, one.base_url, "good" if good else "bad")
+        await self._entries.record(
+            *(actor, Action.CONFIGURATION_CHANGE, "provider.test", one.base_url[:200]),
+            outcome="good" if good else "bad",
+        )
 
     async def _tried(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
@@ -215,7 +214,7 @@ class LiveConfiguration:
     ) -> EntryView:
         others = [each if each.id != after.id else after for each in stored]
         await self._check(others, after)
-        await self._entries.change(actor, before, after)
+        await self._entries.write(actor, [EntryChange(before, after)])
         return await self._in_force(after)
 
     async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:

@@ -21,7 +21,7 @@ import structlog
 from msgspec import Struct
 
 from causerie.engines.base import EngineStatus
-from causerie.settings import ModelSettings
+from causerie.settings.tree import ModelSettings
 
 log = structlog.get_logger(__name__)
 

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from causerie import settings as configured
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
 from causerie.composition.worker import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
 from causerie.http.application import OwnPaths
+from causerie.http.connection import Listen
 from causerie.http.doors import DoorTable, Origins
 from causerie.http.exchange import BodyLimits
-from causerie.http.server import Listen
 from causerie.pipeline import Scopes
 from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.model_entries import free_name
-from causerie.settings import ServerSettings, Settings
+from causerie.settings import values as configured
 from causerie.settings.doors import (
     DoorAddress,
     default_address,
@@ -30,6 +29,7 @@ from causerie.settings.doors import (
     is_loopback,
     is_private,
 )
+from causerie.settings.tree import ServerSettings, Settings
 
 if TYPE_CHECKING:
     pass

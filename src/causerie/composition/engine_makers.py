@@ -30,8 +30,9 @@ from causerie.engines.weights.cache import Cache, CachedWeights, delete_weights
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.settings import LlamaCpp, ModelSettings, OpenVino, Settings
 from causerie.settings.credentials import Credentials
+from causerie.settings.engine import LlamaCpp, OpenVino
+from causerie.settings.tree import ModelSettings, Settings
 
 
 def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSettings) -> object:

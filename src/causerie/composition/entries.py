@@ -15,10 +15,11 @@ from causerie.composition.targets import chat_options
 from causerie.engines.llamacpp.process import missing_program
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.settings import Loaded, ModelSettings, Problem, SettingsError
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
-from causerie.settings.problems import Findings
+from causerie.settings.load import Loaded
+from causerie.settings.problems import Findings, Problem, SettingsError
+from causerie.settings.tree import ModelSettings
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.ports import EntryKind, StoredEntry

@@ -12,11 +12,10 @@ from causerie.hosted.accounts.operating import Entries, EntryChange, changed_set
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.ports import EntryDraft, StoredEntry
 from causerie.observe.alerts import secret_bytes
-from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import secret_value
 from causerie.settings.entries import KEYS, Entry, ReadWith, filed_index, merged, refusals
-from causerie.settings.load import FiledEntry
-from causerie.settings.problems import Findings
+from causerie.settings.load import FiledEntry, Loaded
+from causerie.settings.problems import Findings, Problem, SettingsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from causerie.hosted.accounts.bounds import UNBOUNDED
 from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import Grant, KeyState
 from causerie.hosted.accounts.operating import Operating
-from causerie.hosted.accounts.people import Actor
+from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.operations.configuring import EntryView, EntryWish
 from causerie.hosted.operations.explanation import ExplainedRefusal, RoutingExplanation, explanation
 from causerie.hosted.operations.ports import (
@@ -47,11 +47,11 @@ from causerie.observe.alerts import Delivery
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
-from causerie.settings import ProviderModelSettings, Settings
 from causerie.settings.alerts import ALERT_NAMES
 from causerie.settings.doors import default_address
-from causerie.settings.provider import ProviderSettings
+from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.toml import table_text
+from causerie.settings.tree import Settings
 from causerie.shapes.chat_completions.reader import parse
 
 _SHOWN = 50
@@ -66,7 +66,7 @@ class LiveAlerts:
         self._operating = operating
 
     async def see(self, actor: Actor) -> AlertsView:
-        await self._operating.see_alerts(actor)
+        await self._operating.require(actor, Action.SERVICE_SEE)
         book, settings = self._center.book, self._running.now.settings
         return AlertsView(
             kinds=ALERT_NAMES,
@@ -79,7 +79,7 @@ class LiveAlerts:
         )
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
-        await self._operating.may_test_alerts(actor)
+        await self._operating.require(actor, Action.ALERTS_TEST)
         settings = self._running.now.settings
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
         if not mine:
@@ -87,7 +87,10 @@ class LiveAlerts:
         words = f"This is a test of the channel {channel}"
         outcomes = [await self._center.test(each, words) for each in mine]
         delivered = all(each.delivered for each in outcomes)
-        await self._operating.note_alert_test(actor, channel, delivered=delivered)
+        outcome = "delivered" if delivered else "failed"
+        await self._operating.record(
+            actor, Action.ALERTS_TEST, "alerts.test", channel, outcome=outcome
+        )
         answers = tuple(each.words for each in outcomes)
         return ChannelTest(channel=channel, delivered=delivered, answers=answers)
 
@@ -182,14 +185,14 @@ class LiveOperations:
         return [entry.id for entry in self._running.now.catalog.visible(None)]
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
-        await self._accounts.operating.look(actor)
+        await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
         views = await self._views()
         found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
-        await self._accounts.operating.look(actor)
+        await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
         views = await self._views()
         for one in self._running.now.settings.providers:
             if one.name == name:
@@ -200,7 +203,7 @@ class LiveOperations:
         return own
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
-        await self._accounts.operating.probe(actor)
+        await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
         one, connected = self._one(name), self._running.now.targets.providers.get(name)
         if not model or len(model) > _LONGEST_MODEL:
             raise InvalidRequest("Name the model as the provider does.", param="model")
@@ -215,24 +218,26 @@ class LiveOperations:
         )
         started = self._examinations.begin(examinee, model, quick=quick)
         told = {"model": model, **({"quick": "yes"} if quick else {})}
-        await self._accounts.operating.note(actor, "provider.probe", name, **told)
+        await self._accounts.operating.record(
+            actor, Action.PROVIDERS_PROBE, "provider.probe", name, **told
+        )
         return probe_view(started)
 
     async def cancel(self, actor: Actor, name: str) -> ProbeView:
-        await self._accounts.operating.probe(actor)
+        await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
         last = self._examinations.last(self._one(name).name)
         if last is None:
             words = f"No probe of {name} was started since the service was started."
             raise NotFound(words, code="not_found")
         if last.state == "asking":
             await self._examinations.cancel(name)
-            await self._accounts.operating.note(
-                actor, "provider.probe_cancel", name, model=last.model
+            await self._accounts.operating.record(
+                actor, Action.PROVIDERS_PROBE, "provider.probe_cancel", name, model=last.model
             )
         return probe_view(last)
 
     async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
-        await self._accounts.operating.probe(actor)
+        await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
         one = self._one(name)
         kept_results = await self._examinations.results.of(name)
         result = kept_results.get(model, NOTHING).newest
@@ -253,14 +258,16 @@ class LiveOperations:
         in_file = "the provider is in the configuration file, which people write"
         used = await self._put(actor, kept, result) if kept else _by_hand(result, in_file)
         if used.in_force:
-            await self._examinations.use(result)
+            await self._examinations.results.use(result)
         if used.written:
             details = {"model": model, "changes": told[:500] or "none"}
-            await self._accounts.operating.note(actor, "provider.use_probe", name, **details)
+            await self._accounts.operating.record(
+                actor, Action.PROVIDERS_PROBE, "provider.use_probe", name, **details
+            )
         return used
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
-        await self._accounts.operating.look(actor)
+        await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)

@@ -14,9 +14,9 @@ from causerie.http.application import Edge
 from causerie.http.doors import nothing_at
 from causerie.http.errors import method_not_allowed
 from causerie.http.exchange import Exchange
-from causerie.settings import Settings
 from causerie.settings.console import BrandingSettings, read_logo
 from causerie.settings.doors import chat_base_urls, door_addresses, has_chat_page
+from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.http.pages.branding import Branding, Logo

@@ -32,8 +32,8 @@ from causerie.hosted.operations.probes import (
 )
 from causerie.http.event_loop import Turns
 from causerie.protocol.targets import UNKNOWN_STATS
-from causerie.settings import ProviderModelSettings, Settings
-from causerie.settings.provider import ProviderSettings
+from causerie.settings.provider import ProviderModelSettings, ProviderSettings
+from causerie.settings.tree import Settings
 
 
 class ProviderViews:

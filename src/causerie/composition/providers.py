@@ -22,12 +22,12 @@ from causerie.http.client import HttpClient, Reach
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider, RequestSlots
 from causerie.routing.target_state import Check
-from causerie.settings import HealthCheckSettings, ServerSettings, Settings, SettingsError
 from causerie.settings import provider as described
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import has_accounts
-from causerie.settings.problems import Problem
-from causerie.settings.provider import TlsSettings
+from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.provider import HealthCheckSettings, TlsSettings
+from causerie.settings.tree import ServerSettings, Settings
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:

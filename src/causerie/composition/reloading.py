@@ -22,11 +22,12 @@ from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.worker import Exposition
 from causerie.errors import StoreUnavailable
-from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import open_doors
-from causerie.settings.problems import dotted
+from causerie.settings.load import Loaded
+from causerie.settings.problems import Problem, SettingsError, dotted
 from causerie.settings.rules import worker_rules
+from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.operating import Entries

@@ -19,7 +19,7 @@ from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.chat.call_check import CallChecker
-from causerie.chat.chat import ChatOptions
+from causerie.chat.chat import TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
@@ -47,9 +47,11 @@ from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
 from causerie.routing.router import Router
 from causerie.routing.target_state import Check, HealthChecker, TargetStatus
-from causerie.settings import Problem, Settings, SettingsError, SharedSettings
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.doors import has_accounts
+from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.store import SharedSettings
+from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend
@@ -108,7 +110,7 @@ class Prepared:
     settings: Settings
     doors: DoorTable
     providers: Mapping[str, ConnectedProvider]
-    options: Mapping[str, ChatOptions]
+    options: Mapping[str, TextChatOptions]
     credentials: Credentials
 
 

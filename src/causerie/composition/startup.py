@@ -25,8 +25,9 @@ from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
 from causerie.engines.weights import Progress
 from causerie.http.application import Edge
-from causerie.http.server import Bound, Listen, listening_socket, serve
-from causerie.settings import Settings
+from causerie.http.connection import Listen
+from causerie.http.server import Bound, listening_socket, serve
+from causerie.settings.tree import Settings
 
 
 @contextmanager

@@ -35,8 +35,8 @@ from causerie.composition.worker import Exposition, WorkerPlace, WorkerReport, w
 from causerie.http.server import Bound, reserved_socket, socket_beside, stop_signals
 from causerie.http.tasks import owned
 from causerie.observe.metrics import counts, merged
-from causerie.settings import Loaded
 from causerie.settings.environment import WORKER, runtime_folder, variables
+from causerie.settings.load import Loaded
 from causerie.settings.rules import worker_count
 
 log = structlog.get_logger(__name__)

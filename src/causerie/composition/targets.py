@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from causerie.access.admission import SlotQueue
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.parser import Separation
 from causerie.chat.rendering import Renderers
@@ -20,8 +20,9 @@ from causerie.composition.providers import ConnectedProvider
 from causerie.engines.fleet import Fleet, FleetEngine
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
-from causerie.settings import ModelSettings, Problem, Settings, SettingsError
+from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.toml import KeyPath
+from causerie.settings.tree import ModelSettings, Settings
 
 _SEPARATION = Separation()
 
@@ -41,7 +42,7 @@ class ChatParts:
 @dataclass(frozen=True, slots=True)
 class OwnModel:
     engine: FleetEngine
-    options: ChatOptions
+    options: TextChatOptions
     chat: TextChat
     admission_queue: SlotQueue
 
@@ -78,17 +79,17 @@ class Targets:
 
 def chat_options(
     settings: Settings, where: Callable[[KeyPath], str] | None = None
-) -> Mapping[str, ChatOptions]:
-    """Return the chat options of each model. Reads template files.
+) -> Mapping[str, TextChatOptions]:
+    """Return the configured options of each model's chat. Reads template files.
 
     ``where`` gives the place of a setting. Raises :class:`SettingsError` for unusable templates.
     """
-    options: dict[str, ChatOptions] = {}
+    options: dict[str, TextChatOptions] = {}
     problems: list[Problem] = []
     for index, model in enumerate(settings.models):
         place = where(("models", index, "template")) if where is not None else ""
         try:
-            options[model.id] = ChatOptions(
+            options[model.id] = TextChatOptions(
                 format=model.format,
                 template=_template(model.template),
                 max_output_tokens=model.max_output_tokens,
@@ -108,7 +109,7 @@ def chat_options(
 
 def own_models(
     settings: Settings,
-    options: Mapping[str, ChatOptions],
+    options: Mapping[str, TextChatOptions],
     engines: Fleet,
     parts: ChatParts,
     before: Targets,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from causerie.metering.meter import Meter, RecordSink, UsageSettlement
 from causerie.routing.target import Target
-from causerie.settings import Settings, Tracing
+from causerie.settings.tree import Settings, Tracing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

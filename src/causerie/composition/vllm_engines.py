@@ -24,8 +24,8 @@ from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.server import EVENTS_OPTION, KvSockets, events_arguments
 from causerie.engines.vllm.tokenizer import ServedFolder
 from causerie.http.client import Reach
-from causerie.settings import ModelSettings, Vllm
-from causerie.settings.engine import KvEvents
+from causerie.settings.engine import KvEvents, Vllm
+from causerie.settings.tree import ModelSettings
 
 
 def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:

@@ -18,8 +18,8 @@ from causerie.engines.weights import Silent
 from causerie.errors import Overloaded
 from causerie.http.server import Bound
 from causerie.http.tasks import owned
-from causerie.settings import Settings
 from causerie.settings.environment import worker
+from causerie.settings.tree import Settings
 
 _BEAT_SECONDS = 1.0
 _ASK_SECONDS = 10.0

@@ -1,17 +1,18 @@
-"""Budgets that replicas hold together: what is spent and what is held, in the server.
+"""Budgets that replicas share: spent and held amounts in the server.
 
-One script a request holds its estimate of all its budgets or of none; another gives it back and
-counts what was spent. Holds are counted by process, so they end with a process that dies. The
-database is the truth of what is spent: the server is told of it where it knows nothing, and
-wherever a replica knows more. Nothing is counted twice, because a replica writes nothing into
-the database before the server has counted it or never will; only what waited for a database
-that was away is told right after it, and may be, where it is read in between.
+One script holds the estimate of a request in all its budgets or in none; another releases it and
+adds the spent amount. Holds are counted by process, so they end with a process that dies. The
+database is the truth of spent amounts: a replica reports them where the server knows less. Nothing
+is counted twice, because a replica writes into the database only after the server has counted it or
+never will. The exception is use that waited for an unavailable database, if it is read in between.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
 from causerie.distributed.connection import (
@@ -34,45 +35,37 @@ class DistributedBudgets:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._held: Counter[str] = Counter()  # by place
-        replica.holder(self._tells)
+        replica.holder(self._held_by_key)
 
     @property
     def joins(self) -> int:
-        """Return the number of times that the server was joined."""
+        """Number of times that this process has joined the server."""
         return self._replica.joins
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
-        """Hold all of it, or nothing; ``None`` where the server is away.
+        """Hold all amounts or none; return ``None`` without a server.
 
-        Raises :class:`StoreUnavailable` where it is, and that shall refuse.
+        Raises :class:`StoreUnavailable` if callers are refused then.
         """
         if self._replica.here:
-            try:
+            with suppress(ConnectionLost):
                 return await self._hold(wants, read)
-            except ConnectionLost:
-                pass
         self._replica.alone("budgets")
         return None
 
     async def _hold(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
-        def told(reply: Reply) -> HoldAnswer:
-            return self._told(wants, reply)
-
         def undo(answer: HoldAnswer) -> None:
             if answer.outcome is HoldOutcome.HELD:
                 self.give_back(wants)
 
-        asked = PendingCommand(told, undo)
+        asked = PendingCommand(partial(self._answer, wants), undo)
         arguments: list[Argument] = [self._replica.process, int(read), KEPT_MILLISECONDS]
         for want in wants:
             arguments += [want.amount, want.estimate, want.spent]
         self._replica.send(HOLD, self._keys(wants), arguments, asked.answered, asked.failed)
         return await asked.outcome()
 
-    def _told(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
-        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
-        process.
-        """
+    def _answer(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
         if isinstance(reply, int) or reply[0] == -1:
             raise ConnectionLost
         if reply[0] == _UNKNOWN:
@@ -85,34 +78,32 @@ class DistributedBudgets:
         return HoldAnswer(HoldOutcome.HELD, stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
-        """Told to the server when it is back."""
+        """Count holds while the server is unavailable."""
         self._count(wants, 1)
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
-        """In the background."""
+        """Release holds without waiting for the server."""
         self._count(wants, -1)
         keys, arguments = self._settling(wants, [0] * len(wants), held=True)
-        self._replica.tell(SETTLE, keys, arguments)
+        self._replica.send(SETTLE, keys, arguments)
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> None:
-        """Returns when the server has counted it, or never will."""
+        """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count(wants, -1)
-        asked = PendingCommand(_heard)
+        asked = PendingCommand(_require_joined)
         keys, arguments = self._settling(wants, spent, held=held)
         self._replica.send(SETTLE, keys, arguments, asked.answered, asked.failed)
-        try:
+        with suppress(ConnectionLost):
             await asked.outcome()
-        except ConnectionLost:
-            return
 
     def _settling(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> tuple[list[Argument], list[Argument]]:
-        arguments: list[Argument] = [self._replica.process, self._replica.waits_until()]
-        arguments.append(KEPT_MILLISECONDS)
+        replica = self._replica
+        arguments: list[Argument] = [replica.process, replica.waits_until(), KEPT_MILLISECONDS]
         for want, more in zip(wants, spent, strict=True):
             arguments += [want.estimate if held else 0, more]
         return self._keys(wants), arguments
@@ -129,10 +120,10 @@ class DistributedBudgets:
             if not self._held[want.place]:
                 del self._held[want.place]
 
-    def _tells(self) -> dict[str, Argument]:
+    def _held_by_key(self) -> dict[str, Argument]:
         return {self._key(place): held for place, held in self._held.items()}
 
 
-def _heard(reply: Reply) -> None:
+def _require_joined(reply: Reply) -> None:
     if reply == -1:
         raise ConnectionLost

@@ -7,8 +7,8 @@ import random
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha1
 from importlib.resources import files
@@ -21,12 +21,10 @@ from valkey.exceptions import ValkeyError
 
 from causerie.errors import StoreUnavailable
 
-# The scripts that the server runs, so that many numbers change in one step.
-
 
 @dataclass(frozen=True, slots=True)
 class LuaScript:
-    """A script, and the name under which the server knows it once it was loaded."""
+    """A script, and its name in the server once it is loaded."""
 
     text: bytes
     name: bytes
@@ -48,12 +46,6 @@ PUBLISH = _script("publish")
 ALL = (TAKE, RELEASE, JOIN, BEAT, HOLD, SETTLE, PUBLISH)
 
 
-# One connection to the server, on which commands are sent in the order they are given.
-#
-# Commands that wait while a reply is on its way go out together, so many requests share a round
-# trip. The line is lost with the first thing that goes wrong: every command that has no answer
-# fails, and a new one is made, after longer and longer pauses. Knows nothing of what is counted.
-
 _BATCH = 256
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
@@ -63,8 +55,12 @@ Argument = str | bytes | int
 Reply = Sequence[int] | int
 
 
+def _ignore(outcome: object) -> None:
+    del outcome
+
+
 class ConnectionLost(Exception):
-    """No answer will come; whether the command was carried out is not known."""
+    """No reply will come; the server may have executed the command or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,39 +68,34 @@ class ConnectionOptions:
     """Options of the connection to the server."""
 
     reply_seconds: float = 0.25
-    """Longest time for the replies to commands that were sent together."""
+    """Time limit for the replies to commands that were sent together."""
     connect_seconds: float = 2.0
     beat_seconds: float = 3.0
-    """Interval at which a silent connection is tried."""
+    """Interval of the commands that keep a connection alive."""
     ca_file: str | None = None
-    """Certificates that are trusted in addition to the system's."""
+    """Certificates to trust in addition to the system's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A script with its keys and arguments, and who is told of the answer or of its failure."""
+    """A script with its keys and arguments, and the callbacks for its reply or failure.
+
+    ``answered`` raises :class:`ConnectionLost` to begin anew on another connection.
+    """
 
     script: LuaScript
     keys: Sequence[Argument]
     arguments: Sequence[Argument]
-    answered: Callable[[Reply], None]  # raising LineLost: begin anew on another connection
+    answered: Callable[[Reply], None]
     failed: Callable[[ConnectionLost], None]
-
-    def parts(self) -> tuple[Argument, ...]:
-        return ("EVALSHA", self.script.name, len(self.keys), *self.keys, *self.arguments)
-
-
-def connection_pool(url: str, options: ConnectionOptions) -> ConnectionPool:
-    """Return what makes connections to ``url``; raise :class:`ValueError` if it is no address."""
-    tls: dict[str, Any] = {}
-    if url.startswith(("valkeys:", "rediss:")):
-        tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
-    pool: ConnectionPool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-    return pool
 
 
 class ValkeyConnection:
-    """The connection to ``url``. Raises :class:`ValueError` for an address that is none."""
+    """A connection that sends commands in order, and reconnects after any failure.
+
+    Commands that wait for a reply to earlier ones are sent together. All commands without a reply
+    fail with the connection.
+    """
 
     def __init__(
         self,
@@ -115,11 +106,15 @@ class ValkeyConnection:
         joined: Callable[[], None],
         beat: Callable[[], Command],
     ) -> None:
-        """``join`` is sent first on every new connection, ``beat`` every few seconds.
+        """Raise :class:`ValueError` for a wrong address.
 
-        ``joined`` is called when commands may be given, before anybody gives one.
+        ``join`` is sent first on every new connection, ``beat`` every few seconds. ``joined`` is
+        called before any other command is sent.
         """
-        self._pool = connection_pool(url, options)
+        tls: dict[str, Any] = {}
+        if url.startswith(("valkeys:", "rediss:")):
+            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
+        self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
         self._options = options
         self._join = join
         self._joined = joined
@@ -127,12 +122,12 @@ class ValkeyConnection:
         self._waiting: deque[Command] = deque()
         self._work = asyncio.Event()
         self._random = random.Random()
-        self._said_away = False
+        self._loss_logged = False
         self.here = False
-        self.ready = asyncio.Event()  # set while the line is there
+        self.ready = asyncio.Event()  # set while it is connected
 
     def send(self, command: Command) -> None:
-        """Send it as soon as what was given before is answered; fails at once where it is lost."""
+        """Send a command after the earlier ones; it fails at once without a connection."""
         if not self.here:
             command.failed(ConnectionLost())
             return
@@ -140,13 +135,13 @@ class ValkeyConnection:
         self._work.set()
 
     async def run(self) -> None:
-        """Until cancelled: keep a connection, and send what there is to send."""
+        """Keep a connection and send the commands, until cancelled."""
         pause = _FIRST_PAUSE
         try:
             while True:
                 connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
                 try:
-                    await self._begin(connection)
+                    await self._connect(connection)
                     pause = _FIRST_PAUSE
                     await self._serve(connection)
                 except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
@@ -158,7 +153,7 @@ class ValkeyConnection:
         finally:
             self._lost(None)
 
-    async def _begin(self, connection: AbstractConnection) -> None:
+    async def _connect(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
@@ -167,7 +162,7 @@ class ValkeyConnection:
                 await connection.send_command("SCRIPT LOAD", script.text)
                 await connection.read_response()
             await self._exchange(connection, [self._join()])
-        self._said_away = False
+        self._loss_logged = False
         self.here = True
         self._joined()
         self.ready.set()
@@ -180,7 +175,9 @@ class ValkeyConnection:
         while True:
             if not self._waiting:
                 self._work.clear()
-                await _until(self._work.wait(), beat_at)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(beat_at):
+                        await self._work.wait()
             if loop.time() >= beat_at:
                 self._waiting.append(self._beat())
                 beat_at = loop.time() + beat_seconds
@@ -193,8 +190,10 @@ class ValkeyConnection:
                     command.failed(ConnectionLost())
 
     async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
-        """Send them all, then read their answers; answered ones leave the batch."""
-        packed = connection.pack_commands([command.parts() for command in batch])
+        packed = connection.pack_commands(
+            ("EVALSHA", each.script.name, len(each.keys), *each.keys, *each.arguments)
+            for each in batch
+        )
         await connection.send_packed_command(packed, check_health=False)
         while batch:
             reply: Any = await connection.read_response()
@@ -202,18 +201,18 @@ class ValkeyConnection:
             del batch[0]
 
     def _lost(self, failure: Exception | None) -> None:
-        if failure is not None and not self._said_away:
-            self._said_away = True
-            told = {} if (why := _distrust(failure)) is None else {"reason": why}
-            _log.warning("limits.store_away", failure=type(failure).__name__, **told)
+        if failure is not None and not self._loss_logged:
+            self._loss_logged = True
+            reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
+            _log.warning("limits.store_away", failure=type(failure).__name__, **reason)
         self.here = False
         self.ready.clear()
         while self._waiting:
             self._waiting.popleft().failed(ConnectionLost())
 
 
-def _distrust(failure: BaseException | None) -> str | None:
-    """Why TLS came to nothing, where that is why; the library wraps what says it."""
+def _tls_failure(failure: BaseException | None) -> str | None:
+    # The library wraps the exception that has the reason.
     while failure is not None:
         if isinstance(failure, ssl.SSLCertVerificationError):
             return f"the certificate is not trusted: {failure.verify_message}"
@@ -223,67 +222,47 @@ def _distrust(failure: BaseException | None) -> str | None:
     return None
 
 
-async def _until(something: Awaitable[object], when: float) -> None:
-    try:
-        async with asyncio.timeout_at(when):
-            await something
-    except TimeoutError:
-        return
-
-
-# Somebody who waits for an answer of the server, and may leave before it comes.
-
 Answer = TypeVar("Answer")
 
 
 class PendingCommand(Generic[Answer]):
-    """``read`` makes the answer of a reply, or raises :class:`ConnectionLost` to begin anew.
+    """A caller that waits for the answer to a command, and may leave before it comes.
 
-    ``undo`` is called with an answer that nobody was there to take.
+    ``read`` makes the answer of a reply, or raises :class:`ConnectionLost` to reconnect. ``undo``
+    is called with an answer whose caller has left.
     """
 
     __slots__ = ("_outcome", "_read", "_undo")
 
     def __init__(
-        self, read: Callable[[Reply], Answer], undo: Callable[[Answer], None] | None = None
+        self, read: Callable[[Reply], Answer], undo: Callable[[Answer], None] = _ignore
     ) -> None:
         self._read = read
         self._undo = undo
         self._outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     async def outcome(self) -> Answer:
-        """Raises :class:`ConnectionLost`. Cancelled, it leaves nothing done."""
+        """Return the answer; raise :class:`ConnectionLost`. If cancelled, the answer is undone."""
         try:
             return await self._outcome
         except asyncio.CancelledError:
             if not self._outcome.cancelled() and self._outcome.exception() is None:
-                self._forget(self._outcome.result())
+                self._undo(self._outcome.result())
             raise
 
     def answered(self, reply: Reply) -> None:
-        """The server has answered; raises :class:`ConnectionLost` where it does not know us."""
+        """Set the answer of a reply; raise :class:`ConnectionLost` to reconnect."""
         answer = self._read(reply)
         if self._outcome.done():
-            self._forget(answer)  # whoever asked has left meanwhile
+            self._undo(answer)  # the caller has left meanwhile
         else:
             self._outcome.set_result(answer)
 
     def failed(self, failure: ConnectionLost) -> None:
-        """There will be no answer."""
+        """Let the caller fail."""
         if not self._outcome.done():
             self._outcome.set_exception(failure)
 
-    def _forget(self, answer: Answer) -> None:
-        if self._undo is not None:
-            self._undo(answer)
-
-
-# This process among all that share a server: its line to it, its name there, and what it holds.
-#
-# Running requests of a process are counted under its name, and a process that has not been heard of
-# for some seconds counts no more. On every new connection it takes a new name, because nobody knows
-# which commands under the former one were carried out, and tells what it really holds. Its parts
-# know what that is.
 
 KEPT_MILLISECONDS = 86_400_000  # longer than any request runs
 _MILLION = 1_000_000
@@ -296,26 +275,31 @@ class DistributedOptions:
     """Options of a replica."""
 
     away: Literal["memory", "refuse"] = "memory"
-    """While the server is away, count in memory, or refuse callers with limits."""
+    """Without the server, count in memory, or refuse callers with limits."""
     life_seconds: float = 15.0
-    """After this time without a sign of a process, its running requests count no more."""
+    """After this time without a command of a process, its running requests do not count."""
     prefix: str = "causerie"
-    """Beginning of all keys."""
+    """Prefix of all keys."""
     line: ConnectionOptions = field(default_factory=ConnectionOptions)
 
 
 class Replica:
-    """One of those that share, while :meth:`running` runs."""
+    """This process among those that share a server, while :meth:`running` runs.
+
+    Its running requests are counted under its name in the server. On every new connection it takes
+    a new name, because nobody knows which commands of the former one were executed, and reports
+    what it really holds.
+    """
 
     def __init__(self, url: str, options: DistributedOptions | None = None) -> None:
-        """Raises :class:`ValueError` for an address that is none; connects later only."""
+        """Raise :class:`ValueError` for a wrong address; connects in :meth:`running` only."""
         options = options or DistributedOptions()
         self._options = options
-        self._line = ValkeyConnection(
+        self._connection = ValkeyConnection(
             url, options.line, join=self._join, joined=self._joined, beat=self._beat
         )
         self._holders: list[Callable[[], Held]] = []
-        self._told: Held = {}  # what was held when this process joined
+        self._reported: Held = {}  # what was held when this process joined
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._ahead = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
@@ -323,13 +307,13 @@ class Replica:
 
     @property
     def here(self) -> bool:
-        """Return true if the server is connected; otherwise each replica counts for itself."""
-        return self._line.here
+        """Whether the server is connected; otherwise each replica counts for itself."""
+        return self._connection.here
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the line to the server while the block runs. Does not wait for it."""
-        task = asyncio.get_running_loop().create_task(self._line.run())
+        """Keep a connection to the server during the block, without waiting for it."""
+        task = asyncio.get_running_loop().create_task(self._connection.run())
         try:
             yield
         finally:
@@ -339,15 +323,15 @@ class Replica:
                 raise failure
 
     async def wait(self) -> None:
-        """Return when the server is there."""
-        await self._line.ready.wait()
+        """Wait until the server is connected."""
+        await self._connection.ready.wait()
 
     def holder(self, held: Callable[[], Held]) -> None:
-        """A part of this process, and what it holds whenever it is asked."""
+        """Add a callback that returns what a part of this process holds."""
         self._holders.append(held)
 
     def alone(self, what: str) -> None:
-        """The server is away: count in memory, or raise :class:`StoreUnavailable`."""
+        """Raise :class:`StoreUnavailable` if callers are refused without the server."""
         if self._options.away == "refuse":
             raise StoreUnavailable(
                 f"The service cannot reach the store of its {what} now, so it lets nobody in "
@@ -355,7 +339,7 @@ class Replica:
             )
 
     def key(self, name: str) -> str:
-        """The name of something in the server."""
+        """Return the key of a name in the server."""
         return f"{self._place}:{name}"
 
     @property
@@ -367,23 +351,18 @@ class Replica:
         script: LuaScript,
         keys: Sequence[Argument],
         arguments: Sequence[Argument],
-        answered: Callable[[Reply], None],
-        failed: Callable[[ConnectionLost], None],
+        answered: Callable[[Reply], None] = _ignore,
+        failed: Callable[[ConnectionLost], None] = _ignore,
     ) -> None:
-        """After everything that was sent before; see :class:`Command`."""
-        self._line.send(Command(script, keys, arguments, answered, failed))
+        """Send a :class:`Command` after all earlier ones.
 
-    def tell(
-        self, script: LuaScript, keys: Sequence[Argument], arguments: Sequence[Argument]
-    ) -> None:
-        """The same, where nobody waits; what is lost with the line is told anew with the next."""
-        self.send(script, keys, arguments, _nothing, _nothing)
+        What is lost with a connection is part of what this process reports on the next one.
+        """
+        self._connection.send(Command(script, keys, arguments, answered, failed))
 
     def waits_until(self) -> int:
-        """When the server is late with what is sent now: microseconds, by its clock."""
+        """Return the time limit of a command sent now, in microseconds of the server's clock."""
         return _now() + self._ahead + int(self._options.line.reply_seconds * _MILLION)
-
-    # Called by the line.
 
     def _held(self) -> dict[str, Argument]:
         return {key: value for held in self._holders for key, value in held().items()}
@@ -391,30 +370,30 @@ class Replica:
     def _join(self) -> Command:
         former, self.process = self.process, token_hex(8)
         self.joins += 1
-        self._told = self._held()
-        return self._tell(former, self._told, self._in_time)
+        self._reported = self._held()
+        return self._report(former, self._reported, self._set_clock)
 
-    def _in_time(self, reply: Reply) -> None:
-        """Learn the server's time, again and again: its clock may be put forward or back."""
+    def _set_clock(self, reply: Reply) -> None:
+        # Again and again: the server's clock may be put forward or back.
         if isinstance(reply, int):
             self._ahead = reply - _now()
 
     def _joined(self) -> None:
-        """Report the counts that changed while the connection was being joined."""
+        # Counts may have changed while the reply to the first report was on its way.
         held = self._held()
         changed = {
             key: held.get(key, 0)
-            for key in {*self._told, *held}
-            if self._told.get(key, 0) != held.get(key, 0)
+            for key in {*self._reported, *held}
+            if self._reported.get(key, 0) != held.get(key, 0)
         }
         if changed:
-            self._line.send(self._tell("", changed, _nothing))
+            self._connection.send(self._report("", changed, _ignore))
 
-    def _tell(self, former: str, held: Held, answered: Callable[[Reply], None]) -> Command:
+    def _report(self, former: str, held: Held, answered: Callable[[Reply], None]) -> Command:
         life = int(1000 * self._options.life_seconds)
         arguments: list[Argument] = [former, self.process, life, KEPT_MILLISECONDS]
         return Command(
-            JOIN, [self.processes, *held], arguments + list(held.values()), answered, _nothing
+            JOIN, [self.processes, *held], arguments + list(held.values()), answered, _ignore
         )
 
     def _beat(self) -> Command:
@@ -423,15 +402,10 @@ class Replica:
         def answered(reply: Reply) -> None:
             if not reply:
                 raise ConnectionLost
-            self._in_time(reply)
+            self._set_clock(reply)
 
-        return Command(BEAT, [self.processes], [self.process, life], answered, _nothing)
+        return Command(BEAT, [self.processes], [self.process, life], answered, _ignore)
 
 
 def _now() -> int:
     return time.monotonic_ns() // 1000
-
-
-def _nothing(outcome: object) -> None:
-    """Nobody waits for it."""
-    del outcome

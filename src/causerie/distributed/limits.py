@@ -1,10 +1,16 @@
-"""Limits that processes share: windows of all scopes in the server, and leases from them."""
+"""Limits that replicas share: windows of all scopes in the server, and leases from them.
+
+One script takes a request from all its scopes or from none, by the server's clock. Running requests
+are counted by process. Without the server each replica counts in its own memory, or refuses, as
+configured.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -32,8 +38,6 @@ from causerie.distributed.connection import (
     Reply,
 )
 
-# The server's reply on a scope, and its consequences: state of limits, and refusals.
-
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
@@ -44,8 +48,8 @@ _MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_
 class ScopeWindow(Struct):
     """The window of a scope at one moment.
 
-    ``first`` and ``freed`` are of each measure the tick after which one more is
-    free, or as much as was wanted; 0 where nothing is taken.
+    ``first`` and ``freed`` are the ticks after which one more unit of each measure is free, or as
+    many as the request needs; 0 if none is taken.
     """
 
     scope: RateScope
@@ -63,7 +67,7 @@ class ScopeWindow(Struct):
 
 
 def read(scopes: Sequence[RateScope], reply: Sequence[int]) -> list[ScopeWindow]:
-    """The part of a reply of ``take.lua`` that is about scopes."""
+    """Return the windows in a reply of ``take.lua``."""
     found = []
     for scope, at in zip(scopes, range(2, len(reply), _WIDTH), strict=True):
         tick, requests, input, output, running = reply[at : at + 5]
@@ -76,34 +80,29 @@ def refused(
     found: Sequence[ScopeWindow], input: int, outputs: Sequence[int], now: int
 ) -> QuotaRefusal:
     """Return the limits that refuse the request, at ``now`` microseconds."""
-    refusals: list[ExceededLimit] = []
-    for each, output in zip(found, outputs, strict=True):
-        refusals.extend(_refusals(each, input, output, now))
-    return QuotaRefusal(tuple(refusals), limit_statuses(found, now))
+    exceeded = [
+        limit
+        for each, output in zip(found, outputs, strict=True)
+        for limit in _refusals(each, input, output, now)
+    ]
+    return QuotaRefusal(tuple(exceeded), limit_statuses(found, now))
 
 
 def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
     """Return the state of the strictest limits at ``now`` microseconds."""
-    requests: tuple[int, int, int] | None = None
-    tokens: tuple[int, int, int] | None = None
+    requests: list[tuple[int, int, int]] = []
+    tokens: list[tuple[int, int, int]] = []
     for each in found:
         limits = _limits(each.scope)
+        rest = [
+            (limit - used, limit, first)
+            for limit, used, first in zip(limits, each.used, each.first, strict=True)
+        ]
         if limits[0] < UNLIMITED:
-            requests = _less(requests, (limits[0] - each.requests, limits[0], each.first[0]))
+            requests.append(rest[0])
         if each.scope.counts_tokens:
-            for measure in (1, 2, 3):
-                left = limits[measure] - each.used[measure]
-                tokens = _less(tokens, (left, limits[measure], each.first[measure]))
-    return (
-        None if requests is None else _limit_status(*requests, now),
-        None if tokens is None else _limit_status(*tokens, now),
-    )
-
-
-def _less(
-    one: tuple[int, int, int] | None, other: tuple[int, int, int]
-) -> tuple[int, int, int] | None:
-    return other if one is None or other[0] < one[0] else one
+            tokens += rest[1:]
+    return _strictest(requests, now), _strictest(tokens, now)
 
 
 def _refusals(counted: ScopeWindow, input: int, output: int, now: int) -> Iterator[ExceededLimit]:
@@ -127,21 +126,20 @@ def _limits(scope: RateScope) -> tuple[int, int, int, int]:
     return scope.requests, scope.tokens, scope.input, scope.output
 
 
-def _limit_status(left: int, limit: int, tick: int, now: int) -> LimitStatus:
+def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
+    if not limits:
+        return None
+    left, limit, tick = min(limits, key=lambda each: each[0])
     reset = min(max(tick + _MINUTE - now // TICK, 0), _MINUTE) if tick else 0
     return str(limit), max(left, 0), reset
 
 
 def _until(tick: int, now: int) -> float:
-    """Seconds until a tick has started a minute ago; 0 where there is none."""
     return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
 
 
-# Lease of one request: from the shared windows, or from those of this replica alone.
-
-
 class DistributedLease(Lease):
-    """Taken from windows in the server, at ``now`` microseconds there and ``at`` here."""
+    """A lease on windows in the server, at ``now`` microseconds there and ``at`` here."""
 
     keeper: DistributedCounters
     found: Sequence[ScopeWindow]
@@ -151,15 +149,12 @@ class DistributedLease(Lease):
     at: int
 
     def release(self, input: int, output: int) -> None:
-        """The request has ended and has used this."""
         self._end(input, output, 0)
 
     def undo(self) -> None:
-        """Nothing was taken after all."""
         self._end(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
-        """Return the state of the strictest limits at the grant, corrected by later knowledge."""
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
     def _end(self, input: int, output: int, requests: int) -> None:
@@ -175,39 +170,26 @@ class DistributedLease(Lease):
 
 
 class LocalLease(Lease):
-    """Taken while the server was away."""
+    """A lease on windows in memory, taken without the server."""
 
     keeper: DistributedCounters
     scopes: Sequence[RateScope]
     lease: MemoryLease
 
     def release(self, input: int, output: int) -> None:
-        """The request has ended and has used this."""
         self.lease.release(input, output)
         self.keeper.left(self.scopes)
 
     def undo(self) -> None:
-        """Nothing was taken after all."""
         self.lease.undo()
         self.keeper.left(self.scopes)
 
     def limit_statuses(self) -> LimitStatuses:
-        """Return the current state of the strictest limits of this replica."""
         return self.lease.limit_statuses()
 
 
-# Limits that replicas share: the windows of all scopes, in a Valkey or Redis server.
-#
-# One script a request takes from all its scopes or from none, by the server's own clock. Running
-# requests are counted by process. While the server is away, each replica counts in its own memory,
-# or refuses, as configured; running requests are reported to the server when it is back.
-
-
 class DistributedCounters:
-    """The counters of one replica.
-
-    ``now`` gives microseconds and is for tests; unset, the server's clock counts.
-    """
+    """The counters of one replica; tests set ``now``, which returns microseconds."""
 
     def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
         self.replica = replica
@@ -217,15 +199,15 @@ class DistributedCounters:
         replica.holder(self._held)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
-        """Return a lease at once if there are no limits, else ``None``: ask the server."""
+        """Return a lease without waiting if there are no limits, else ``None``."""
         return None if scopes else Lease()
 
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> DistributedLease | LocalLease:
-        """A lease on all scopes; see :meth:`causerie.access.limits.RateLimiter.take`.
+        """Return a lease as :meth:`causerie.access.limits.RateLimiter.take`.
 
-        Raises :class:`StoreUnavailable`, too, where the server is away and that shall refuse.
+        Also raises :class:`StoreUnavailable` if callers are refused without the server.
         """
         need = needed(scopes, estimate)
         if self.replica.here:
@@ -244,9 +226,7 @@ class DistributedCounters:
         return LocalLease(self, scopes, lease)
 
     def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
-        """Raise :class:`RateLimited` if requests that run here, also by the server, are the most
-        that a scope may have.
-        """
+        # Requests that run here also count if the server admitted them.
         full = [
             concurrency(scope, running)
             for scope in scopes
@@ -260,10 +240,8 @@ class DistributedCounters:
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
 
-        def told(reply: Reply) -> DistributedLease | QuotaRefusal:
-            return self._told(scopes, need.input, outputs, reply)
-
-        asked = PendingCommand(told, _undo)
+        answer = partial(self._answer, scopes, need.input, outputs)
+        asked = PendingCommand(answer, _undo)
         keys, arguments = self._taking(scopes, need.input, outputs)
         self.replica.send(TAKE, keys, arguments, asked.answered, asked.failed)
         return await asked.outcome()
@@ -279,12 +257,9 @@ class DistributedCounters:
             arguments += [scope.concurrent, int(scope.counts_tokens), output]
         return keys, arguments
 
-    def _told(
+    def _answer(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: Reply
     ) -> DistributedLease | QuotaRefusal:
-        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
-        process.
-        """
         if isinstance(reply, int) or reply[0] < 0:
             raise ConnectionLost
         found = read(scopes, reply)
@@ -293,10 +268,8 @@ class DistributedCounters:
         self.count(scopes, 1)
         return DistributedLease(self, found, input, outputs, reply[1], self.elapsed())
 
-    # Called by leases.
-
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
-        """So many more run here."""
+        """Add to the number of running requests."""
         for scope in scopes:
             self._running[scope.id] += more
             if not self._running[scope.id]:
@@ -305,32 +278,32 @@ class DistributedCounters:
     def release(
         self, found: Sequence[ScopeWindow], changes: Sequence[tuple[int, int]], requests: int
     ) -> None:
-        """Tell the server of what has ended, in the background."""
+        """Release a lease in the server, without waiting for it."""
         self.count([each.scope for each in found], -1)
         keys: list[Argument] = []
         arguments: list[Argument] = [self.replica.process, self.moment(), requests]
         for each, (input, output) in zip(found, changes, strict=True):
             keys += self.keys(each.scope)
             arguments += [each.tick, input, output]
-        self.replica.tell(RELEASE, keys, arguments)
+        self.replica.send(RELEASE, keys, arguments)
 
     def left(self, scopes: Sequence[RateScope]) -> None:
-        """Release a lease from the time without the server, which may have learnt of it since."""
+        """Release a lease that was taken without the server, which may know of it by now."""
         self.count(scopes, -1)
         keys = [key for scope in scopes for key in self.keys(scope)]
         arguments: list[Argument] = [self.replica.process, self.moment(), 0]
-        self.replica.tell(RELEASE, keys, arguments + [0, 0, 0] * len(scopes))
+        self.replica.send(RELEASE, keys, arguments + [0, 0, 0] * len(scopes))
 
     def moment(self) -> str:
-        """Return the time argument of the scripts."""
+        """Return the argument of the scripts for the present time; empty: the server's."""
         return "" if self._now is None else str(self._now())
 
     def elapsed(self) -> int:
-        """Microseconds, for how long ago something was."""
+        """Return a monotonic time in microseconds."""
         return time.monotonic_ns() // 1000 if self._now is None else self._now()
 
     def keys(self, scope: RateScope) -> tuple[str, str, str]:
-        """Of its window, its ticks, what runs."""
+        """Return the keys of a scope's window, ticks and running requests."""
         key = self.replica.key
         return key(f"window:{scope.id}"), key(f"ticks:{scope.id}"), key(f"running:{scope.id}")
 

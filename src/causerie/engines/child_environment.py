@@ -39,7 +39,12 @@ def engine_environment(passed: Collection[str] = ()) -> dict[str, str]:
 
     ``passed`` are the names of further variables, which the operator chose.
     """
-    return base_environment() | _chosen(_ENGINE) | _named(passed)
+    ours = _ours()
+    return (
+        base_environment()
+        | _chosen(_ENGINE)
+        | {name: ours[name] for name in passed if name in ours}
+    )
 
 
 def package_index_environment() -> dict[str, str]:
@@ -53,11 +58,6 @@ def _chosen(listed: re.Pattern[str]) -> dict[str, str]:
         for name, value in _ours().items()
         if (listed.fullmatch(name) or listed.fullmatch(name.lower())) and not _SECRET.search(name)
     }
-
-
-def _named(names: Collection[str]) -> dict[str, str]:
-    ours = _ours()
-    return {name: ours[name] for name in names if name in ours}
 
 
 def _ours() -> dict[str, str]:

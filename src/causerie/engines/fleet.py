@@ -13,9 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
-from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -30,18 +28,8 @@ from causerie.engines.base import (
     TextRequest,
 )
 
-# The place of one model in the fleet, and what the fleet needs to know of it.
-
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
 _LAST_DELAY = 30.0
-_numbers = count(1)
-
-
-class Edition(NamedTuple):
-    """An engine by its number in this process, and its facts by theirs; 0 is none."""
-
-    engine: int = 0
-    facts: int = 0
 
 
 class ManagedEngine(TextEngine, Protocol):
@@ -103,8 +91,6 @@ class ModelSlot:
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
     leaving: bool = False
-    edition: Edition = field(default_factory=lambda: Edition(next(_numbers)))
-    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set, and replaced
 
     @property
     def empty(self) -> bool:
@@ -118,18 +104,7 @@ class ModelSlot:
             return False
         return self.engine.status().state is not EngineState.ABSENT
 
-    @property
-    def idle_seconds(self) -> float | None:
-        """Return how long it may be unused before it is unloaded; ``None`` for no limit."""
-        return LEAVING_SECONDS if self.leaving else self.entry.idle_seconds
-
-    @property
-    def slots(self) -> int:
-        """Return the number of concurrent requests, as far as it is known now."""
-        return self.engine.slots if self.engine is not None else self.entry.slots
-
     def status(self) -> EngineStatus:
-        """Return the current status."""
         absent = EngineState.FAILED if self.failure else EngineState.ABSENT
         status = (
             self.engine.status()
@@ -147,17 +122,16 @@ class ModelSlot:
 
     @property
     def awaited_until(self) -> float:
-        """Return the time until which the next step of a request is expected."""
         return self.awaited[-1] if self.awaited else 0.0
 
     def begin_step(self, *, first: bool) -> None:
-        """A step of a request begins, which one before it has announced, unless it is the first."""
+        """Count the use of a step; a step before it has announced it, unless it is the first."""
         self.uses += 1
         if self.awaited and not first:
             _ = self.awaited.popleft()
 
     def end_step(self, *, last: bool) -> None:
-        """A step of a request has ended; another one follows soon, unless it was the last."""
+        """Count the end of a step; another one follows soon, unless it was the last."""
         self.uses -= 1
         self.used_at = time.monotonic()
         while self.awaited and self.awaited[0] <= self.used_at:
@@ -166,35 +140,15 @@ class ModelSlot:
             self.awaited.append(self.used_at + LEAVING_SECONDS)
 
     def renew(self) -> None:
-        """Give the engine, if there is one, what the entry says now."""
         if self.engine is not None and self.entry.renew is not None:
             self.entry.renew(self.engine)
 
-    def note_facts(self, facts: ModelFacts) -> None:
-        """Have these facts, which are the same object as long as nothing has changed."""
-        if facts is not self.facts:
-            self.facts = facts
-            self.edition = self.edition._replace(facts=next(_numbers))
-            self.changed.set()
-            self.changed = asyncio.Event()
-
-    def note_success(self) -> None:
-        """Record that a load has succeeded."""
-        self.failure, self.failures = "", 0
-
-    def note_failure(self, failure: BaseException) -> None:
+    def record_failure(self, failure: BaseException) -> None:
         """Record that a load has failed; the next may be tried after a while."""
         self.failure = str(failure) or type(failure).__name__
         self.retry_at = time.monotonic() + min(self.first_delay * 2**self.failures, _LAST_DELAY)
         self.failures = min(self.failures + 1, 16)
 
-
-# Several engines in one service: loaded on demand, unloaded when idle or when memory is short.
-#
-# The fleet knows engines only as something that starts, stops and takes memory. The ``make`` of an
-# entry knows the source of weights and the inputs of an engine.
-
-__all__ = ["Fleet", "FleetEngine", "FleetEntry", "ManagedEngine"]
 
 log = structlog.get_logger(__name__)
 
@@ -221,7 +175,9 @@ class Fleet:
         retry_seconds: float = 1.0,
     ) -> None:
         self._retry_seconds = retry_seconds
-        self._model_slots = {entry.model: self._model_slot(entry) for entry in entries}
+        self._model_slots = {
+            entry.model: ModelSlot(entry, first_delay=retry_seconds) for entry in entries
+        }
         self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
@@ -236,21 +192,16 @@ class Fleet:
                 _ = self._load(model_slot)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         self._closed = True
         for load in list(self._loads):
             load.cancel()
         await asyncio.gather(*self._loads, return_exceptions=True)
-        for model_slot in self._every():
+        for model_slot in self._all_slots():
             if model_slot.idle is not None:
                 model_slot.idle.cancel()
             if model_slot.engine is not None:
-                _ = self._end(model_slot.engine)
+                _ = self._stop_engine(model_slot.engine)
                 model_slot.engine = None
         ended = await asyncio.gather(*self._ends, return_exceptions=True)
         for result in ended:
@@ -258,10 +209,10 @@ class Fleet:
                 raise result
 
     def replace(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
-        """Have these models from now on.
+        """Replace the models.
 
-        Engines of equal recipes stay as they are. The others go on for those
-        who use them, and are unloaded then.
+        Engines of equal recipes stay as they are. The others are unloaded once
+        nobody uses them any more.
         """
         self._budget = memory_budget
         self._released.set()  # who waits for room looks again: there may be more
@@ -274,7 +225,7 @@ class Fleet:
                 model_slot.renew()
                 self._unload_when_idle(model_slot)
             else:
-                model_slot = self._model_slot(entry)
+                model_slot = ModelSlot(entry, first_delay=self._retry_seconds)
                 if entry.preload and not self._closed:
                     _ = self._load(model_slot)
             self._model_slots[entry.model] = model_slot
@@ -286,14 +237,13 @@ class Fleet:
         return FleetEngine(self, self._model_slots[model])
 
     def status(self) -> tuple[EngineStatus, ...]:
-        """Return the current status of every model."""
         return tuple(model_slot.status() for model_slot in self._model_slots.values())
 
     async def ready(self) -> None:
-        """Wait for every preload; raises the first failure."""
+        """Wait for every preload; raise the first failure."""
         for model_slot in self._model_slots.values():
             if model_slot.entry.preload:
-                await self._loaded(model_slot, None)
+                await self._loaded_engine(model_slot, None)
 
     @asynccontextmanager
     async def using(
@@ -302,13 +252,13 @@ class Fleet:
         *,
         first: bool = False,
         last: bool = False,
-        tells: bool = True,
+        log_failure: bool = True,
     ) -> AsyncIterator[ManagedEngine]:
         """Yield the loaded engine, which is not unloaded while the body runs.
 
         Nor for a moment after it, unless it was a request's last step and no other
         is between its steps: the next one would have to load the model again.
-        A load that begins here ``tells`` the log if it fails.
+        With ``log_failure`` a load that begins here is logged if it fails.
         """
         model_slot.begin_step(first=first)
         if model_slot.leaving:
@@ -317,19 +267,18 @@ class Fleet:
             model_slot.idle.cancel()
             model_slot.idle = None
         try:
-            yield await self._loaded(model_slot, model_slot.entry.wait_seconds, tells=tells)
+            yield await self._loaded_engine(model_slot, model_slot.entry.wait_seconds, log_failure)
         finally:
             model_slot.end_step(last=last)
             self._released.set()
             self._unload_when_idle(model_slot)
 
-    async def _loaded(
-        self, model_slot: ModelSlot, seconds: float | None, *, tells: bool = True
+    async def _loaded_engine(
+        self, model_slot: ModelSlot, seconds: float | None, log_failure: bool = True
     ) -> ManagedEngine:
-        """Return the engine; wait this long for a load in progress or a new one."""
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
-        loading = self._load(model_slot, tells=tells)
+        loading = self._load(model_slot, log_failure)
         done, _ = await asyncio.wait({loading}, timeout=seconds)
         if not done:
             raise EngineFailed(
@@ -341,11 +290,7 @@ class Fleet:
             raise EngineFailed(_STOPPING)
         return loading.result()
 
-    def _load(self, model_slot: ModelSlot, *, tells: bool = True) -> asyncio.Task[ManagedEngine]:
-        """Return the load in progress, or a new one; raise if it is too early for that.
-
-        A new one ``tells`` the log if it fails.
-        """
+    def _load(self, model_slot: ModelSlot, log_failure: bool = True) -> asyncio.Task[ManagedEngine]:
         if self._closed:
             raise EngineFailed(_STOPPING)
         if model_slot.loading is None:
@@ -354,26 +299,26 @@ class Fleet:
                 raise LoadFailed(model_slot.failure, retry_after=early)
             # Owned: leaving the fleet cancels and awaits it.
             model_slot.loading = asyncio.get_running_loop().create_task(
-                self._start(model_slot, tells)
+                self._load_engine(model_slot, log_failure)
             )
             self._loads.add(model_slot.loading)
             model_slot.loading.add_done_callback(self._loads.discard)
-            model_slot.loading.add_done_callback(_note_end)
+            model_slot.loading.add_done_callback(_retrieve_exception)
         return model_slot.loading
 
-    async def _start(self, model_slot: ModelSlot, tells: bool) -> ManagedEngine:
+    async def _load_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
         began = time.monotonic()
         try:
             await self._unload(model_slot)  # one that has lost what it was made of
             engine = await model_slot.entry.make()
-            await self._take_room(model_slot, engine)
-            await self._bring_up(model_slot, engine)
+            await self._reserve_memory(model_slot, engine)
+            await self._start_engine(model_slot, engine)
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
             if not (isinstance(failure, EngineFailed) and failure.loading):
-                model_slot.note_failure(failure)
-                if tells:
+                model_slot.record_failure(failure)
+                if log_failure:
                     log.warning(NOT_LOADED, model=model_slot.entry.model, why=model_slot.failure)
             if isinstance(failure, EngineFailed) and not failure.loading:
                 wait = model_slot.retry_at - time.monotonic()
@@ -383,38 +328,37 @@ class Fleet:
             model_slot.loading = None
             self._released.set()
             self._unload_when_idle(model_slot)
-        model_slot.note_success()
+        model_slot.failure, model_slot.failures = "", 0
         seconds = round(time.monotonic() - began, 2)
         log.info("model loaded", model=model_slot.entry.model, seconds=seconds)
         return engine
 
-    async def _bring_up(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
+    async def _start_engine(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
         try:
             await engine.start()
             # For those who list models, before anybody asks.
-            model_slot.note_facts(await engine.facts())
+            model_slot.facts = await engine.facts()
         except BaseException:
             model_slot.engine = None
-            await asyncio.shield(self._end(engine))  # it may have got half way
+            await asyncio.shield(self._stop_engine(engine))  # it may have got half way
             raise
 
-    async def _take_room(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
-        """Give the engine its slot, once the budget has room for it."""
+    async def _reserve_memory(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
         async with self._room:
-            await self._make_room(model_slot.entry, engine.memory_bytes)
+            await self._free_memory(model_slot.entry, engine.memory_bytes)
             model_slot.engine = engine
             model_slot.renew()  # the entry may be another than the one that it was made for
 
-    async def _make_room(self, entry: FleetEntry, need: int) -> None:
+    async def _free_memory(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds
-        while (budget := self._budget) is not None and self._taken() + need > budget:
+        while (budget := self._budget) is not None and self._reserved_bytes() + need > budget:
             if need > budget:
                 raise EngineFailed(
                     f"the model {entry.model} needs about {_size(need)}, more than the memory "
                     f"budget of {_size(budget)}; raise it, or lower the model's context or slots"
                 )
             now = time.monotonic()
-            unused = [model_slot for model_slot in self._every() if model_slot.unused]
+            unused = [model_slot for model_slot in self._all_slots() if model_slot.unused]
             free = [model_slot for model_slot in unused if model_slot.awaited_until <= now]
             if free:
                 await self._unload(min(free, key=lambda model_slot: model_slot.used_at))
@@ -434,20 +378,16 @@ class Fleet:
                     retry_after=5,
                 ) from None
 
-    def _taken(self) -> int:
+    def _reserved_bytes(self) -> int:
         loaded = [
-            model_slot.engine for model_slot in self._every() if model_slot.engine is not None
+            model_slot.engine for model_slot in self._all_slots() if model_slot.engine is not None
         ]
         return sum(engine.memory_bytes for engine in loaded) + sum(self._ends.values())
 
-    def _model_slot(self, entry: FleetEntry) -> ModelSlot:
-        return ModelSlot(entry, first_delay=self._retry_seconds)
-
-    def _every(self) -> list[ModelSlot]:
+    def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving]
 
     def _retire(self, model_slot: ModelSlot) -> None:
-        """Its model is no longer wanted."""
         model_slot.leaving = True
         self._leaving.add(model_slot)
         if model_slot.loading is not None and not model_slot.uses:
@@ -460,7 +400,7 @@ class Fleet:
             model_slot.idle = None
         if model_slot.leaving and model_slot.empty:
             self._leaving.discard(model_slot)
-        after = model_slot.idle_seconds
+        after = LEAVING_SECONDS if model_slot.leaving else model_slot.entry.idle_seconds
         if after is None or not model_slot.unused or self._closed:
             return
         after = max(after, model_slot.awaited_until - time.monotonic())
@@ -470,7 +410,7 @@ class Fleet:
 
     def _begin_unload(self, model_slot: ModelSlot) -> None:
         model_slot.idle = None
-        _ = self._own(self._unload_if_unused(model_slot))
+        _ = self._track(self._unload_if_unused(model_slot))
 
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
         async with self._room:
@@ -481,28 +421,28 @@ class Fleet:
         engine, model_slot.engine = model_slot.engine, None
         if engine is not None:
             log.info("model unloaded", model=model_slot.entry.model)
-            await asyncio.shield(self._end(engine))
+            await asyncio.shield(self._stop_engine(engine))
         self._unload_when_idle(model_slot)
 
-    def _end(self, engine: ManagedEngine) -> asyncio.Task[None]:
-        """Stop an engine for good; nobody's cancellation leaves it half way."""
-        return self._own(engine.stop(), engine.memory_bytes)
+    def _stop_engine(self, engine: ManagedEngine) -> asyncio.Task[None]:
+        return self._track(engine.stop(), engine.memory_bytes)
 
-    def _own(self, ending: Coroutine[object, object, None], memory: int = 0) -> asyncio.Task[None]:
-        """Return a task that leaving the fleet awaits; until it has ended it has this memory."""
+    def _track(
+        self, ending: Coroutine[object, object, None], memory: int = 0
+    ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(ending)
         self._ends[task] = memory
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._untrack)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _untrack(self, task: asyncio.Task[None]) -> None:
         del self._ends[task]
         self._released.set()
 
 
-def _note_end(load: asyncio.Task[ManagedEngine]) -> None:
+def _retrieve_exception(load: asyncio.Task[ManagedEngine]) -> None:
     if not load.cancelled():
-        load.exception()  # told to whoever waits; a preload nobody waits for shows in the status
+        load.exception()  # raised to whoever waits; of a preload it is shown in the status
 
 
 def _size(memory: int) -> str:
@@ -524,64 +464,40 @@ class FleetEngine:
 
     @property
     def slots(self) -> int:
-        """Requests at the same time, as far as it is known now."""
-        return self._model_slot.slots
+        """Return the number of concurrent requests, as far as it is known now."""
+        engine = self._model_slot.engine
+        return self._model_slot.entry.slots if engine is None else engine.slots
 
     @property
     def cache_tokens(self) -> int:
-        """Tokens of the cache that requests share, while it is loaded; 0 for no such limit."""
+        """Return the tokens of the cache that requests share, while loaded; 0 for no limit."""
         return self._model_slot.status().cache_tokens or 0
 
     @property
     def known(self) -> ModelFacts | None:
-        """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
+        """Return the facts of the model as they were last; ``None`` before the first load."""
         return self._model_slot.facts
 
     async def load(self) -> None:
-        """Load the model. Whoever awaits this tells of its failure: the log does not."""
-        async with self._fleet.using(self._model_slot, first=True, tells=False):
+        """Load the model; a failure is raised and not logged."""
+        async with self._fleet.using(self._model_slot, first=True, log_failure=False):
             pass
 
     async def facts(self) -> ModelFacts:
-        """Facts of the model, loaded for it."""
         async with self._fleet.using(self._model_slot, first=True) as engine:
-            facts = await engine.facts()
-            self._model_slot.note_facts(facts)
-            return facts
-
-    @property
-    def edition(self) -> Edition:
-        """Edition of the engine, which tells whether it has changed."""
-        return self._model_slot.edition
-
-    async def changed(self, before: Edition) -> tuple[ManagedEngine, ModelFacts]:
-        """Wait until it is loaded, and another than ``before``; loads nothing."""
-        model_slot = self._model_slot
-        while model_slot.engine is None or model_slot.facts is None or model_slot.edition == before:
-            await model_slot.changed.wait()
-        return model_slot.engine, model_slot.facts
-
-    @asynccontextmanager
-    async def held(self) -> AsyncIterator[tuple[ManagedEngine, ModelFacts]]:
-        """Yield the engine, loaded, and its facts; it stays loaded while the block runs."""
-        async with self._fleet.using(self._model_slot, first=True, last=True) as engine:
-            facts = await engine.facts()
-            self._model_slot.note_facts(facts)
-            yield engine, facts
+            self._model_slot.facts = await engine.facts()
+            return self._model_slot.facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids of the pieces."""
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """Return the text that each token adds to the output."""
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.texts(tokens, visible=visible)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """Yield one generation; the model stays loaded meanwhile."""
         async with (
             self._fleet.using(self._model_slot, last=True) as engine,
             engine.generate(request) as tokens,

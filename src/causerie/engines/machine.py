@@ -1,8 +1,7 @@
 """What a model takes of a machine: cores, within control groups and parts, and memory.
 
 A limit of any control group of this process bounds it: a service of systemd, for example, has
-its limits in its own group, and not in the root of the tree. Imports the standard library only,
-for the child processes use it too.
+its limits in its own group, and not in the root of the tree.
 """
 
 from __future__ import annotations
@@ -12,11 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-
-# The control groups of this process under Linux: a limit of any of them bounds it.
-#
-# A service of systemd, for example, has its limits in its own group, and not in the root of the
-# tree.
 
 _ROOT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
@@ -43,8 +37,6 @@ def group_number(file: Path) -> int | None:
         return None
     return int(text) if text.isdigit() else None
 
-
-# Part of a machine that one of several processes of a model has, and the cores of it.
 
 _CPUS = Path("/sys/devices/system/cpu")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -83,7 +75,6 @@ WHOLE = MachinePart()
 
 
 def allowed_cpus() -> Collection[int]:
-    """Return the hardware threads that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return affinity(0) if affinity else range(os.cpu_count() or 1)
 
@@ -118,7 +109,6 @@ def quota(groups: Sequence[Path] | None = None, part: MachinePart = WHOLE) -> in
 
 
 def _quota(file: Path) -> int | None:
-    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
     try:
         limit, period = file.read_text().split()
     except (OSError, ValueError):
@@ -127,34 +117,18 @@ def _quota(file: Path) -> int | None:
 
 
 def _siblings(file: Path, cpu: int) -> str:
-    """Return a name for the core of a hardware thread."""
     try:
         return file.read_text().strip()
     except OSError:
         return str(cpu)
 
 
-def stay_on(cpus: Collection[int] | None) -> None:
-    """Let this process use only these hardware threads, where the system can do that."""
-    if cpus is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cpus)
-
-
 def _core(folder: Path, cpu: int) -> tuple[str, str]:
-    """Return names of the memory node and of the core of a hardware thread, which sort."""
     node = next((one.name for one in folder.glob("node*")), "")
-    try:
-        first = (folder / "topology/thread_siblings_list").read_text().strip()
-    except OSError:
-        first = str(cpu)
+    first = _siblings(folder / "topology/thread_siblings_list", cpu)
     lowest = first.replace("-", ",").partition(",")[0]
     return node.zfill(12), lowest.zfill(8)
 
-
-# Estimate of a model's memory: weights, key-value cache, working buffers.
-#
-# The estimates serve a memory budget and use only what the files say of the model; the engine
-# reports the actual use.
 
 # Bytes an element; quantised kinds keep 32 elements in a block with its scale.
 KV_TYPES: Mapping[str, float] = {
@@ -175,24 +149,13 @@ class SizedModel(Protocol):
     """Sizes that decide the memory of a model; a file's header or a folder has them."""
 
     @property
-    def file_size(self) -> int:
-        """Return the size of the weights, in bytes."""
-        ...
-
+    def file_size(self) -> int: ...  # of the weights, in bytes
     @property
-    def kept_elements(self) -> int:
-        """Return the elements of the key-value cache that a token has over all layers."""
-        ...
-
+    def kept_elements(self) -> int: ...  # of the key-value cache of a token, over all layers
     @property
-    def vocabulary_size(self) -> int:
-        """Return the number of tokens that there are."""
-        ...
-
+    def vocabulary_size(self) -> int: ...
     @property
-    def embedding_length(self) -> int:
-        """Return the elements of one vector between two layers."""
-        ...
+    def embedding_length(self) -> int: ...
 
 
 def kv_bytes_per_token(model: SizedModel, kv_type: str = "f16") -> int:

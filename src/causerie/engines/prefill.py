@@ -8,19 +8,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-# Tokens as bytes, which compare as fast as memory does.
-
 TOKEN_BYTES = array("i").itemsize
 
 
 def packed(tokens: Sequence[int]) -> bytes:
     """Return the packed tokens."""
     return array("i", tokens).tobytes()
-
-
-def unpacked(tokens: bytes) -> Sequence[int]:
-    """Return the tokens."""
-    return array("i", tokens)
 
 
 def token_count(tokens: bytes) -> int:
@@ -40,8 +33,6 @@ def common_tokens(one: bytes, other: bytes) -> int:
             most = half - 1
     return known
 
-
-# The speed at which an engine reads prompts, as its steps show it.
 
 STREAMING_SECONDS = 0.125
 """Time of a step beside a stream: half of what it may wait, for a step may take twice that."""

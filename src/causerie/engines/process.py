@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -31,13 +31,6 @@ from causerie.engines.base import EngineFailed
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 
-# Socket between the service and its child: a Unix socket that only this user can open.
-#
-# It costs the kernel less than the loopback address, and no other user of the
-# machine can reach the engine. ``path`` is ``None`` if such sockets are not
-# supported, no folder can hold one, or its path would be too long. The child
-# then listens on a port.
-
 _SOCKET_FOLDER_PREFIX = "causerie-engine-"
 _SOCKET_NAME = "engine.sock"
 _LONGEST_PATH = 100  # in bytes; systems take 104 or 108, with the zero at the end
@@ -46,7 +39,7 @@ _EMPTY_SECONDS = 3600.0  # and long before that there is a folder for it
 
 
 class IpcSocket:
-    """One place for one child; ``close`` takes it away."""
+    """The socket of one child; ``path`` is ``None`` where the system has no such sockets."""
 
     def __init__(self) -> None:
         self.path: str | None = None
@@ -55,26 +48,20 @@ class IpcSocket:
             return
         with suppress(OSError):
             _sweep_sockets(Path(tempfile.gettempdir()))
-            self._folder = tempfile.mkdtemp(
-                prefix=_SOCKET_FOLDER_PREFIX
-            )  # for this user only (0700)
+            self._folder = tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX)  # for this user only
             path = str(Path(self._folder, _SOCKET_NAME))
             self.path = path if len(path.encode()) <= _LONGEST_PATH else None
         if self.path is None:
             self.close()
 
     def close(self) -> None:
-        """Remove it. May be called again."""
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep_sockets(where: Path) -> None:
-    """Remove the sockets of killed services, at which nobody listens.
-
-    And the folders of those that were killed before there was one.
-    """
+    # Sockets of killed services are those at which nobody listens.
     now = time.time()  # noqa: TID251 - the clock of files
     for folder in where.glob(f"{_SOCKET_FOLDER_PREFIX}*"):
         with suppress(OSError):  # as of one that is not empty
@@ -99,11 +86,6 @@ def _is_dead_socket(path: Path) -> bool:
     return False
 
 
-# Noticing a child that lives and answers no more: stopped from outside, or stuck in native code.
-#
-# The engine chooses the questions: one that threads answer whatever is computed, and perhaps one
-# that its loop answers after every step.
-
 _MISSES = 3  # in a row: on a machine that was paused, or is worn out, one or two are late
 
 Ask = Callable[[str, str], Awaitable[object]]
@@ -117,8 +99,8 @@ class Pulse:
     beat: float = field(default_factory=monotonic)
 
 
-async def silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None:
-    """Wait until one of them is answered no more, and nothing else comes either."""
+async def wait_for_silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None:
+    """Wait until a question is no longer answered, and nothing else comes either."""
     loop = asyncio.get_running_loop()
     asking = [loop.create_task(_unanswered(ask, pulse, *one)) for one in questions]
     try:
@@ -129,7 +111,6 @@ async def silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None
 
 
 async def _unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None:
-    """Ask every so many seconds, and wait as long for the answer."""
     missed = 0
     while missed < _MISSES:
         before = pulse.beat
@@ -141,10 +122,6 @@ async def _unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None
         except (TimeoutError, EngineFailed):
             missed = 0 if pulse.beat > before else missed + 1
 
-
-# A child process of an engine: starting it, ending it, and knowing why it ended.
-#
-# Its engine defines the first message to it, and its report that it has loaded.
 
 log = structlog.get_logger(__name__)
 
@@ -203,24 +180,22 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process id."""
         return self._process.pid
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """Return the stream of its standard output."""
         assert self._process.stdout is not None
         return self._process.stdout
 
-    async def tell(self, line: bytes) -> None:
-        """Write to its input; one that has ended hears nothing, and its output ends too."""
+    async def write(self, line: bytes) -> None:
+        """Write to its input; if it has ended, the line is lost."""
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         with suppress(ConnectionError):
             await self._process.stdin.drain()
 
-    def post(self, line: bytes) -> None:
-        """Write to its input without waiting until it is taken."""
+    def write_nowait(self, line: bytes) -> None:
+        """Write to its input without waiting until it is read."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             self._process.stdin.write(line)
@@ -229,10 +204,10 @@ class EngineProcess:
         """Wait for its end and its last output; return how it ended."""
         code = await self._process.wait()
         await asyncio.wait({self._reader})
-        return _how(code)
+        return _exit_description(code)
 
     async def end(self) -> None:
-        """End it, also where nobody waits for that any more; leave to the kernel what it holds."""
+        """End it, also if this call is cancelled; one that the kernel holds on to is left to it."""
         process = self._process
         if process.stdin is not None:
             process.stdin.close()
@@ -250,41 +225,48 @@ class EngineProcess:
             self.ipc_socket.close()
 
 
-class EngineChild(Generic[C]):
-    """A child that has loaded its model. ``client`` speaks to it.
+@asynccontextmanager
+async def starting(
+    process: EngineProcess, client: EngineClient | None, seconds: float
+) -> AsyncIterator[None]:
+    """Give the body this time to load the model; if it fails, end process and client.
 
-    ``questions`` are what it must go on answering; ``last_words`` finds in its log
-    why it gave up.
+    Raises :class:`EngineFailed` after the time.
     """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except BaseException as failure:
+        try:
+            if client is not None:
+                await client.close()
+        finally:
+            await process.end()
+        if isinstance(failure, TimeoutError):
+            raise EngineFailed(f"the model was not loaded within {seconds:g} s") from None
+        raise
 
-    def __init__(
-        self,
-        process: EngineProcess,
-        client: C,
-        pulse: Pulse,
-        questions: Sequence[Question],
-        last_words: Callable[[Iterable[str]], str],
-    ) -> None:
-        self._process = process
-        self._pulse = pulse
-        self._questions = questions
-        self._last_words = last_words
-        self.client = client
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineChild(Generic[C]):
+    """A child that has loaded its model. ``client`` speaks to it."""
+
+    process: EngineProcess
+    client: C
+    pulse: Pulse
+    questions: Sequence[Question]
+    """What it must go on answering."""
+    last_words: Callable[[Iterable[str]], str]
+    """Finds in its log why it gave up."""
 
     @property
     def pid(self) -> int:
-        """Return the process id."""
-        return self._process.pid
-
-    def post(self, line: bytes) -> None:
-        """Write to its input without waiting until it is taken."""
-        self._process.post(line)
+        return self.process.pid
 
     async def ended(self) -> str:
-        """Wait for its end, or until it no longer answers."""
         loop = asyncio.get_running_loop()
-        silent = loop.create_task(silence(self.client.ask, self._pulse, self._questions))
-        ended = loop.create_task(self._process.ended())
+        silent = loop.create_task(wait_for_silence(self.client.ask, self.pulse, self.questions))
+        ended = loop.create_task(self.process.ended())
         try:
             await asyncio.wait({ended, silent}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -292,19 +274,18 @@ class EngineChild(Generic[C]):
             ended.cancel()
         if not ended.done():
             return "the engine process answers no more"
-        said = self._last_words(self._process.tail)
-        return f"the engine process ended ({ended.result()})" + (f": {said}" if said else "")
+        why = self.last_words(self.process.tail)
+        return f"the engine process ended ({ended.result()})" + (f": {why}" if why else "")
 
     async def stop(self) -> None:
-        """Ask it to end by closing its input; KILL it if it does not."""
         try:
             await self.client.close()
         finally:
-            await self._process.end()
+            await self.process.end()
 
 
-def _how(code: int) -> str:
-    """Return how a process ended; a status over 128 is a signal, as in shells and children."""
+def _exit_description(code: int) -> str:
+    # A status over 128 is a signal, as in shells and in our children.
     number = -code if code < 0 else code - 128
     if number not in signal.valid_signals():
         return f"exit status {code}"
@@ -326,10 +307,6 @@ async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> N
         rest = rest[-65536:]
     tail.append(rest.decode("utf-8", "replace"))
 
-
-# Programs of others that serve a model: started under a process of ours, waited for, and ended.
-#
-# Knows nothing of what they are told or answer.
 
 # -P: nothing in the working directory is taken for a module.
 _PROGRAM_CHILD_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.program_child")
@@ -361,7 +338,7 @@ async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
 
 async def run_program(process: EngineProcess, program: Program) -> None:
     """Have the supervising process run a program."""
-    await process.tell(json.dumps(asdict(program)).encode() + b"\n")
+    await process.write(json.dumps(asdict(program)).encode() + b"\n")
 
 
 async def program_served(
@@ -388,8 +365,6 @@ def free_port() -> int:
         return port
 
 
-# HTTP with the server of an engine, whose failures are the engine's.
-
 _MAX_CONNECTIONS = 65_536
 _MAX_BODY_BYTES = 256 * 1024 * 1024
 _encode = msgspec.json.Encoder().encode
@@ -415,13 +390,7 @@ class EngineTransport:
         if key is not None:
             self._headers.append(("authorization", f"Bearer {key}"))
 
-    @property
-    def connected(self) -> bool:
-        """Return whether a connection is open."""
-        return self._http.open_connections > 0
-
     async def close(self) -> None:
-        """End all connections."""
         await self._http.close()
 
     async def send(self, method: str, path: str, body: object) -> HttpResponse:
@@ -438,8 +407,8 @@ class EngineTransport:
             raise EngineFailed(f"the engine did not answer: {failure}") from failure
 
 
-async def whole_answer(response: HttpResponse) -> bytes:
-    """Return all of an answer; raise :class:`EngineFailed`."""
+async def read_answer(response: HttpResponse) -> bytes:
+    """Return the body of an answer; raise :class:`EngineFailed`."""
     try:
         return await response.read(_MAX_BODY_BYTES)
     except TransportFailed as failure:

@@ -9,7 +9,6 @@ program's own exit status.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -19,34 +18,31 @@ import threading
 from contextlib import suppress
 from functools import partial
 
-from causerie.engines.machine import stay_on
+from causerie.engines.child import die_with_parent, ignore_signals, stay_on
 
-_PR_SET_PDEATHSIG = 1
 _NOT_FOUND = 127
 
 
 def main() -> None:
     """Run the command until it or the parent ends."""
-    # They reach whole groups of processes, and the parent may want to finish running answers.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    told = json.loads(sys.stdin.readline())
-    stay_on(told["cpus"])
-    farewell = float(told["farewell_seconds"])
+    ignore_signals()
+    program = json.loads(sys.stdin.readline())
+    stay_on(program["cpus"])
+    farewell = float(program["farewell_seconds"])
     try:
         process = subprocess.Popen(
-            told["command"],
-            cwd=told["folder"],
+            program["command"],
+            cwd=program["folder"],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             stderr=sys.stderr,
-            env={**os.environ, **told["environment"]},  # noqa: TID251 - handed on, not read
+            env={**os.environ, **program["environment"]},  # noqa: TID251 - handed on, not read
             start_new_session=True,
             # no other thread runs yet
             preexec_fn=partial(_prepare, signal.SIGTERM if farewell else signal.SIGKILL),
         )
     except OSError as error:
-        sys.stderr.write(f"Error: {told['command'][0]}: {error.strerror}\n")
+        sys.stderr.write(f"Error: {program['command'][0]}: {error.strerror}\n")
         sys.exit(_NOT_FOUND)
     threading.Thread(target=_watch_parent, args=(process, farewell), daemon=True).start()
     code = process.wait()
@@ -55,11 +51,10 @@ def main() -> None:
 
 
 def _prepare(at_our_end: signal.Signals) -> None:
-    """In the new process: what is to end it does, and so does our end where we are killed."""
+    # Our end must end the program too, also where we are killed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, at_our_end)
+    die_with_parent(at_our_end)
 
 
 def _watch_parent(process: subprocess.Popen[bytes], farewell: float) -> None:

@@ -11,12 +11,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -38,13 +46,6 @@ from causerie.engines.base import (
 if TYPE_CHECKING:
     from causerie.engines.fleet import ManagedEngine
 
-
-# A scripted engine: exact streams without weights, for tests, demonstrations and benchmarks.
-#
-# Its tokens are single bytes and a few control tokens, so every text has one
-# tokenisation and characters of several bytes come in pieces. It says what its
-# script says, or what the user said; under a grammar it says what of that the
-# grammar admits and fills in the rest.
 
 FAKE_TEMPLATE = """
 {%- if tools %}
@@ -113,24 +114,21 @@ class FakeEngine:
 
     @classmethod
     def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
-        """From a configuration; raises :class:`EngineFailed` for options it does not take."""
+        """Return the engine of a configuration; raise :class:`EngineFailed` for wrong options."""
         del ref  # there are no weights
         for name, value in options.items():
-            _check(name, value)
+            _check_option(name, value)
         of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
         others = {name: options[name] for name in options if name not in of_script}
         return cls(model, FakeScript(**of_script), **others)
 
     async def start(self) -> None:
-        """Nothing to load."""
         self._state = EngineState.READY
 
     async def stop(self) -> None:
-        """Nothing to unload."""
         self._state = EngineState.ABSENT
 
     def status(self) -> EngineStatus:
-        """Return the current status."""
         return EngineStatus(
             self.model,
             self._state,
@@ -141,7 +139,6 @@ class FakeEngine:
         )
 
     async def facts(self) -> ModelFacts:
-        """Facts of the pretended model."""
         if self._facts is None:
             self._facts = ModelFacts(
                 template=self.template,
@@ -158,18 +155,12 @@ class FakeEngine:
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Bytes, and with ``special`` control tokens."""
         ids: list[int] = []
         for piece in pieces:
-            if isinstance(piece, int):
-                ids.append(piece)
-                continue
-            for part in _MARKS.split(piece) if special else [piece]:
-                ids += [FAKE_CONTROL[part]] if special and part in FAKE_CONTROL else part.encode()
+            ids += [piece] if isinstance(piece, int) else _text_ids(piece, special=special)
         return ids
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """Bytes put together to characters, and the control tokens that are to be seen."""
         pending, texts = b"", []
         for id in tokens:
             pending, text = _text(pending, id, visible)
@@ -178,10 +169,10 @@ class FakeEngine:
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """Say the next reply, or the rest of it where the prompt ends in its beginning."""
+        """Yield the next reply, or the rest of it where the prompt ends in its beginning."""
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
-        if taken := _taken(request):
+        if taken := _accepted_tokens(request):
             _matcher(request, taken)
         self.requests.append(request)
         del self.requests[:-100]
@@ -194,12 +185,14 @@ class FakeEngine:
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         prompt = tuple(request.prompt)
-        cached = _common(self._cached.get(request.scope, ()), prompt)
+        cached = _common_length(self._cached.get(request.scope, ()), prompt)
         limit = min(request.max_tokens, self.context_length - len(prompt))
         yield Started(cached)
         made: list[int] = []
         pending = b""
-        for id in _ids(self._reply_ids(prompt), request, prompt):
+        # Only a script may contain control tokens; what users wrote stays plain text.
+        reply = _text_ids(self.reply(prompt), special=bool(self.script.replies))
+        for id in _generated_ids(reply, request, prompt):
             if len(made) == self.script.fail_after:
                 raise EngineFailed("the script says that the engine fails here")
             if self.script.gate is not None:
@@ -219,22 +212,20 @@ class FakeEngine:
         """Return the script's next reply, or the user's last message without a script."""
         if self.script.replies:
             return self.script.replies[next(self._turns) % len(self.script.replies)]
-        return _last_said(prompt).decode("utf-8", "replace")
-
-    def _reply_ids(self, prompt: Sequence[int]) -> list[int]:
-        """Only a script may say control tokens; what users said stays plain."""
-        text = self.reply(prompt)
-        if not self.script.replies:
-            return list(text.encode())
-        return [
-            id
-            for part in _MARKS.split(text)
-            for id in ([FAKE_CONTROL[part]] if part in FAKE_CONTROL else part.encode())
-        ]
+        return _last_user_text(prompt).decode("utf-8", "replace")
 
 
-def _check(name: str, value: object) -> None:
-    """Refuse what is no option, or no value for it."""
+def _text_ids(text: str, *, special: bool) -> list[int]:
+    if not special:
+        return list(text.encode())
+    return [
+        id
+        for part in _MARKS.split(text)
+        for id in ([FAKE_CONTROL[part]] if part in FAKE_CONTROL else part.encode())
+    ]
+
+
+def _check_option(name: str, value: object) -> None:
     numbers = ("fail_after", "context_length", "slots", "cache_tokens")
     kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:
@@ -249,8 +240,7 @@ def _check(name: str, value: object) -> None:
         raise EngineFailed(f"the fake engine's option {name} is {wanted}")
 
 
-def _last_said(prompt: Sequence[int]) -> bytes:
-    """Return the text of the last message of a user; all text if no message is marked."""
+def _last_user_text(prompt: Sequence[int]) -> bytes:
     turn: list[int] = []
     last = None
     for id in (*prompt, FAKE_END):
@@ -263,8 +253,7 @@ def _last_said(prompt: Sequence[int]) -> bytes:
     return (last if last is not None else bytes(id for id in prompt if id < 256)).strip()
 
 
-def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
-    """Return the rest of a reply that was started in the prompt's last turn."""
+def _remaining_reply(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
     opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
     said = list(prompt[opened + len(_ASSISTANT) :])
     resumed = (
@@ -273,43 +262,39 @@ def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
     return reply[len(said) :] if resumed and list(reply[: len(said)]) == said else reply
 
 
-def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
-    """Yield the reply under the request's grammar, then the end; endless if it may not end."""
+def _generated_ids(
+    reply: Sequence[int], request: TextRequest, prompt: Sequence[int]
+) -> Iterator[int]:
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
     if request.grammar is not None:
         ids = [id for id in forced or reply if id not in banned]
-        yield from _constrained(ids, request, banned)
+        yield from _ids_under_grammar(ids, request, banned)
         return
-    ids = [id for id in forced or _rest(reply, prompt) if id not in banned]
+    ids = [id for id in forced or _remaining_reply(reply, prompt) if id not in banned]
     if request.ignore_eos or forced or FAKE_END in banned:
         yield from itertools.cycle([id for id in ids if id != FAKE_END] or [ord(".")])
     else:
         yield from (*ids, FAKE_END)
 
 
-def _constrained(
+def _ids_under_grammar(
     ids: Sequence[int], request: TextRequest, banned: Collection[int]
 ) -> Iterator[int]:
-    """Yield the reply under the request's grammar.
-
-    Yields the rest after the tokens that the grammar has accepted, or the whole
-    reply if it does not begin with them.
-    """
-    taken = _taken(request)
-    again = _admitted(ids, _matcher(request, ()), banned)
+    # The reply may repeat what the grammar has accepted; only the rest of it is generated then.
+    taken = _accepted_tokens(request)
+    again = _admitted_reply(ids, _matcher(request, ()), banned)
     if all(next(again, FAKE_END) == id for id in taken):
         return again
-    return _admitted(ids, _matcher(request, taken), banned)
+    return _admitted_reply(ids, _matcher(request, taken), banned)
 
 
-def _taken(request: TextRequest) -> list[int]:
+def _accepted_tokens(request: TextRequest) -> list[int]:
     return [*request.resumed.encode(), *request.accepted]
 
 
 def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
-    """Return the grammar behind what it has accepted."""
     matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
     if matcher.is_error():
         raise EngineFailed("the grammar does not compile")
@@ -318,11 +303,10 @@ def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
     return matcher
 
 
-def _admitted(ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]) -> Iterator[int]:
-    """Yield the part of the reply that the grammar admits, completed to a valid end.
-
-    What is ``banned`` completes it only where there is nothing else.
-    """
+def _admitted_reply(
+    ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]
+) -> Iterator[int]:
+    # A banned token completes the reply only where no other one is admitted.
     ways = (*_PREFERRED, *range(32, 256), *range(32), *FAKE_CONTROL.values())
     ways = tuple(sorted(ways, key=lambda id: id in banned))
     wanted = iter((*ids, FAKE_END))
@@ -347,8 +331,6 @@ def _allows(mask: bytes, id: int) -> bool:
 
 
 class _Vocabulary:
-    """The tokens as llguidance wants to see them."""
-
     eos_token_id = FAKE_END
     bos_token_id = None
     tokens = tuple(bytes([n]) for n in range(256)) + tuple(text.encode() for text in FAKE_CONTROL)
@@ -364,7 +346,6 @@ def _tokenizer() -> LLTokenizer:
 
 
 def _text(pending: bytes, id: int, visible: Sequence[str]) -> tuple[bytes, str]:
-    """Return the bytes of an incomplete character, and the text that a token adds."""
     if id >= 256:
         name = next(text for text, own in FAKE_CONTROL.items() if own == id)
         return pending, name if name in visible else ""
@@ -388,27 +369,19 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
     return Token(id, text, raw, -0.1, top[:logprobs])
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common beginning, which never is all of a prompt."""
+def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
     return min(sum(1 for _ in same), max(len(other) - 1, 0))
 
 
-# Engines by name: the built-in ones that need no weights of ours, and those of other packages.
-#
-# Another package offers an engine under the entry-point group
-# ``causerie.engines``: a callable that takes the model's id, its ``ref`` from the
-# configuration and its ``options``, and returns a managed engine.
-
 GROUP = "causerie.engines"
 
 
-class EngineFactory(Protocol):
-    """Makes an engine; it is started by the fleet."""
+EngineFactory = Callable[[str, str | None, Mapping[str, Any]], "ManagedEngine"]
+"""Makes an engine of a model's id, reference and options, which the fleet starts.
 
-    def __call__(self, model: str, ref: str | None, options: Mapping[str, Any]) -> ManagedEngine:
-        """Raise :class:`EngineFailed` or :class:`ValueError` for options it does not take."""
-        ...
+Raises :class:`EngineFailed` or :class:`ValueError` for options it does not take.
+"""
 
 
 def engine_names() -> list[str]:

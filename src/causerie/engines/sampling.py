@@ -20,11 +20,6 @@ from causerie.engines.base import RecommendedSampling
 from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import MODEL_SAMPLING, SAMPLING, SamplingDefaults, SamplingParams
 
-# Sampling that the publishers of well-known model families recommend, with the source of each row.
-#
-# Used where the files of a model recommend nothing, and for what they cannot say: other values
-# where thinking is off. A row is here only if its source can be named.
-
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -199,8 +194,6 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-# The sampling that a model's publisher recommends: in its files, else by its family.
-
 log = structlog.get_logger(__name__)
 
 _PENALTY = "penalises"  # alone it says nothing about how to draw
@@ -235,10 +228,7 @@ def _recommended(
 
 
 def _usable(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
-    """Return the values within their ranges, or ``None`` if none of them says how to draw.
-
-    A recommendation counts as a whole: what it leaves out is neutral.
-    """
+    # A recommendation is used as a whole: what it leaves out is neutral.
     values: dict[str, float] = {}
     draws = False
     for each in MODEL_SAMPLING:
@@ -257,7 +247,6 @@ def _usable(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
 
 
 def _value_in_range(parameter: Parameter, value: object) -> float | None:
-    """Return a value that a request may have too, or ``None`` for any other."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
     try:
@@ -266,10 +255,6 @@ def _value_in_range(parameter: Parameter, value: object) -> float | None:
         return None
     return usable
 
-
-# Sampling parameters as fields of a request to an engine of our own.
-#
-# Knows no parameter by name: fields, order and neutral values are those of the declarations.
 
 _LEAST = 1e-6  # engines compute in single precision, and refuse what is not to be 0 and is there
 
@@ -296,7 +281,6 @@ def neutral_values(engine: str, effect: str) -> dict[str, float]:
 
 @cache
 def _numbers(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
-    """Return name, field and neutral values of each parameter that is always sent."""
     return tuple(
         (each.name, field, each.facts.neutral)
         for each in SAMPLING

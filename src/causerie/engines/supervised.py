@@ -1,24 +1,34 @@
 """Text engines behind a server that is kept running: a child process of ours, or one of others.
 
-:class:`EngineSupervisor` starts it, notices its end and starts it again; :class:`SupervisedEngine`
-is one model in it; :class:`EmbeddedEngine` has weights on this disk. :class:`Files` tells the
-files that a model was read from, from others that take their places.
+:class:`EngineSupervisor` starts the server, notices its end and starts it again;
+:class:`SupervisedEngine` is one model in it. :class:`Files` notices that the files of a model
+were replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import functools
 import random
 import time
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
+from llguidance import LLTokenizer
 
 from causerie.engines.base import (
     EngineFailed,
@@ -26,19 +36,25 @@ from causerie.engines.base import (
     EngineStatus,
     ModelFacts,
     Output,
+    PromptTooLong,
     RecommendedSampling,
     TextRequest,
+    Token,
+)
+from causerie.engines.grammar_matcher import (
+    Admitted,
+    Generation,
+    GrammarMatcher,
+    Guided,
+    Spelling,
+    guidance_tokenizer,
 )
 from causerie.engines.process import C, EngineClient, Pulse
-from causerie.engines.sampling import sampling_of_gguf
-from causerie.engines.token_engine import IndexedVocabulary, TokenEngine
+from causerie.engines.sampling import sampling_of_folder, sampling_of_gguf
 from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.folder import TOKENIZER, ModelFolder
 from causerie.engines.weights.gguf import Header, gguf_parts, read_header
-
-# Keeps one child process running: starts it, notices its end, starts it again.
-#
-# Knows states, back-off and an orderly stop; what the child is and how it is
-# spoken to is its spawner's.
+from causerie.engines.weights.vocabulary import TokenTable, TokenType
 
 log = structlog.get_logger(__name__)
 
@@ -48,14 +64,14 @@ _STABLE_SECONDS = 60.0
 
 
 class Child(Protocol):
-    """A child process that is ready to serve."""
+    """A server that has started."""
 
     async def ended(self) -> str:
-        """Wait for its end, or until it is unusable; return why, in a few words."""
+        """Wait for its end, or until it no longer answers; return why, in a few words."""
         ...
 
     async def stop(self) -> None:
-        """End it, and wait until it has ended. May be called again."""
+        """Have no more to do with it; a child of ours has ended then. May be called again."""
         ...
 
 
@@ -63,7 +79,7 @@ ChildT = TypeVar("ChildT", bound=Child)
 
 
 class GivenUp(EngineFailed):
-    """No child can be started any more: what it is made of is gone."""
+    """No server can be started any more: its files are gone or were replaced."""
 
 
 class EngineSupervisor(Generic[ChildT]):
@@ -112,7 +128,6 @@ class EngineSupervisor(Generic[ChildT]):
         self._task = asyncio.get_running_loop().create_task(self._watch(self.child))
 
     async def stop(self) -> None:
-        """End the child for good."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -129,7 +144,6 @@ class EngineSupervisor(Generic[ChildT]):
         return self._task is not None and not self._task.done() and self.child is None
 
     def retry_after(self) -> float:
-        """Return the seconds until the next start is tried."""
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0
 
     async def _watch(self, child: ChildT) -> None:
@@ -145,14 +159,13 @@ class EngineSupervisor(Generic[ChildT]):
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
             try:
-                child, delay = await self._again(delay)
+                child, delay = await self._restart(delay)
             except GivenUp:
                 self.state = EngineState.ABSENT
                 return
             started = time.monotonic()
 
-    async def _again(self, delay: float) -> tuple[ChildT, float]:
-        """Try until a child is ready; return it and the delay for the next time."""
+    async def _restart(self, delay: float) -> tuple[ChildT, float]:
         while True:
             self.state = EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)
@@ -177,19 +190,16 @@ class EngineSupervisor(Generic[ChildT]):
             return self.child, delay
 
 
-# The files that a model was read from, told from others that take their places.
-
-
 class Files:
-    """Snapshot of files, taken before anything is read from them."""
+    """The sizes and times of files, noted before anything is read from them."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._stamps = {path: _stamp(path) for path in paths}
 
-    def same(self) -> None:
-        """Raise :class:`GivenUp` if one is gone, or another than it was. Blocks.
+    def ensure_unchanged(self) -> None:
+        """Raise :class:`GivenUp` if a file is gone or was replaced. Blocks.
 
-        Nothing is to answer with one file's template and the weights of another.
+        No engine may answer with the template of one file and the weights of another.
         """
         for path, before in self._stamps.items():
             stamp = _stamp(path)
@@ -198,14 +208,8 @@ class Files:
             if stamp != before:
                 raise GivenUp(f"the weights have changed: {path} is read anew when it is asked for")
 
-    @property
-    def digest(self) -> str:
-        """Return a text that is another where a file is another one."""
-        every = sorted((str(path), stamp) for path, stamp in self._stamps.items())
-        return hashlib.blake2b(repr(every).encode(), digest_size=16).hexdigest()
-
     def mark(self, size: int) -> str:
-        """Tells weights of ``size`` bytes from others, in eight hexadecimal digits at most."""
+        """Return at most eight hexadecimal digits that differ for other weights of ``size``."""
         modified = next((stamp[1] for stamp in self._stamps.values() if stamp), 0) // 10**9
         return f"{size:x}{modified:x}"[-8:]
 
@@ -218,12 +222,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-# Limit on how many texts are tokenized concurrently, in an engine's child or in threads.
-#
-# A text is tokenized to its end even if the client has disconnected, and it keeps
-# its place until then. Otherwise clients that disconnect early could occupy all
-# threads, which others need too.
-
 _LONG = 65_536  # characters: a second at worst
 _AT_ONCE = 12  # a child has 34 threads or more
 _LONG_AT_ONCE = 4  # alongside them, so that short ones pass them by; threads here are 5 or more
@@ -232,22 +230,22 @@ T = TypeVar("T")
 
 
 class Readings:
-    """Texts being read; leaving one gives its place back only when it is read."""
+    """Limit on how many texts are tokenized concurrently, in an engine's child or in threads.
+
+    A text is tokenized to its end even if the client has disconnected, and keeps its place until
+    then. Otherwise clients that disconnect early could occupy all threads.
+    """
 
     def __init__(self) -> None:
         self._short = asyncio.Semaphore(_AT_ONCE)
         self._long = asyncio.Semaphore(_LONG_AT_ONCE)
 
-    async def of(self, characters: int, read: Callable[[], Awaitable[T]]) -> T:
+    async def of(self, characters: int, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return the result of ``read`` for a text of this length, once a place is free."""
         places = self._long if characters > _LONG else self._short
         await places.acquire()
-
-        async def reading() -> T:
-            return await read()
-
         # Ends when the text is read, or with the child's connections.
-        task = asyncio.get_running_loop().create_task(reading())
+        task = asyncio.get_running_loop().create_task(read())
         task.add_done_callback(lambda done: _free_place(places, done))
         return await asyncio.shield(task)
 
@@ -255,187 +253,18 @@ class Readings:
 def _free_place(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
     places.release()
     if not done.cancelled():
-        done.exception()  # told to whoever still waits
+        done.exception()  # also raised to whoever still waits
 
 
-# Common base of text engines behind servers: child processes of ours, or other servers.
-
-C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
-
-
-class Served(Protocol[C_co]):
-    """A server that has loaded: a child of ours, or one that others run, which has no ``pid``."""
-
-    @property
-    def client(self) -> C_co: ...
-    @property
-    def pid(self) -> int | None: ...
-
-    async def ended(self) -> str:
-        """Wait for its end, or until it no longer answers; return why, in a few words."""
-        ...
-
-    async def stop(self) -> None:
-        """Have no more to do with it; a child of ours has ended then."""
-        ...
+def characters(pieces: Sequence[str | int]) -> int:
+    return sum(len(piece) for piece in pieces if isinstance(piece, str))
 
 
-class SupervisedEngine(TokenEngine[C], Generic[C]):
-    """One model in a supervised server, which a client of type ``C`` speaks to.
-
-    A subclass says how the server is started or found, what is read from the model's
-    ``files``, and how one generation goes.
-    """
-
-    def __init__(self, model: str, files: Files, load_seconds: float) -> None:
-        super().__init__()
-        self._model = model
-        self._files = files
-        self._load_seconds = load_seconds
-        self._supervisor = EngineSupervisor(model, self._spawn)
-        self._busy = 0
-        self._pulse = Pulse()
-
-    @property
-    @abstractmethod
-    def slots(self) -> int:
-        """Return the number of concurrent requests."""
-
-    @property
-    @abstractmethod
-    def memory_bytes(self) -> int:
-        """Return the estimated memory, in bytes."""
-
-    @property
-    @abstractmethod
-    def context(self) -> int:
-        """Return the maximum tokens of one request, prompt and output together."""
-
-    @property
-    def cache_tokens(self) -> int | None:
-        """Return the tokens of a cache that requests share, if it bounds them; else ``None``."""
-        return None
-
-    @abstractmethod
-    async def _child(self) -> Served[C]:
-        """Return a server that has loaded; raise :class:`EngineFailed`."""
-
-    @property
-    def pid(self) -> int | None:
-        """Return the process id of a child of ours, while it is ready."""
-        child = self._supervisor.child
-        return child.pid if child is not None else None
-
-    @property
-    def ready(self) -> bool:
-        """Return whether it can generate now."""
-        return self._supervisor.child is not None
-
-    @property
-    def restarts(self) -> int:
-        """Return how often its server was started or reached again."""
-        return self._supervisor.restarts
-
-    async def start(self) -> None:
-        """Load the model; raise :class:`EngineFailed` with the reason."""
-        try:
-            await self._words()
-        except (WeightsError, OSError) as error:
-            raise EngineFailed(str(error)) from error
-        await self._supervisor.start()
-
-    async def stop(self) -> None:
-        """End the child process; an external server keeps running."""
-        await self._supervisor.stop()
-
-    def status(self) -> EngineStatus:
-        """Return the current status."""
-        supervisor = self._supervisor
-        return EngineStatus(
-            model=self._model,
-            state=supervisor.state,
-            slots=self.slots,
-            busy=min(self._busy, self.slots),
-            restarts=supervisor.restarts,
-            idle_seconds=time.monotonic() - self._pulse.beat,
-            memory_bytes=self.memory_bytes,
-            context=self.context,
-            cache_tokens=self.cache_tokens,
-            pid=self.pid,
-            detail=supervisor.detail,
-        )
-
-    @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """Yield one completion; leaving closes the connection, which frees the slot."""
-        client = self._client()
-        self.enter()
-        done = False
-        try:
-            async with self.completion(client, self.context, request) as outputs:
-                yield outputs
-                done = True  # left in peace
-        finally:
-            self.leave(done=done)
-
-    def enter(self) -> None:
-        """Count a completion, whoever reads it."""
-        self._busy += 1
-
-    def leave(self, *, done: bool) -> None:
-        """Count the end of a completion; ``done``: a piece of work is complete."""
-        self._busy -= 1
-        if done:
-            self._supervisor.proved()
-
-    def beat(self) -> None:
-        """Note that something has come from the server, whoever reads it."""
-        self._pulse.beat = time.monotonic()
-
-    async def _spawn(self) -> Served[C]:
-        await asyncio.to_thread(self._files.same)
-        child = await self._child()
-        try:
-            await asyncio.to_thread(self._files.same)  # all the time that it took to load them
-        except BaseException:
-            await child.stop()
-            raise
-        return child
-
-    def _client(self) -> C:
-        supervisor = self._supervisor
-        if supervisor.child is not None:
-            return supervisor.child.client
-        raise EngineFailed(
-            supervisor.detail or "the engine is not running",
-            loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
-            retry_after=supervisor.retry_after(),
-        )
-
-
-# Common part of the engines that run weights on this disk in a child process of ours.
-
-
-class EmbeddedLaunch(Protocol):
-    """Decisions that are made before a start."""
-
-    @property
-    def context(self) -> int:
-        """Return the tokens of one request."""
-        ...
-
-    @property
-    def parallel(self) -> int:
-        """Return the number of concurrent requests."""
-        ...
-
-    @property
-    def memory(self) -> int:
-        """Return the estimated memory, in bytes."""
-        ...
-
-
-L = TypeVar("L", bound=EmbeddedLaunch)
+def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context: int) -> None:
+    """Raise :class:`PromptTooLong` if the pieces have more tokens than ``context`` in any case."""
+    least = characters(pieces) // vocabulary.longest
+    if least > context:
+        raise PromptTooLong(least, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,46 +306,236 @@ def gguf_model(
     )
 
 
-class EmbeddedEngine(SupervisedEngine[C], Generic[C, L]):
-    """One local model, which a child process loads as ``launch`` says."""
+def folder_model(folder: ModelFolder, files: Files, ref: str) -> LocalModel:
+    """Return the model of a folder; ``ref`` may name its family."""
+    names = (ref, folder.path.name, folder.architecture)
+    return LocalModel(
+        files=files,
+        size=folder.file_size,
+        architecture=folder.architecture,
+        chat_template=folder.chat_template,
+        vocabulary=folder.path / TOKENIZER,
+        sampling=sampling_of_folder(folder.generation, names),
+    )
 
-    def __init__(self, model: str, local: LocalModel, launch: L, load_seconds: float) -> None:
-        super().__init__(model, local.files, load_seconds)
+
+C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
+
+
+class Served(Child, Protocol[C_co]):
+    """A server that has loaded: a child of ours, or one that others run, which has no ``pid``."""
+
+    @property
+    def client(self) -> C_co: ...
+    @property
+    def pid(self) -> int | None: ...
+
+
+class SupervisedEngine(ABC, Generic[C]):
+    """One model in a supervised server, which a client of type ``C`` speaks to.
+
+    A subclass says how the server is started or found, where the vocabulary is read from, and how
+    one generation goes. ``context`` is the most tokens of one request, prompt and output together.
+    """
+
+    keeps_grammars = True
+    """Whether a server itself follows a grammar from its beginning."""
+    cache_tokens: int | None = None
+    """Tokens of a cache that requests share, if it bounds them."""
+
+    def __init__(
+        self,
+        model: str,
+        local: LocalModel,
+        load_seconds: float,
+        *,
+        slots: int,
+        memory_bytes: int,
+        context: int,
+    ) -> None:
+        self.slots = slots
+        self.memory_bytes = memory_bytes
+        self.context = context
+        self._model = model
         self._local = local
-        self._launch = launch
+        self._load_seconds = load_seconds
+        self._supervisor = EngineSupervisor(model, self._start_server)
+        self._busy = 0
+        self._pulse = Pulse()
         self._facts: ModelFacts | None = None
-        self._readings = Readings()
+        self._vocabulary_read: TokenTable | None = None
+        self._guidance: LLTokenizer | None = None
+
+    @abstractmethod
+    async def facts(self) -> ModelFacts: ...
+    @abstractmethod
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
+
+    # Raises EngineFailed.
+    @abstractmethod
+    async def _load(self) -> Served[C]: ...
+
+    # Blocks; raises WeightsError or OSError.
+    @abstractmethod
+    def _read_vocabulary(self) -> TokenTable: ...
+
+    # A generation whose grammar, if any, is at its beginning.
+    @abstractmethod
+    def _run(self, client: C, vocabulary: TokenTable, request: TextRequest) -> Generation: ...
+
+    # Draws one of the tokens, also where it ends in the middle of a character.
+    @abstractmethod
+    async def _sample(
+        self, client: C, vocabulary: TokenTable, request: TextRequest, admitted: Admitted
+    ) -> Token: ...
 
     @property
-    def slots(self) -> int:
-        """Return the number of concurrent requests."""
-        return self._launch.parallel
+    def pid(self) -> int | None:
+        child = self._supervisor.child
+        return child.pid if child is not None else None
 
     @property
-    def memory_bytes(self) -> int:
-        """Return the estimated memory, in bytes."""
-        return self._launch.memory
+    def ready(self) -> bool:
+        return self._supervisor.child is not None
 
     @property
-    def context(self) -> int:
-        """Return the maximum tokens of one request, prompt and output together."""
-        return self._launch.context
+    def restarts(self) -> int:
+        return self._supervisor.restarts
 
-    def _said(self, words: IndexedVocabulary, control: Mapping[str, int], build: str) -> ModelFacts:
-        """Return the facts of a model with these control tokens; ``build`` names the engine's."""
-        local, vocabulary = self._local, words.vocabulary
-        mark = self._files.mark(local.size)
+    async def start(self) -> None:
+        """Load the model; raise :class:`EngineFailed` with the reason."""
+        try:
+            await self._vocabulary()
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End the child process; an external server keeps running."""
+        await self._supervisor.stop()
+
+    def status(self) -> EngineStatus:
+        supervisor = self._supervisor
+        return EngineStatus(
+            model=self._model,
+            state=supervisor.state,
+            slots=self.slots,
+            busy=min(self._busy, self.slots),
+            restarts=supervisor.restarts,
+            idle_seconds=time.monotonic() - self._pulse.beat,
+            memory_bytes=self.memory_bytes,
+            context=self.context,
+            cache_tokens=self.cache_tokens,
+            pid=self.pid,
+            detail=supervisor.detail,
+        )
+
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        spelling = await self._spelling(visible)
+        return [spelling(token) for token in tokens]
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        """Yield one completion; leaving closes the connection, which frees the slot."""
+        client = self._client()
+        room = self.context - len(request.prompt)
+        if room < 1:
+            raise PromptTooLong(len(request.prompt), self.context)
+        if request.max_tokens > room:
+            request = replace(request, max_tokens=room)
+        guided = request.grammar is not None and not self.keeps_grammars
+        run = self._guided if guided or request.accepted or request.resumed else self._run
+        self._busy += 1
+        done = False
+        try:
+            async with run(client, await self._vocabulary(), request) as outputs:
+                yield outputs
+                done = True
+        finally:
+            self._busy -= 1
+            if done:
+                self._supervisor.proved()
+
+    @asynccontextmanager
+    async def _guided(
+        self, client: C, vocabulary: TokenTable, request: TextRequest
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        if self._guidance is None:
+            tokenize = self._blocking_tokenizer()
+            self._guidance = await asyncio.to_thread(guidance_tokenizer, vocabulary, tokenize)
+        matcher = await asyncio.to_thread(
+            GrammarMatcher,
+            self._guidance,
+            vocabulary,
+            request.grammar or "",
+            request.accepted,
+            request.resumed,
+        )
+        run = functools.partial(self._run, client, vocabulary)
+        sample = functools.partial(self._sample, client, vocabulary)
+        spelling = await self._spelling(request.visible, request.prompt)
+        async with aclosing(Guided(run, sample, request, matcher, spelling).outputs()) as outputs:
+            yield outputs
+
+    def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
+        # The event loop answers the thread meanwhile, so no second thread is needed.
+        loop = asyncio.get_running_loop()
+
+        def tokenize(text: str) -> list[int]:
+            return asyncio.run_coroutine_threadsafe(
+                self.tokenize([text], special=False), loop
+            ).result()
+
+        return tokenize
+
+    async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
+        vocabulary = await self._vocabulary()
+        ids = (await self.facts()).control_tokens.values()
+        hidden = {id for id in ids if vocabulary.types[id] != TokenType.USER_DEFINED}
+        return Spelling(vocabulary, frozenset(hidden.union(vocabulary.end)), visible, behind)
+
+    async def _vocabulary(self) -> TokenTable:
+        if self._vocabulary_read is None:
+            self._vocabulary_read = vocabulary = await asyncio.to_thread(self._read_vocabulary)
+            await asyncio.to_thread(lambda: vocabulary.digest)  # which takes a while
+        return self._vocabulary_read
+
+    def _model_facts(
+        self, vocabulary: TokenTable, control: Mapping[str, int], build: str
+    ) -> ModelFacts:
+        local = self._local
         return ModelFacts(
             template=local.chat_template,
             context_length=self.context,
             parallel=self.slots,
             control_tokens=control,
-            bos_token=words.text(vocabulary.bos),
-            eos_token=words.text(vocabulary.eos),
+            bos_token=vocabulary.text(vocabulary.bos),
+            eos_token=vocabulary.text(vocabulary.eos),
             end_tokens=vocabulary.end,
-            fingerprint=f"{build}-{mark}",
+            fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
             vocabulary=str(local.vocabulary),
-            words=words.digest,
+            words=vocabulary.digest,
             size=len(vocabulary.tokens),
             sampling=local.sampling,
+        )
+
+    async def _start_server(self) -> Served[C]:
+        ensure_unchanged = self._local.files.ensure_unchanged
+        await asyncio.to_thread(ensure_unchanged)
+        child = await self._load()
+        try:
+            await asyncio.to_thread(ensure_unchanged)  # while they were loaded, too
+        except BaseException:
+            await child.stop()
+            raise
+        return child
+
+    def _client(self) -> C:
+        supervisor = self._supervisor
+        if supervisor.child is not None:
+            return supervisor.child.client
+        raise EngineFailed(
+            supervisor.detail or "the engine is not running",
+            loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
+            retry_after=supervisor.retry_after(),
         )

@@ -1,10 +1,5 @@
-"""Addresses: base URLs, parsed once; which IP addresses are public; and which hosts the address of
-an image may name.
-
-A server that fetches an image reads, for the client, whatever its own network lets it read. So
-an address is refused unless its host is a public name or a public number, in the one way in
-which every reader of addresses reads it alike. Nothing is resolved: a public name may lead
-inside.
+"""Parse base URLs, tell public IP addresses from private ones, and check the hosts of image
+addresses.
 """
 
 from __future__ import annotations
@@ -17,15 +12,12 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from urllib.parse import unquote, urlsplit
 
-# Destination of requests: a base URL, parsed once.
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``path`` is what stands before every path of a request; it does not end in a slash.
+    """A parsed base URL; ``path`` does not end in a slash.
 
-    ``authorization`` is the header value of a user name and password in the
-    address (those of proxies have them), else empty.
+    ``authorization`` is the header value of the user name and password in the address, else empty.
     """
 
     tls: bool
@@ -36,7 +28,7 @@ class Address:
 
     @staticmethod
     def parse(url: str) -> Address:
-        """From ``http://`` or ``https://``; raises :class:`ValueError` that says what is wrong."""
+        """Parse an ``http`` or ``https`` URL; raise :class:`ValueError` for any other."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
             raise ValueError("an address begins with http:// or https://")
@@ -59,7 +51,7 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Host and port, for people."""
+        """Host and port."""
         return f"{self._name}:{self.port}"
 
     @property
@@ -71,8 +63,6 @@ class Address:
     def _name(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
-
-# Tell public IP addresses from those of private networks and of clouds.
 
 IpAddress = IPv4Address | IPv6Address
 IpNetwork = IPv4Network | IPv6Network
@@ -97,11 +87,9 @@ def is_public(number: IpAddress) -> bool:
     return public and not any(number in network for network in _NOT_PUBLIC)
 
 
-# Hosts in the addresses of images: those that lie in somebody's network, and may not be named.
-#
-# A server that fetches an image reads, for the client, whatever its own network lets it read. So an
-# address is refused unless its host is a public name or a public number, in the one way in which
-# every reader of addresses reads it alike. Nothing is resolved: a public name may lead inside.
+# A server that fetches an image reads whatever its own network lets it read. So the host must be a
+# public name or address, spelled in the one way that every reader of addresses reads alike. Names
+# are not resolved: a public name may still lead inside.
 
 _IMAGE_ADDRESS = re.compile(
     r"https://(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_.-]+))"
@@ -122,10 +110,7 @@ _DOTS = frozenset(".\u3002")  # the latter separates labels, too
 
 @dataclass(frozen=True, slots=True)
 class InsideHosts:
-    """Hosts of one's own network that images may come from.
-
-    ``names`` are whole names in lower case, ``suffixes`` begin with a dot.
-    """
+    """Private hosts that images may come from; ``suffixes`` begin with a dot."""
 
     names: frozenset[str] = frozenset()
     suffixes: tuple[str, ...] = ()
@@ -133,9 +118,9 @@ class InsideHosts:
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> InsideHosts:
-        """Read names, suffixes (``.example.net``), addresses and networks.
+        """Parse names, suffixes (``.example.net``), addresses and networks.
 
-        Raises :class:`ValueError` for what is none of them.
+        Raises :class:`ValueError` for any other text.
         """
         names, suffixes, networks = set(), [], []
         for host in hosts:
@@ -159,55 +144,41 @@ NO_INSIDE_HOSTS = InsideHosts()
 
 
 def host_refusal(url: str, inside: InsideHosts) -> str | None:
-    """Return why the host of this ``https`` address may not be named, ``None`` where it may."""
+    """Return why the host of an image's address is not allowed; ``None`` if it is."""
     found = _IMAGE_ADDRESS.fullmatch(url)
     if found is None or int(found["port"] or 1) not in range(1, 65_536):
         return "is not plainly one host, with a port or none: no user, no escapes, no backslash"
-    host = _six(found["six"]) if found["name"] is None else _host(found["name"].lower())
-    if host is None:
+    try:
+        six, name = found["six"], found["name"]
+        host: str | IpAddress = _host(name.lower()) if name else IPv6Address(six)
+    except ValueError:
         return "has a host that is no name and no address in its usual form"
     if host in inside:
         return None
-    if isinstance(host, str):
-        return _name_refusal(host)
-    return None if is_public(host) else "names a host inside a network, by its number"
+    if not isinstance(host, str):
+        return None if is_public(host) else "names a host inside a network, by its number"
+    _, dot, ending = host.rpartition(".")
+    return None if dot and ending not in _INSIDE_ENDINGS else "names a host inside a network"
 
 
-def _name_refusal(name: str) -> str | None:
-    labels = name.split(".")
-    if len(labels) == 1 or labels[-1] in _INSIDE_ENDINGS:
-        return "names a host inside a network"
-    return None
-
-
-def _host(name: str) -> str | IPv4Address | None:
-    """Return the name, or the number in its usual form; ``None`` for other spellings."""
+def _host(name: str) -> str | IPv4Address:
     name = name.removesuffix(".")
     labels = name.split(".")
     if _ends_in_number(labels):
-        try:
-            return IPv4Address(name) if _FOUR.fullmatch(name) else None
-        except ValueError:
-            return None
-    if len(name) > 253 or not all(_LABEL.fullmatch(one) and _is_itself(one) for one in labels):
-        return None
-    return name
-
-
-def _six(text: str) -> IPv6Address | None:
-    try:
-        return IPv6Address(text)
-    except ValueError:
-        return None
+        if _FOUR.fullmatch(name):
+            return IPv4Address(name)
+    elif len(name) <= 253 and all(_LABEL.fullmatch(one) and _is_itself(one) for one in labels):
+        return name
+    raise ValueError
 
 
 def _ends_in_number(labels: list[str]) -> bool:
-    """Return whether some reader takes it for a number: ``127.1``, ``0x7f``, ``2130706433``."""
+    # Some readers take `127.1`, `0x7f` and `2130706433` for addresses.
     return _NUMBER.fullmatch(labels[-1]) is not None
 
 
 def _is_itself(label: str) -> bool:
-    """Return whether the label means itself, not plain letters or digits behind ``xn--``."""
+    # Plain letters or digits behind `xn--` would name another host.
     if not label.startswith("xn--"):
         return True
     try:
@@ -219,7 +190,7 @@ def _is_itself(label: str) -> bool:
 
 
 def is_host_rule(text: str) -> bool:
-    """Return whether it is a name, a suffix, an address or a network that may be an exception."""
+    """Return whether :meth:`InsideHosts.parse` accepts the text."""
     try:
         InsideHosts.parse([text])
     except ValueError:

@@ -1,10 +1,4 @@
-"""Answers on their way to a client: whole or as a stream of events, compressed or cached, or a
-file that is made while it is sent.
-
-A stream begins with its first content-bearing event, or with a comment where that is late.
-Later silence is broken by comments, so that nobody between us and the client gives up. Writing
-waits only where the client reads too slowly.
-"""
+"""Send answers to clients: whole or as a stream of events, compressed, cached, or as a file."""
 
 from __future__ import annotations
 
@@ -12,7 +6,7 @@ import asyncio
 import csv
 import gzip
 import io
-from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
@@ -27,17 +21,12 @@ from causerie.http.exchange import Exchange
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
 from causerie.protocol.request import ChatRequest
-from causerie.shapes.chat_completions.encoder import (
-    ChunkEncoder,
-    CompletionIdentity,
-    ResponseContext,
-)
-
-# One timer that reports the end of each period to all of its listeners.
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 
 
 class KeepAlive:
-    """Reports the end of each period of ``seconds`` to each listener, from its entry on."""
+    """One timer that calls ``period_over`` of each listener every ``seconds`` since its entry."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -45,13 +34,11 @@ class KeepAlive:
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, listener: StreamedAnswer) -> None:
-        """Report the ends of periods to this one from now on."""
         self._ends[listener] = monotonic() + self._seconds
         if self._timer is None:
             self._wait(self._seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
-        """Stop reporting to this one, if it listens."""
         self._ends.pop(listener, None)
 
     def _wait(self, seconds: float) -> None:
@@ -69,31 +56,23 @@ class KeepAlive:
             self._wait(next(iter(ends.values())) - now)
 
 
-# Answers on their way to a client: whole, or as a stream of events.
-#
-# A stream begins with its first content-bearing event, or with a comment where that
-# is late. Later silence is broken by comments, so that nobody between us and the
-# client gives up. Writing waits only where the client reads too slowly.
-
 _MOST_UNJOINED = 4096  # events that are kept as they came; pieces of texts are joined then
 _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode_json = msgspec.json.Encoder().encode
 
 
 class PlainAnswer:
-    """A whole answer; where it began anew, the last one is sent."""
+    """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
     __slots__ = ("_context", "_events", "_headers", "_joined")
 
     early_start = False
-    _headers: Mapping[str, str]
-    _context: ResponseContext
-    _events: list[Event]
+    completion = staticmethod(completion)
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
         self._context = context
-        self._events = []
+        self._events: list[Event] = []
         self._joined = 0  # events that were joined with those before
         return self._take
 
@@ -105,43 +84,27 @@ class PlainAnswer:
             self._joined = len(events) - 1  # the last one may go on
 
     async def finish(self, exchange: Exchange) -> None:
-        """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        events, completion = self._events, self._context.completion
+        """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
+        events, context = self._events, self._context
         if is_large_batch(events):
-            body = await offload(lambda: _encode_json(completion(events)))
+            body = await offload(lambda: _encode_json(completion(context, events)))
         else:
-            body = _encode_json(completion(events))
+            body = _encode_json(completion(context, events))
         exchange.respond(200, body, headers=self._headers)
 
 
-class _Drained:
-    """Awaited, or not: ends when there is room for more of a response, or the client has left."""
-
-    __slots__ = ("_exchange",)
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    def __await__(self) -> Generator[object, None, None]:
-        return self._exchange.drained().__await__()
-
-
 class StreamedAnswer:
-    """An answer that is sent as it comes, with a comment where a whole period was silent.
+    """Sends events as they come, and a comment after each silent period of ``pings``.
 
-    The period of ``head_timer`` is the longest time that its head waits for the first event.
+    Without an event its head is sent after one period of ``head_timer``.
     """
 
     __slots__ = (
-        "_encoder",
-        "_exchange",
-        "_head_timer",
-        "_identity",
-        "_pings",
-        "_request",
-        "_silent",
-        "early_start",
+        *("_encoder", "_exchange", "_head_timer", "_identity"),
+        *("_pings", "_request", "_silent", "early_start"),
     )
+
+    completion = staticmethod(completion)
 
     def __init__(
         self,
@@ -164,9 +127,9 @@ class StreamedAnswer:
             head_timer.enter(self)
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-        """Start the response; return the sink that sends, no faster than the client reads.
+        """Start the response; return the sink that sends batches, no faster than the client reads.
 
-        Where the head has been sent, ``headers`` come too late.
+        ``headers`` are ignored if the head has been sent already.
         """
         self._encoder = ChunkEncoder(context, usage=self._request.include_usage)
         if not self.early_start:
@@ -190,37 +153,30 @@ class StreamedAnswer:
 
     def _send(self, batch: Batch) -> Awaitable[None] | None:
         assert self._encoder is not None
-        told = self._encoder.feed(batch)
-        if told:
-            self._silent = False
-            if not self._exchange.write(told):
-                return _Drained(self._exchange)
-        return None
+        data = self._encoder.feed(batch)
+        if not data:
+            return None
+        self._silent = False
+        return None if self._exchange.write(data) else self._exchange.drained()
 
     def break_off(self, error: ErrorDetails) -> None:
-        """Tell what went wrong after the answer had started."""
+        """Send the error as the end of a started stream."""
         encoder = self._encoder or ChunkEncoder(
             ResponseContext(self._identity, self._request.model, "")
         )
         self._exchange.write(encoder.broken(error))
 
     async def finish(self, exchange: Exchange) -> None:
-        """End it with ``[DONE]``."""
         exchange.end(sse.DONE)
 
     def period_over(self) -> None:
-        """Send a comment if nothing was sent since the end of the last one, nor the head."""
+        """Send the head if it is still missing, and a comment if nothing else was sent."""
         if self._exchange.status is None:
             self.early_start = self._silent = True
             self._start({})
         if self._silent and not self._exchange.blocked:
             self._exchange.write(sse.PING)
         self._silent = True
-
-
-# Answers that are compressed where that is accepted; of those that clients cache, one a change.
-
-_GZIP_LEVEL = 6
 
 
 async def send_cached(
@@ -231,7 +187,7 @@ async def send_cached(
     content_type: str = "application/json",
     status: int = 200,
 ) -> None:
-    """Answer with the page, or instead of 200 with 304 if the client has it already."""
+    """Send the page, or status 304 if the client has this version of it."""
     headers = {"vary": "accept-encoding", **headers, "etag": page.etag}
     body = page.body
     if exchange.headers.take_gzip:
@@ -251,35 +207,27 @@ async def send_compressed(
     *,
     content_type: str = "application/json",
 ) -> None:
-    """Answer with status 200 and a body of this moment, which nobody caches."""
+    """Send status 200 and the body, compressed if the client accepts gzip."""
     headers = {"vary": "accept-encoding", **headers}
     if exchange.headers.take_gzip:
-        body = await offload(gzip.compress, body, _GZIP_LEVEL, mtime=0)
+        body = await offload(gzip.compress, body, 6, mtime=0)
         headers["content-encoding"] = "gzip"
     exchange.respond(200, body, content_type=content_type, headers=headers)
 
 
-# Files that are made while they are sent, and CSV (RFC 4180) as their content.
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file that clients save. ``pieces`` has at least one."""
+    """A file to download; ``pieces`` yields at least once."""
 
     content_type: str
     filename: str
     pieces: AsyncGenerator[bytes]
 
     async def send(self, exchange: Exchange, headers: Mapping[str, str]) -> None:
-        """Send the file no faster than the client reads it; stop when the client leaves.
-
-        The first piece is made before the response starts: its errors can still be reported.
-        """
+        """Send the file no faster than the client reads it; stop when the client leaves."""
         disposition = {"content-disposition": f'attachment; filename="{self.filename}"'}
         async with aclosing(self.pieces):
-            first = await anext(self.pieces)
+            first = await anext(self.pieces)  # an error here can still have its own status
             exchange.start(200, self.content_type, {**headers, **disposition})
             exchange.write(first)
             async for piece in self.pieces:
@@ -298,5 +246,5 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
 
 
 def csv_text(text: str) -> str:
-    """Return a cell that spreadsheets do not take for a formula: an apostrophe marks it as text."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Return a cell that no spreadsheet takes for a formula: an apostrophe marks it as text."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -1,11 +1,8 @@
-"""The operations of the API: list models, create a chat completion, and the router's catalog and
-keys in its clients' form.
-"""
+"""Handlers of the API: models, chat completions, and the catalog and keys of routers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import parse_qs
@@ -57,23 +54,17 @@ from causerie.protocol.model_entries import (
 )
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
-from causerie.shapes.chat_completions.encoder import CompletionIdentity
+from causerie.protocol.response import CompletionIdentity
 from causerie.shapes.chat_completions.reader import parse, parse_at_once
-
-# The operations of the interface: list models, create a chat completion.
 
 log = structlog.get_logger(__name__)
 
 
-def _unix_time() -> int:
-    return time.time_ns() // 1_000_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Bounds on a request, and the longest silence towards its client.
+    """Bounds on a request, and the longest silence in a stream.
 
-    A stream waits ``first_byte_seconds`` for its first content before it starts, for ever if 0.
+    A stream starts at its first content, or after ``first_byte_seconds`` unless that is 0.
     """
 
     body: BodyLimits = field(default_factory=BodyLimits)
@@ -84,19 +75,12 @@ class RequestLimits:
 
 
 class OpenAI:
-    """The handlers of one service; every door uses the same."""
+    """Handlers of models and completions, the same for all doors of a service."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        drain: Drain,
-        limits: RequestLimits | None = None,
-        clock: Callable[[], int] = _unix_time,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, drain: Drain, limits: RequestLimits) -> None:
         self.pipeline = pipeline
         self._drain = drain
-        self._limits = limits or RequestLimits()
-        self._clock = clock
+        self._limits = limits
         self._pings = KeepAlive(self._limits.ping_seconds)
         first_byte = self._limits.first_byte_seconds
         self._head_timer = KeepAlive(first_byte) if first_byte else None
@@ -120,9 +104,9 @@ class OpenAI:
         caller: Caller | None = None,
         written: bytes | None = None,
     ) -> None:
-        """``POST /chat/completions``; a ``caller`` has come in another way than by key.
+        """``POST /chat/completions``, of the ``caller`` or else of the owner of the request's key.
 
-        A body that we have ``written`` ourselves takes the place of the client's, and of its hints.
+        ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
         """
         completion, head = exchange.name_completion(), exchange.head
         request_id.set(exchange.request_id)
@@ -137,10 +121,14 @@ class OpenAI:
                 request_hints = hints_of(head.headers) if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 request = await self._read(body, door, request_hints)
-                self._accept(caller, request, body)
                 del body  # of which the request has all
-                identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
-                answer = self._answer_to(request, exchange, identity)
+                created = time.time_ns() // 1_000_000_000
+                identity = CompletionIdentity(completion, created, exchange.request_id)
+                answer = (
+                    StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
+                    if request.stream
+                    else PlainAnswer()
+                )
                 exchange.metered = True
                 await self.pipeline.answer(
                     door, caller, request, identity, answer, request_hints.labels
@@ -157,17 +145,9 @@ class OpenAI:
                 answer.leave()
         await answer.finish(exchange)
 
-    def _answer_to(
-        self, request: ChatRequest, exchange: Exchange, identity: CompletionIdentity
-    ) -> PlainAnswer | StreamedAnswer:
-        if not request.stream:
-            return PlainAnswer()
-        return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
-
     async def _read(
         self, body: bytes, door: MountedDoor, request_hints: RequestHints
     ) -> ChatRequest:
-        """The request; its session is that of a header where its body names none."""
         rules = self._known.get(door.name) or self._rules(door)
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
@@ -177,9 +157,6 @@ class OpenAI:
         if request_hints.session and request.session_id is None:
             request = structs.replace(request, session_id=request_hints.session)
         return request
-
-    def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
-        """Answer it here."""
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:
@@ -199,14 +176,11 @@ class OpenAI:
 
 
 def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
-    """The failure as the client may see it; one that is a bug is logged."""
     if isinstance(failure, ServiceError):
         return failure
     log.error("stream failed", path=exchange.path, exc_info=failure)
     return internal(exchange.request_id)
 
-
-# Paths of the router's door in addition to completions: its catalog, in its clients' form.
 
 _ENDPOINTS = "/endpoints"
 _PUBLIC_CACHE = {"cache-control": "public, max-age=2"}
@@ -215,20 +189,15 @@ _VARY_BY_KEY = {"vary": "accept-encoding, authorization"}
 
 
 class KeyStatements(Protocol):
-    """Source of statements on keys and money."""
+    """Source of statements on a caller's key, credits and past requests."""
 
-    async def key(self, caller: Caller) -> KeyStatement:
-        """The caller's own."""
-
-    async def credits(self, caller: Caller) -> CreditsStatement:
-        """Of the caller's account."""
-
-    async def generation(self, caller: Caller, id: str) -> GenerationStatement:
-        """One past request; raises ``NotFound``."""
+    async def key(self, caller: Caller) -> KeyStatement: ...
+    async def credits(self, caller: Caller) -> CreditsStatement: ...
+    async def generation(self, caller: Caller, id: str) -> GenerationStatement: ...
 
 
 class RouterPages:
-    """The handlers; pages of the catalog are kept. ``teller`` is there where accounts are."""
+    """Handlers of a router's catalog and keys; ``teller`` is ``None`` without accounts."""
 
     def __init__(self, market: Pipeline, teller: KeyStatements | None = None) -> None:
         self._market = market
@@ -236,14 +205,12 @@ class RouterPages:
         self._catalog_cache = CatalogCache()
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /models``, with filters, sorts and pages."""
         page = await self._catalog_cache.page(
             door.name, exchange.path, exchange.query, lambda: self._market.listed(door, None)
         )
         await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /models/user``: what the key may use."""
         caller = await self._market.authenticate(door, exchange.credential)
         page = await self._catalog_cache.page(
             f"{door.name} {caller.key}",
@@ -258,7 +225,7 @@ class RouterPages:
         exchange.json(RouterCount(data=Count(count=count)), _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        """``GET /models/{id}`` and ``GET /models/{id}/endpoints``."""
+        """``GET /models/{id}``, also with ``/endpoints`` at the end of the id."""
         if name.endswith(_ENDPOINTS):
             entry = self._market.listing(door, name.removesuffix(_ENDPOINTS))
             exchange.json(RouterEndpoints(data=entry.with_endpoints()), _PUBLIC_CACHE)
@@ -266,7 +233,7 @@ class RouterPages:
             exchange.json(self._market.listing(door, name).entry(), _PUBLIC_CACHE)
 
     async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        """``GET /model/{id}``: the entry in an object of its own."""
+        """``GET /model/{id}``: the entry in ``data``."""
         exchange.json(RouterModelData(data=self._market.listing(door, name).entry()), _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
@@ -278,7 +245,7 @@ class RouterPages:
         exchange.json(RouterCredits(data=await teller.credits(caller)), _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /generation?id=``: by the id of the completion, or of the request."""
+        """``GET /generation?id=``: a past request by its id, or by that of its completion."""
         caller, teller = await self._account(exchange, door)
         ids = parse_qs(exchange.query).get("id", [])
         if len(ids) != 1:

@@ -1,4 +1,4 @@
-"""The whole of the edge: every request in, every response out, every failure in one shape."""
+"""Route every request to its handler, and turn every failure into a response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from causerie.http.doors import (
     is_preflight,
     preflight_headers,
 )
-from causerie.http.errors import internal, method_not_allowed, misdirected
+from causerie.http.errors import internal, method_not_allowed
 from causerie.http.exchange import ClientGone, Exchange
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
@@ -42,18 +42,17 @@ log = structlog.get_logger(__name__)
 
 Refusal = Callable[[Exchange, ServiceError], None]
 
-_NO_DOOR = MountedDoor("", "")  # that of what is the service's own
+_NO_DOOR = MountedDoor("", "")  # for paths of the service itself
 _SHOWN = 200  # characters of a path in log lines
 _MAX_MATCHES = 4096
-_MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
+_MAX_REMEMBERED_PLACE = 512  # characters of host and path of a match
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPaths:
-    """Paths that the service answers itself, alongside its doors."""
+    """Options of paths that belong to no door: the OpenAPI document and metrics."""
 
     docs: bool = True
-    """The OpenAPI document is served."""
     metrics_keys: tuple[KeyDigest, ...] | None = None
     """Keys that open ``/metrics``; ``None`` leaves it open."""
     metrics_apart: bool = False
@@ -63,7 +62,7 @@ class OwnPaths:
 
 
 class Mount(Struct, frozen=True):
-    """A handler of all paths with one first part, its form of errors, and its address."""
+    """The handler of all paths with one first part, its form of errors, and its address."""
 
     handler: Handler
     refuse: Refusal
@@ -73,7 +72,6 @@ class Mount(Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """The host name of the address."""
         return urlsplit(self.address).hostname or ""
 
 
@@ -86,7 +84,7 @@ class RouteMatch(Struct, frozen=True):
 
 
 class Edge:
-    """Handler of every exchange. ``drain`` stops it."""
+    """Answers every exchange; ``drain`` stops it."""
 
     def __init__(
         self,
@@ -117,16 +115,14 @@ class Edge:
         market: Pipeline | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
-        """Answer by these from now on; requests under way keep what they came to.
+        """Answer by these from now on; requests under way keep what they started with.
 
-        ``market`` is the catalog behind the doors of routers, ``teller`` who knows
-        of their keys and money.
+        ``market`` has the catalog of routers' doors, ``teller`` the statements on their keys.
         """
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._matches = {}
         self._doors = doors
-        self._limits = limits
-        openai = self._handlers(pipeline, limits)
+        openai = OpenAI(pipeline, self.drain, limits)
         self._openai = openai
         self._door_routes = door_routes(openai)
         self._router_routes = self._door_routes
@@ -139,9 +135,6 @@ class Edge:
             Documents(limits.max_messages) if own.docs else None,
         )
 
-    def _handlers(self, pipeline: Pipeline, limits: RequestLimits) -> OpenAI:
-        return OpenAI(pipeline, self.drain, limits)
-
     def mount(
         self,
         first: str,
@@ -153,24 +146,23 @@ class Edge:
     ) -> None:
         """Let ``handler`` answer all paths with this first part, like ``/console``.
 
-        It answers at the host names of the service that are not a door's own, ``at_doors`` at
-        those too; with an ``address`` at the host name of that alone. ``refuse`` says what it
-        raised, in the way of who comes there.
+        It answers at the host name of ``address``; without one at all host names of the service
+        but those of doors, and ``at_doors`` at these too. ``refuse`` sends its failures.
         """
         self._matches = {}
         self._mounts[first] = Mount(handler, refuse, address, at_doors)
 
     async def converse(self, exchange: Exchange, caller: Caller, body: bytes | None = None) -> None:
-        """Answer a request for a chat completion of somebody who came in another way than by key.
+        """Answer a chat completion of a caller who was authenticated without a key.
 
-        It is one of the door that ``caller`` names; ``body`` takes the place of what the exchange
-        holds. Raises :class:`ServiceError`.
+        It belongs to the door that ``caller`` names; ``body`` replaces that of the exchange. Raises
+        :class:`ServiceError`.
         """
         door = self._doors.named(caller.door)
         await self._openai.complete(exchange, door, caller=caller, written=body)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer one request, whatever becomes of it."""
+        """Answer one request; failures are answered too, never raised."""
         request_id.set(exchange.request_id)
         match: RouteMatch | None = None
         failure: ServiceError | None = None
@@ -189,8 +181,8 @@ class Edge:
             failure = internal(exchange.request_id)
         try:
             if failure is not None and exchange.status is None:
-                self._tell(exchange, match, failure)
-        except Exception:  # nobody is left waiting for what cannot be told
+                self._send_failure(exchange, match, failure)
+        except Exception:  # the connection is closed below, so that no client waits for ever
             log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
         if failure is not None:
             forget_frames(failure)
@@ -199,7 +191,7 @@ class Edge:
             exchange.abandon()
 
     async def scrape(self, exchange: Exchange) -> None:
-        """Answer one request at the address that metrics alone have."""
+        """Answer a request at the separate address of the metrics."""
         try:
             self._doors.own_name(exchange.headers.get("host"))
             if exchange.path != METRICS_PATH:
@@ -210,7 +202,9 @@ class Edge:
         except ServiceError as refused:
             exchange.refuse(refused)
 
-    def _tell(self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError) -> None:
+    def _send_failure(
+        self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError
+    ) -> None:
         if not exchange.metered:
             door = "" if match is None else match.door.name
             self._metrics.refused(door, failure.code, failure.status)
@@ -218,22 +212,17 @@ class Edge:
         self._refusal(exchange)(exchange, failure)
 
     def _refusal(self, exchange: Exchange) -> Refusal:
-        """Return the form in which errors are sent on this path."""
         found = self._mounts.get(_first(exchange.path))
         if found is None:
             return Exchange.refuse
         try:
             name = host_name(exchange.headers.get("host"))
-        except InvalidRequest:  # this is what is told, and nobody knows whose page it would be
+        except InvalidRequest:  # this is the failure that is sent
             return Exchange.refuse
         of_door = self._doors.has_host(name) and not (found.address and name == found.host)
         return Exchange.refuse if of_door else found.refuse
 
     def _answers_preflight(self, exchange: Exchange) -> bool:
-        """Answer a preflight, if it is one; let a page read the response if it may call.
-
-        Raises :class:`Forbidden` for a preflight of a page that may not.
-        """
         path, headers = exchange.path, exchange.headers
         if path in self._service_routes or _first(path) in self._mounts:
             return False
@@ -256,30 +245,22 @@ class Edge:
         return True
 
     def _match(self, exchange: Exchange) -> RouteMatch:
-        """As :meth:`_find`; the matches of the last requests are remembered."""
-        path, host = exchange.path, exchange.headers.get("host")
-        match = self._find(exchange)
-        if len(path) + len(host or "") <= _MAX_PLACE:
+        method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
+        own = self._own_handler(exchange, host)
+        if own is not None:
+            match = RouteMatch(lambda exchange, _door, _parameter: own(exchange), _NO_DOOR, "")
+        else:
+            door, rest = self._doors.find(host, path)
+            routes = self._router_routes if door.kind == "router" else self._door_routes
+            handler, parameter = find_handler(routes, method, path.removesuffix(rest), rest)
+            match = RouteMatch(handler, door, parameter)
+        if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
             if len(self._matches) >= _MAX_MATCHES:
                 self._matches.clear()
-            self._matches[exchange.method, host, path] = match
+            self._matches[method, host, path] = match
         return match
 
-    def _find(self, exchange: Exchange) -> RouteMatch:
-        """The way of a request; raises :class:`ServiceError` where there is none."""
-        path, host = exchange.path, exchange.headers.get("host")
-        handler = self._own_handler(exchange, host)
-        if handler is not None:
-            return RouteMatch(_behind_no_door(handler), _NO_DOOR, "")
-        door, rest = self._doors.find(host, path)
-        routes = self._router_routes if door.kind == "router" else self._door_routes
-        door_handler, parameter = find_handler(
-            routes, exchange.method, path.removesuffix(rest), rest
-        )
-        return RouteMatch(door_handler, door, parameter)
-
     def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
-        """Return the handler of a path that is not below a door."""
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             self._doors.own_name(host)
@@ -294,14 +275,14 @@ class Edge:
         if self._doors.has_host(self._doors.own_name(host)) and not mounted.at_doors:
             return None
         if mounted.address:
-            raise misdirected(mounted.address)
+            raise InvalidRequest(
+                f"These pages are at {mounted.address}. A proxy in front of the service must pass "
+                "on the `Host` header of the browser.",
+                code="misdirected_request",
+                status=421,
+            )
         return mounted.handler
 
 
-def _behind_no_door(handler: Handler) -> DoorHandler:
-    return lambda exchange, _door, _parameter: handler(exchange)
-
-
 def _first(path: str) -> str:
-    """The first part of a path, like ``/console``."""
     return "/" + path[1:].partition("/")[0]

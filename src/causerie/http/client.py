@@ -1,9 +1,4 @@
-"""The HTTP client: requests to one base URL over connections that are opened (names, sockets, a
-proxy, TLS) and kept.
-
-Redirects are not followed and no compression is asked for. Of time limits only that of
-connecting is held here; the others belong to whoever waits.
-"""
+"""The HTTP client: requests to one base URL over kept connections, and how these are opened."""
 
 from __future__ import annotations
 
@@ -21,56 +16,12 @@ from typing import Any, cast
 from causerie.http.addresses import Address, IpNetwork, is_public
 from causerie.http.client_connection import ClientConnection, HttpResponse, Stale, TransportFailed
 
-# Opening a connection: names, sockets, a proxy on the way, TLS.
-
-_MAX_ANSWER_BYTES = 16 * 1024
-_STATUS_DIGITS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class DialOptions:
-    """Options of the way to a host."""
-
-    proxy: Address | None = None
-    networks: Sequence[IpNetwork] | None = None
-    """Networks that may be dialled apart from public addresses; ``None``: any address. A proxy
-    resolves names itself, so it decides in their place.
-    """
-
-
-async def dial(
-    connection: ClientConnection,
-    address: Address,
-    *,
-    tls: ssl.SSLContext | None,
-    server_name: str | None,
-    options: DialOptions,
-    seconds: float,
-) -> None:
-    """Connect ``connection`` within ``seconds``; raises :class:`TransportFailed`."""
-    proxy = options.proxy
-    async with _failing_in_words(address.place, seconds):
-        if proxy is not None and address.tls:
-            await _through_proxy(connection, address, tls, server_name, proxy)
-            return
-        first = address if proxy is None else proxy
-        context = tls if first.tls else None
-        hosts: Sequence[str] = (first.host,)
-        if proxy is None and options.networks is not None:
-            hosts = await _allowed_hosts(address, options.networks)
-        await _connect_to_first(
-            connection,
-            hosts,
-            first.port,
-            ssl=context or (ssl.create_default_context() if first.tls else None),
-            server_hostname=(server_name or first.host) if first.tls else None,
-        )
+_MAX_PROXY_ANSWER_BYTES = 16 * 1024
 
 
 async def _connect_to_first(
     connection: ClientConnection, hosts: Sequence[str], port: int, **options: Any
 ) -> None:
-    """Connect to the first host that accepts."""
     loop = asyncio.get_running_loop()
     for left, host in enumerate(hosts, 1 - len(hosts)):
         try:
@@ -85,10 +36,7 @@ async def _connect_to_first(
 
 
 async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
-    """Return the IP addresses of a host, all of which must be allowed.
-
-    They are dialled as they were checked, so that no second look-up can lead elsewhere.
-    """
+    # All must be allowed; they are dialled as checked, so no second look-up leads elsewhere.
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     hosts = list(dict.fromkeys(str(place[0]) for *_, place in found))
@@ -100,15 +48,8 @@ async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Seq
     return hosts
 
 
-async def dial_socket(connection: ClientConnection, path: str, place: str, seconds: float) -> None:
-    """Connect to a Unix socket, which is called ``place``; raises :class:`TransportFailed`."""
-    async with _failing_in_words(place, seconds):
-        await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
-
-
 @asynccontextmanager
 async def _failing_in_words(place: str, seconds: float) -> AsyncIterator[None]:
-    """At most ``seconds``; what goes wrong in the words of the transport."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -140,7 +81,7 @@ async def _through_proxy(
     server_name: str | None,
     proxy: Address,
 ) -> None:
-    """A tunnel through a proxy, by ``CONNECT`` (RFC 9110, 9.3.6)."""
+    # By CONNECT (RFC 9110, 9.3.6).
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[int] = loop.create_future()
     transport, _ = await loop.create_connection(
@@ -149,7 +90,7 @@ async def _through_proxy(
         proxy.port,
         ssl=ssl.create_default_context() if proxy.tls else None,
     )
-    authority = f"{address.place}"
+    authority = address.place
     credentials = f"proxy-authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
     transport.write(
         f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{credentials}\r\n".encode("latin-1")
@@ -171,21 +112,19 @@ async def _through_proxy(
 
 
 class _Tunnel(asyncio.Protocol):
-    """Reads the proxy's answer."""
-
     def __init__(self, answered: asyncio.Future[int]) -> None:
         self._answered = answered
-        self._held = b""
+        self._received = b""
 
     def data_received(self, data: bytes) -> None:
-        self._held += data
+        self._received += data
         if self._answered.done():
             return
-        if b"\r\n\r\n" in self._held:
-            parts = self._held.split(b" ", 2)
-            valid = len(parts) > 1 and len(parts[1]) == _STATUS_DIGITS and parts[1].isdigit()
+        if b"\r\n\r\n" in self._received:
+            parts = self._received.split(b" ", 2)
+            valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
             self._answered.set_result(int(parts[1]) if valid else 0)
-        elif len(self._held) > _MAX_ANSWER_BYTES:
+        elif len(self._received) > _MAX_PROXY_ANSWER_BYTES:
             self._answered.set_result(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -194,16 +133,11 @@ class _Tunnel(asyncio.Protocol):
             self._answered.set_result(0)
 
 
-# The HTTP client: requests to one base URL over connections that are kept.
-#
-# Redirects are not followed and no compression is asked for. Of time limits only
-# that of connecting is held here; the others belong to whoever waits.
-
 _WATCH_SECONDS = 0.25
 _NEVER = float("inf")
 
 RequestListener = Callable[[HttpResponse], None]
-"""Who is told that a request has been handed to its connection."""
+"""Called when a request has been handed to its connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +149,7 @@ class Reach:
     server_name: str | None = None
     """Name that the certificate must have, if it is not the host's."""
     host: str | None = None
-    """IP address that is dialled in place of the host; requests and certificates keep its name."""
+    """IP address to connect to in place of the host; requests and certificates keep its name."""
     proxy: str | None = field(default=None, repr=False)
     """Address of an HTTP proxy."""
     connect_seconds: float = 5.0
@@ -224,19 +158,20 @@ class Reach:
     idle_seconds: float = 30.0
     """Idle connections are closed after this time; with 0 after every response."""
     networks: Sequence[IpNetwork] | None = None
-    """Networks that may be dialled apart from public addresses; ``None``: any address."""
+    """Networks that are allowed apart from public addresses; ``None``: any address. A proxy
+    resolves names itself, so it decides in their place.
+    """
     socket: str | None = None
-    """Path of the server's Unix socket; nothing is sent to host and port of the address then."""
+    """Path of the server's Unix socket, which is used in place of host and port."""
 
 
 class HttpClient:
-    """Requests to one server. Raises :class:`ValueError` for a base URL that is none."""
+    """Sends requests to one server. Raises :class:`ValueError` for an invalid base URL."""
 
     def __init__(self, base_url: str, reach: Reach = Reach()) -> None:
         self.address = Address.parse(base_url)
         self._reach = reach
         self._proxy = Address.parse(reach.proxy) if reach.proxy is not None else None
-        self._dial_options = DialOptions(self._proxy, reach.networks)
         self._tls = reach.tls
         if self.address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
@@ -259,12 +194,11 @@ class HttpClient:
         *,
         due: float = _NEVER,
     ) -> HttpResponse:
-        """Send a request; returns when the head of the response is there.
+        """Send a request; return when the head of the response is there.
 
-        ``path`` follows the path of the base URL. ``due`` is when the
-        response must be complete, on the monotonic clock and to a quarter of a
-        second. Raises :class:`TransportFailed`. A kept connection that the server
-        has closed meanwhile is replaced by a new one, once.
+        ``path`` follows the path of the base URL. ``due`` is when the response must be complete, on
+        the monotonic clock and to a quarter of a second. If the server has closed a kept
+        connection, a new one is used. Raises :class:`TransportFailed`.
         """
         head, given = self.head(method, path, headers), body if body or method == "POST" else None
         try:
@@ -281,10 +215,10 @@ class HttpClient:
         anew: bool = False,
         asked: RequestListener | None = None,
     ) -> HttpResponse:
-        """As :meth:`send`, with what :meth:`head` has made before; ``anew``: on a new connection.
+        """Like :meth:`send`, with the result of :meth:`head`; ``anew``: on a new connection.
 
-        The body is not kept until there is an answer, so that :class:`Stale` is for the caller to
-        handle. ``asked`` gets the response once the request is on its way.
+        Raises :class:`Stale` too: the body is not kept, so only the caller can send it again.
+        ``asked`` is called with the response once the request is on its way.
         """
         if anew:
             connection = await self._dialled()
@@ -313,7 +247,7 @@ class HttpClient:
         return response
 
     async def close(self) -> None:
-        """Close every connection; responses under way break."""
+        """Close every connection; responses under way fail."""
         self._closed = True
         self._keeps = False
         if self._timer is not None:
@@ -324,18 +258,18 @@ class HttpClient:
         await asyncio.sleep(0)  # the transports tell their protocols
 
     def retire(self) -> None:
-        """Keep no connection from now on: idle ones are closed, others after their response."""
+        """Close idle connections now, and others after their response."""
         self._keeps = False
         while self._idle:
             self._idle.popleft().close()
 
     @property
     def open_connections(self) -> int:
-        """Connections that are open now, idle ones too."""
+        """Number of open connections, idle ones included."""
         return len(self._open)
 
     def _watch(self) -> None:
-        """One timer for all that is due or idle: one a request would cost more than the request."""
+        # One timer for everything: a timer per request would cost more than the request.
         now = self._now = monotonic()
         due = [connection.expire(now) for connection in tuple(self._open)]
         oldest = now - self._reach.idle_seconds
@@ -345,8 +279,6 @@ class HttpClient:
         self._timer = None
         if watched:
             self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
-
-    # Called by connections.
 
     def idle(self, connection: ClientConnection) -> None:
         if not self._keeps:
@@ -363,25 +295,16 @@ class HttpClient:
             self._idle.remove(connection)
         self._call_next()
 
-    # Steps.
-
-    def _kept(self) -> ClientConnection | None:
-        while self._idle:
-            kept = self._idle.pop()
-            if not kept.closed:
-                return kept
-        return None
-
     async def _connection(self, due: float) -> ClientConnection:
         while True:
-            if (kept := self._kept()) is not None:
-                return kept
+            while self._idle:
+                if not (kept := self._idle.pop()).closed:
+                    return kept
             if len(self._open) + self._dialing < self._reach.max_connections:
                 return await self._dialled()
             await self._turn(due)
 
     async def _turn(self, due: float) -> None:
-        """Wait until a connection may be free."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -415,20 +338,27 @@ class HttpClient:
         return connection
 
     async def _dial(self, connection: ClientConnection) -> None:
-        reach = self._reach
-        if reach.socket is not None:
-            place = self.address.place
-            await dial_socket(connection, reach.socket, place, reach.connect_seconds)
-            return
-        address = self.address
-        await dial(
-            connection,
-            address if reach.host is None else replace(address, host=reach.host),
-            tls=self._tls,
-            server_name=reach.server_name or (address.host if reach.host else None),
-            options=self._dial_options,
-            seconds=reach.connect_seconds,
-        )
+        reach, proxy, address = self._reach, self._proxy, self.address
+        server_name = reach.server_name or (address.host if reach.host else None)
+        if reach.host is not None:
+            address = replace(address, host=reach.host)
+        async with _failing_in_words(address.place, reach.connect_seconds):
+            if reach.socket is not None:
+                loop = asyncio.get_running_loop()
+                await loop.create_unix_connection(lambda: connection, reach.socket)
+                return
+            if proxy is not None and address.tls:
+                await _through_proxy(connection, address, self._tls, server_name, proxy)
+                return
+            first = proxy or address
+            hosts: Sequence[str] = (first.host,)
+            if proxy is None and reach.networks is not None:
+                hosts = await _allowed_hosts(address, reach.networks)
+            context = self._tls or ssl.create_default_context() if first.tls else None
+            name = (server_name or first.host) if first.tls else None
+            await _connect_to_first(
+                connection, hosts, first.port, ssl=context, server_hostname=name
+            )
 
     def _call_next(self) -> None:
         while self._waiting:
@@ -446,7 +376,7 @@ class HttpClient:
         return lines
 
     def head(self, method: str, path: str, headers: Sequence[tuple[str, str]]) -> bytes:
-        """The head but for the body's length; good for as many requests as are to have it."""
+        """Encode a head without the body's length, for any number of requests."""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
             raise ValueError("a header holds a line break")

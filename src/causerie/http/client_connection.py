@@ -1,6 +1,4 @@
-"""One connection to another server: a request at a time, its response piece by piece, and why it
-failed, in kinds that callers tell apart.
-"""
+"""One connection of the HTTP client: a request at a time, its response piece by piece."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import asyncio
 import socket
 import struct
 import sys
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -18,28 +17,16 @@ from msgspec import Struct
 
 from causerie.http.event_loop import traffic, without_delay
 
-# Why an exchange with another server failed, in kinds that callers tell apart.
-
-FailureKind = Literal[
-    "dns",
-    "refused",
-    "private",
-    "tls",
-    "proxy",
-    "connect_timeout",
-    "timeout",
-    "reset",
-    "closed",
-    "protocol",
-    "too_large",
-    "compressed",
-]
+FailureKind = (
+    Literal["dns", "refused", "private", "tls", "proxy", "connect_timeout"]
+    | Literal["timeout", "reset", "closed", "protocol", "too_large", "compressed"]
+)
 
 
 class TransportFailed(Exception):
-    """No response, or only a part of one. The text names host and port, never a path or a header.
+    """No complete response. The text names host and port, never a path or a header.
 
-    ``sent`` says whether the other side may have got the request.
+    ``sent``: the other side may have received the request.
     """
 
     def __init__(self, kind: FailureKind, words: str, *, sent: bool) -> None:
@@ -49,23 +36,62 @@ class TransportFailed(Exception):
 
 
 class Stale(TransportFailed):
-    """A connection that had been kept was closed by the server meanwhile; another may be asked."""
+    """The server has closed a kept connection meanwhile; a new one may work."""
 
-
-# A response whose body arrives piece by piece, from the moment it was asked for.
 
 _MAX_UNREAD = 1024 * 1024
 _NEVER = float("inf")
 
 
-class HttpResponse(Struct, eq=False):
-    """A response, as it arrives."""
+class ResponseBody:
+    """The methods of a response's body, decoded or not, over its pieces."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def piece(self) -> Awaitable[bytes]:
+        """Return what has arrived, ``b""`` at the end; raise :class:`TransportFailed`."""
+
+    @abstractmethod
+    def unread(self, piece: bytes) -> None:
+        """Put a piece back, to be returned first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up the rest."""
+
+    async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
+        """Return the first bytes until they are ``enough``, without consuming them.
+
+        Raises :class:`TransportFailed`.
+        """
+        begun = await self.piece()
+        while begun and not enough(begun) and (piece := await self.piece()):
+            begun += piece
+        self.unread(begun)
+        return begun
+
+    async def read(self, max_bytes: int) -> bytes:
+        """Return the whole body; raise :class:`TransportFailed`, for a larger one too."""
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.piece():
+            size += len(piece)
+            if size > max_bytes:
+                self.close()
+                raise TransportFailed(
+                    "too_large", f"the response has more than {max_bytes} bytes", sent=True
+                )
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+class HttpResponse(ResponseBody, Struct, eq=False):
+    """A response that arrives piece by piece."""
 
     _source: ClientConnection
     due: float
-    """Deadline of the whole response, on the monotonic clock and to a quarter of a second; infinite
-    without one.
-    """
+    """Deadline of the whole response, on the monotonic clock; infinite without one."""
     head: asyncio.Future[bytes]
     """Done when ``status`` and the headers are there."""
     _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
@@ -77,16 +103,14 @@ class HttpResponse(Struct, eq=False):
     """When the awaited head or piece has taken too long."""
     unsent: bool = False  # whether it was given up before its request had been sent whole
     taker: Callable[[bytes], bool] | None = None
-    """Offered a piece that is awaited in the moment in which it arrives; if it returns true, the
-    piece is handled, and whoever awaits one is not woken.
-    """
+    """Called with an awaited piece on arrival; true keeps the waiting task asleep."""
     _pieces: list[bytes] = []  # that nobody waited for
     _size: int = 0
     _end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By lower-case name; of one that came twice, the values are joined."""
+        """Values by lower-case name, joined for a header that came twice."""
         headers: dict[str, str] = {}
         for line in _head_lines(self.opening).split(b"\r\n")[1:]:
             name, _, value = line.decode("latin-1").partition(":")
@@ -96,12 +120,12 @@ class HttpResponse(Struct, eq=False):
 
     @property
     def media_type(self) -> bytes:
-        """Of the body, in lower case and without its parameters; empty where it has none."""
+        """Media type in lower case without parameters, or empty."""
         return self._header(b"content-type").partition(b";")[0].strip()
 
     @property
     def coding(self) -> bytes:
-        """``Content-Encoding`` of the body, in lower case; empty where it has none."""
+        """``Content-Encoding`` in lower case, or empty."""
         return self._header(b"content-encoding").strip()
 
     def _header(self, name: bytes) -> bytes:
@@ -109,10 +133,10 @@ class HttpResponse(Struct, eq=False):
         return value.partition(b"\r\n")[0]
 
     def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
-        """Return all bytes that have arrived; ``b""`` at the end. To be awaited at once.
+        """Return a future of all bytes that have arrived, ``b""`` at the end; await it at once.
 
-        Raises :class:`TransportFailed`, also if nothing has come when it is ``late`` (on the clock
-        of ``due``). If cancelled while waiting, the bytes may be lost.
+        Raises :class:`TransportFailed`, also if nothing has come by ``late`` (monotonic clock). If
+        cancelled while waiting, the bytes may be lost.
         """
         source = self._source
         piece: asyncio.Future[bytes] = source.loop.create_future()
@@ -125,35 +149,20 @@ class HttpResponse(Struct, eq=False):
         piece.set_result(b"".join(self._pieces))
         self._pieces.clear()
         if self._size > _MAX_UNREAD and not self._end:
-            source.read_on()
+            source.resume()
         self._size = 0
         return piece
 
     def at_hand(self) -> bytes:
-        """The whole body where it has come before somebody read, else ``b""``; it stays there."""
+        """Return the whole body without consuming it, or ``b""`` if it is not complete."""
         return b"".join(self._pieces) if self._end is True else b""
 
-    async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
-        """Return what comes first until it is ``enough``; it stays there.
-
-        Raises :class:`TransportFailed`.
-        """
-        begun = await self.piece()
-        while begun and not enough(begun) and (piece := await self.piece()):
-            begun += piece
-        self._pieces.insert(0, begun)
-        self._size += len(begun)
-        return begun
-
-    async def read(self, max_bytes: int) -> bytes:
-        """The whole body. Raises :class:`TransportFailed`, for a larger one too."""
-        return await read_whole(self, max_bytes)
+    def unread(self, piece: bytes) -> None:
+        self._pieces.insert(0, piece)
+        self._size += len(piece)
 
     async def finish(self, seconds: float) -> None:
-        """Pass over the rest, so that the connection can be used again; else it is closed.
-
-        It is given so many ``seconds``.
-        """
+        """Read and discard the rest within ``seconds``, so that the connection can be reused."""
         try:
             if not self._end:
                 self.due = monotonic() + seconds
@@ -165,7 +174,7 @@ class HttpResponse(Struct, eq=False):
             self.close()
 
     def close(self) -> None:
-        """Give up what has not come: a connection in the middle of a body is closed at once."""
+        """Give up the rest: in the middle of a body the connection is closed at once."""
         if not self._end:
             self._source.drop()
 
@@ -176,7 +185,6 @@ class HttpResponse(Struct, eq=False):
         return now >= self.due or (now >= self.late and not self._waiting.done())
 
     def takes(self, piece: bytes) -> bool:
-        """Return true if the taker has handled a piece that has arrived."""
         return self.taker is not None and not self._waiting.done() and self.taker(piece)
 
     def feed(self, piece: bytes) -> None:
@@ -190,7 +198,6 @@ class HttpResponse(Struct, eq=False):
             self._source.pause()
 
     def end(self, piece: bytes) -> None:
-        """The body is complete with this last piece, which may be empty."""
         self._end = True
         waiting = self._waiting
         if not waiting.done():
@@ -198,73 +205,38 @@ class HttpResponse(Struct, eq=False):
         else:
             self._pieces.append(piece)
         if self._size > _MAX_UNREAD:
-            self._source.read_on()  # for whoever asks next
+            self._source.resume()  # for the next request
 
     def fail(self, failure: TransportFailed) -> None:
-        """The rest will not come."""
         if self._end:
             return
         self._end = failure
         if not self._waiting.done():
             self._waiting.set_exception(failure)
-            self._waiting.exception()  # no complaint where who waits is cancelled just now
-
-
-class BodyReader(Protocol):
-    """A body that arrives."""
-
-    def piece(self) -> Awaitable[bytes]:
-        """Return what has arrived; ``b""`` at the end."""
-
-    def close(self) -> None:
-        """Give up what has not come."""
-
-
-async def read_whole(body: BodyReader, max_bytes: int) -> bytes:
-    """Return the whole body; raises :class:`TransportFailed`, for a larger one too."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await body.piece():
-        size += len(piece)
-        if size > max_bytes:
-            body.close()
-            raise TransportFailed(
-                "too_large", f"the response has more than {max_bytes} bytes", sent=True
-            )
-        pieces.append(piece)
-    return b"".join(pieces)
+            self._waiting.exception()  # no report of asyncio if the waiting task is cancelled
 
 
 def _head_lines(opening: bytes) -> bytes:
-    """The status and header lines of a response, in the form that the parser insists on."""
     head, _, rest = opening.lstrip(b"\r\n").partition(b"\r\n\r\n")
     while head[9:10] == b"1":  # "HTTP/1.1 1…": an interim response came before (RFC 9110, 15.2)
         head, _, rest = rest.partition(b"\r\n\r\n")
     return head
 
 
-# One connection to another server: a request at a time, responses parsed by httptools.
-
 _MAX_HEAD_BYTES = 128 * 1024
-_TURNS = 2  # one for what traffic holds, one for what the loop gathers
+_TURNS = 2  # of the event loop: one for data in Traffic, one for data in the transport
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
 class ConnectionPool(Protocol):
-    """Whoever opened a connection, as the connection sees it."""
+    """The owner of a connection, which is called when that becomes idle or is closed."""
 
-    def idle(self, connection: ClientConnection) -> None:
-        """The connection can take another request."""
-
-    def gone(self, connection: ClientConnection) -> None:
-        """The connection is closed."""
+    def idle(self, connection: ClientConnection) -> None: ...
+    def gone(self, connection: ClientConnection) -> None: ...
 
 
 class ClientConnection(asyncio.Protocol):
-    """The protocol of one connection.
-
-    ``idle_since`` is when it was last left idle, as its home says; 0 before its first response.
-    """
+    """The protocol of one connection; ``idle_since`` is set by its pool, 0 before the first use."""
 
     def __init__(self, home: ConnectionPool, place: str) -> None:
         self._home = home
@@ -281,14 +253,12 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Return true if no request can be sent on it."""
         return self._transport is None or self._transport.is_closing()
 
     async def unsent(self) -> bool:
-        """Return whether a part of the request stays here, as the other side takes no more now.
+        """Return whether a part of the request stays here because the other side takes no more.
 
-        Data that only waits for the end of a turn of the event loop is written then, also if the
-        connection is closed in that turn, so turns are waited for.
+        Waits some turns of the event loop, at whose end data is written anyway.
         """
         for _ in range(_TURNS):
             if not self._holds():
@@ -303,10 +273,7 @@ class ClientConnection(asyncio.Protocol):
         return transport.get_write_buffer_size() > 0 or self._traffic.holds(transport)
 
     def ask(self, request: bytes, due: float) -> HttpResponse:
-        """Send a request; its response fails where the connection does.
-
-        ``due`` is when it must be complete, on the monotonic clock.
-        """
+        """Send a request; the response is ``due`` at that time of the monotonic clock."""
         head: asyncio.Future[bytes] = self.loop.create_future()
         response = HttpResponse(self, due, head, head)
         transport = self._transport
@@ -317,13 +284,11 @@ class ClientConnection(asyncio.Protocol):
             self._traffic.send(transport, request)
         return response
 
-    # Called by responses.
-
     def pause(self) -> None:
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def read_on(self) -> None:
+    def resume(self) -> None:
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -339,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
         transport.abort()
 
     def expire(self, now: float) -> bool:
-        """Give up a response that is overdue; says whether there is one that may be later."""
+        """Give up an overdue response; return whether there is one that is not overdue yet."""
         response = self._response
         if response is None:
             return False
@@ -352,8 +317,6 @@ class ClientConnection(asyncio.Protocol):
         """Close an idle connection."""
         if self._transport is not None:
             self._transport.close()
-
-    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -400,8 +363,6 @@ class ClientConnection(asyncio.Protocol):
             self._break("closed", "closed the connection before its response was complete")
         self._home.gone(self)
 
-    # Called by the parser.
-
     def on_message_begin(self) -> None:
         if self._response is None:
             raise ValueError("a second response, which nobody asked for")
@@ -429,8 +390,6 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.close()
 
-    # Steps.
-
     def _break(self, kind: FailureKind, words: str) -> None:
         response, self._response = self._response, None
         if response is not None:
@@ -445,6 +404,5 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _framed(response: HttpResponse) -> bool:
-    """Return true if the end of the body does not depend on the end of the connection."""
     headers = response.headers
     return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()

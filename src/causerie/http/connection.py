@@ -1,20 +1,14 @@
-"""The client connections of one server: HTTP/1.1 in, exchanges out, with bounds on what they may
-cost.
-
-Bytes are parsed by httptools; requests that come one after the other are answered in their
-order. A head that is too large or comes too slowly, a connection that stays idle, and a client
-that stops reading each end; what is not HTTP gets the same kind of error as everything else.
-"""
+"""The client connections of one server: HTTP/1.1 in, exchanges out, within limits."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections import deque
+from dataclasses import dataclass
 from typing import cast
 
 import httptools
-import msgspec
 
 from causerie.access.keys import sent_credential
 from causerie.errors import Overloaded, ServiceError
@@ -34,13 +28,6 @@ from causerie.http.head import (
 from causerie.http.headers import Headers
 from causerie.http.tasks import Handler, Workers
 
-# One client connection: HTTP/1.1 in, exchanges out, with bounds on what it may cost.
-#
-# Bytes are parsed by httptools; requests that come one after the other are
-# answered in their order. A head that is too large or comes too slowly, a
-# connection that stays idle, and a client that stops reading each end; what is
-# not HTTP gets the same kind of error as everything else.
-
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
@@ -52,8 +39,28 @@ _KEEP_ALIVE_HEADERS = frozenset({"connection", "proxy-connection"})  # headers t
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Options of the listener. Times are in seconds, sizes in bytes; port 0 is any free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    drain_seconds: float = 30.0
+    shutdown_delay_seconds: float = 0.0
+    head_seconds: float = 15.0
+    keep_alive_seconds: float = 75.0
+    stuck_seconds: float = 60.0
+    max_head_bytes: int = 64 * 1024
+    max_connections: int = 4096
+    busy_poll_seconds: float = 0.0
+
+
 class Connection(asyncio.Protocol):
-    """The protocol of one connection. ``full`` and ``closes`` are what exchanges ask."""
+    """The protocol of one connection.
+
+    Pipelined requests are answered in their order. The connection ends when a head is too large or
+    too slow, when it stays idle, or when the client stops reading.
+    """
 
     _transport: asyncio.Transport
 
@@ -88,12 +95,10 @@ class Connection(asyncio.Protocol):
         # Per response
         self._current: Exchange | None = None
 
-    # Called by exchanges.
-
     def closes(self) -> bool:
         """Return whether the connection ends with the next response.
 
-        It does where a client is answered that has not been asked for its body: will it come?
+        It also does if the client waits to be asked for its body, which may come or not.
         """
         return (
             self._closing
@@ -138,8 +143,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         without_delay(transport)
         self._server.open.add(self)
-        self._deadline = self._server.loop.time() + self._server.bounds.head_seconds
-        if len(self._server.open) > self._server.bounds.max_connections:
+        self._deadline = self._server.loop.time() + self._server.limits.head_seconds
+        if len(self._server.open) > self._server.limits.max_connections:
             self._refuse(Overloaded("Too many connections are open; please try again."))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -154,10 +159,7 @@ class Connection(asyncio.Protocol):
         self._pending.clear()
 
     def eof_received(self) -> bool:
-        """Keep the connection where a whole request waits for its answer.
-
-        A client that has closed looks the same until something is sent to it.
-        """
+        """Keep the connection while a complete request waits for its answer."""
         if self._half_closed:
             return True
         current, broken = self._current, self._incoming
@@ -192,7 +194,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full = self._server.loop.create_future()
-        self._deadline = self._server.loop.time() + self._server.bounds.stuck_seconds
+        self._deadline = self._server.loop.time() + self._server.limits.stuck_seconds
 
     def resume_writing(self) -> None:
         if self.full is not None:
@@ -200,8 +202,6 @@ class Connection(asyncio.Protocol):
             self.full = None
             self._deadline = _NO_DEADLINE
             self._begin_pending()
-
-    # Called by the parser.
 
     def on_url(self, url: bytes) -> None:
         self._url = self._url + url if self._url else url
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
             self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        parser, headers, most = self._parser, self._headers, self._server.bounds.max_head_bytes
+        parser, headers, most = self._parser, self._headers, self._server.limits.max_head_bytes
         if (self._head_bytes or self._read_bytes > most) and head_size(self._url, headers) > most:
             raise head_too_large(most)
         self._head_bytes = 0
@@ -261,12 +261,10 @@ class Connection(asyncio.Protocol):
             self._deadline = _NO_DEADLINE  # it lingers no more
             self._next(exchange)
 
-    # Time.
-
     def expire(self, now: float) -> None:
-        """Close where the time for what is awaited is over."""
+        """Close the connection if what is awaited from the client is overdue."""
         if self._deadline == _NO_DEADLINE and self._current is None:
-            self._deadline = now + self._server.bounds.idle_seconds
+            self._deadline = now + self._server.limits.keep_alive_seconds
         if now <= self._deadline:
             return
         if self.full is not None:
@@ -275,17 +273,15 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def close_when_idle(self) -> None:
-        """Close unless a request is being answered, and after it."""
+        """Close now, or after the request that is being answered."""
         self._closing = True
         if self._current is None and self._incoming is None:
             self._close()
 
     def abort(self) -> None:
-        """Close at once; what is buffered is lost."""
+        """Close at once; buffered data is lost."""
         self._mark_closed()
         self._transport.abort()
-
-    # Steps.
 
     def _parse(self, data: bytes) -> None:
         headers, self._read_bytes = self._headers, len(data)
@@ -328,7 +324,6 @@ class Connection(asyncio.Protocol):
         self._server.workers.begin(exchange)
 
     def _next(self, exchange: Exchange) -> None:
-        """Go on after an exchange whose request was read and whose response was sent."""
         self._current = None
         last = self._half_closed and not self._pending
         if self._closing or last or not exchange.keep_alive:
@@ -342,7 +337,7 @@ class Connection(asyncio.Protocol):
             self.read_on()
 
     def _probe_half_closed(self, seconds: float) -> None:
-        """Close once a client that sends no more has answered by a reset: then it reads no more."""
+        # A client that closed completely answers data by a reset; one that still reads does not.
         if self._closed:
             return
         handle = self._transport.get_extra_info("socket")
@@ -357,12 +352,12 @@ class Connection(asyncio.Protocol):
     def _bound_head(self, length: int) -> None:
         if self._closed:
             return
-        bounds = self._server.bounds
+        limits = self._server.limits
         if not self._head_bytes and self._current is None and self.full is None:
-            self._deadline = self._server.loop.time() + bounds.head_seconds
+            self._deadline = self._server.loop.time() + limits.head_seconds
         self._head_bytes += length
-        if self._head_bytes > bounds.max_head_bytes:
-            self._refuse(head_too_large(bounds.max_head_bytes))
+        if self._head_bytes > limits.max_head_bytes:
+            self._refuse(head_too_large(limits.max_head_bytes))
 
     def _bound_body(self, exchange: Exchange) -> None:
         if exchange.ended:
@@ -388,7 +383,6 @@ class Connection(asyncio.Protocol):
         self._closed = self._read_closed = self._closing = True
 
     def _refuse(self, failure: ServiceError) -> None:
-        """Answer what never became a request, and close; or close behind the requests before it."""
         if self._closed:
             return
         broken, self._incoming = self._incoming, None
@@ -410,28 +404,15 @@ class Connection(asyncio.Protocol):
         exchange.refuse(failure)
 
 
-# All client connections of one server: started, swept, closed, and waited for together.
-
-
-class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Bounds on one connection. Times are in seconds, sizes in bytes."""
-
-    head_seconds: float
-    idle_seconds: float
-    stuck_seconds: float
-    max_head_bytes: int
-    max_connections: int
-
-
 class Connections:
     """All connections of one server."""
 
-    def __init__(self, handler: Handler, bounds: ConnectionLimits) -> None:
+    def __init__(self, handler: Handler, limits: Listen) -> None:
         self.workers = Workers(handler)
-        self.bounds = bounds
+        self.limits = limits
         self.heads = RequestHeads()
         self.open: set[Connection] = set()
-        self.leaving = False
+        self.leaving = False  # whether each connection closes with its next response
         self.closing = False
         self._none_open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -441,27 +422,20 @@ class Connections:
         return Connection(self)
 
     def sweep(self) -> None:
-        """Close what has waited too long."""
+        """Close connections whose clients are overdue."""
         now = self.loop.time()
         for connection in tuple(self.open):
             connection.expire(now)
 
-    def leave(self) -> None:
-        """End every connection with an answer that says so; until then it stays."""
-        self.leaving = True
-
     def close(self) -> None:
-        """Take no further request on any connection."""
+        """Accept no further request on any connection."""
         self.closing = True
         for connection in tuple(self.open):
             connection.close_when_idle()
 
-    async def ended(self) -> None:
-        """Return when every request has been answered."""
+    async def closed(self) -> None:
+        """Return when every request was answered and no connection is open."""
         await self.workers.ended()
-
-    async def left(self) -> None:
-        """Return when no connection is open: every client has all of its answer."""
         while self.open:
             self._none_open.clear()
             await self._none_open.wait()

@@ -1,8 +1,4 @@
-"""Bodies that a server compressed, although no compression is asked for.
-
-What is decoded is bounded in its ratio to what came and handed on in small parts, so that a
-small body takes little memory and time; readers bound the whole.
-"""
+"""Decode compressed response bodies, in small parts and within a bounded ratio."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Protocol
 
 import brotli
 
-from causerie.http.client_connection import HttpResponse, TransportFailed, read_whole
+from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -33,17 +29,14 @@ _UNREADABLE = "sent a compressed response that cannot be read"
 
 
 class Decoder(Protocol):
-    """Reads one compressed body; ``ended`` at its end."""
+    """Decodes one body; ``parts`` yields decoded data and raises the error of the format."""
 
     ended: bool
 
-    def parts(self, data: bytes) -> Iterator[bytes]:
-        """Decode more of the body, and yield the result in parts; raise the format's error."""
+    def parts(self, data: bytes) -> Iterator[bytes]: ...
 
 
 class _Inflate:
-    """Members of gzip, or a body with the header of zlib, or without one."""
-
     def __init__(self) -> None:
         self.ended = False
         self._held = b""
@@ -118,9 +111,9 @@ _ERRORS = (zlib.error, brotli.error, zstd.ZstdError)
 
 
 async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
-    """Return a response whose body is not compressed; the bytes decide, then the header.
+    """Return a response with a decoded body; its first bytes decide on the coding, then the header.
 
-    Raises :class:`TransportFailed` for a coding that is not known.
+    Raises :class:`TransportFailed` for an unknown coding.
     """
     start = await response.beginning(_is_telling)
     codings = _codings(response.coding, start)
@@ -137,7 +130,6 @@ def _is_telling(start: bytes) -> bool:
 
 
 def _codings(header: bytes, start: bytes) -> Sequence[str]:
-    """Return the codings of a body that begins like this; a proxy may have left a wrong header."""
     by_bytes = "gzip" if start.startswith(_GZIP) else "zstd" if start.startswith(_ZSTD) else ""
     names = [name.strip().decode("latin-1") for name in header.split(b",")]
     named = [name for name in names if name not in ("", "identity")]
@@ -148,7 +140,7 @@ def _codings(header: bytes, start: bytes) -> Sequence[str]:
     return [] if not start or start.startswith(TEXTS) else named
 
 
-class DecodedResponse:
+class DecodedResponse(ResponseBody):
     """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
     __slots__ = ("_begun", "_decoders", "_parts", "_read", "_response", "_written", "taker")
@@ -158,7 +150,7 @@ class DecodedResponse:
         self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
         self._decoders = [_DECODERS[name]() for name in reversed(codings)]
         self._parts: Iterator[bytes] = iter(())  # of what has come
-        self._begun = b""  # decoded, and only looked at
+        self._begun = b""  # decoded, and not consumed
         self._read = self._written = 0
 
     @property
@@ -178,7 +170,6 @@ class DecodedResponse:
         self._response.late = late
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        """Return more of the body, ``b""`` at the end; raises :class:`TransportFailed`."""
         if self._begun:
             begun, self._begun = self._begun, b""
             return begun
@@ -190,27 +181,17 @@ class DecodedResponse:
                 return b""
             self._read += len(data)
             self._parts = self._decode(data, self._decoders)
-        await asyncio.sleep(0)  # others have their turn between two parts
+        await asyncio.sleep(0)  # other tasks run between two parts
         return part
 
-    async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
-        """Return what comes first until it is ``enough``; it stays there."""
-        begun = await self.piece()
-        while begun and not enough(begun) and (piece := await self.piece()):
-            begun += piece
-        self._begun = begun
-        return begun
-
-    async def read(self, max_bytes: int) -> bytes:
-        """Return the whole body; raises :class:`TransportFailed`, for a larger one too."""
-        return await read_whole(self, max_bytes)
+    def unread(self, piece: bytes) -> None:
+        self._begun = piece
 
     async def finish(self, seconds: float) -> None:
         """Read and discard the rest."""
         await self._response.finish(seconds)
 
     def close(self) -> None:
-        """Give up what has not come."""
         self._response.close()
 
     def _next_part(self) -> bytes | None:

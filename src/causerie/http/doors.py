@@ -1,10 +1,5 @@
-"""Doors: which policy a request comes under, by its host name and path, and which pages of other
-origins may call it from a browser (CORS).
-
-A door is data; nothing else on the server side asks by which address a request came. A host
-name only ever chooses among doors that exist: what a door allows does not depend on it. A page
-that may not call gets no header of CORS, so its browser keeps the response from it. Cookies are
-never allowed there, and paths that are not a door's own have no part in it.
+"""Doors: find the policy of a request by its host name and path, and check cross-origin requests
+(CORS).
 """
 
 from __future__ import annotations
@@ -20,45 +15,28 @@ from causerie.access.keys import KeyDigest
 from causerie.errors import InvalidRequest, NotFound
 from causerie.http.headers import Headers
 
-# Cross-origin requests (CORS): which pages of other origins may call a door from a browser.
-#
-# A page that may not gets no header of this, so its browser keeps the response from it. Cookies are
-# never allowed, and paths that are not a door's own (the console, management, metrics) have no part
-# in this.
-
 _MAX_AGE_SECONDS = 7200  # the most that Chromium keeps
-_EXPOSED = (
-    "retry-after",
-    "server-timing",
-    "www-authenticate",
-    "x-attempts",
-    "x-cache",
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-limit-requests-day",
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-remaining-requests-day",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-reset-requests-day",
-    "x-ratelimit-reset-tokens",
-    "x-request-changes",
-    "x-request-id",
-    "x-served-by",
-    "x-served-model",
+_LIMIT_HEADERS = [
+    f"x-ratelimit-{value}-{what}"
+    for value in ("limit", "remaining", "reset")
+    for what in ("requests", "requests-day", "tokens")
+]
+_EXPOSED = ", ".join(
+    [
+        *("retry-after", "server-timing", "www-authenticate", "x-attempts", "x-cache"),
+        *(*_LIMIT_HEADERS, "x-request-changes", "x-request-id", "x-served-by", "x-served-model"),
+    ]
 )
-_EXPOSE = ", ".join(_EXPOSED)
 _HEADER_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}", re.ASCII)
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _DESKTOP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
-_WEB_SCHEMES = frozenset({"http", "https"})
 _REQUESTED = "access-control-request-"
 _PREFLIGHT_VARY = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Origins whose pages may call: exact ones, or whole schemes of programs (``app://``)."""
+    """Origins whose pages may call: exact ones, or schemes of desktop programs (``app``)."""
 
     exact: frozenset[str] = frozenset()
     schemes: frozenset[str] = frozenset()
@@ -68,14 +46,13 @@ class Origins:
 
     @staticmethod
     def of(listed: Iterable[str], *, local: bool = False) -> Origins:
-        """Return the origins that a setting lists."""
+        """Parse the origins of a setting."""
         names = {each.lower() for each in listed}
         schemes = {each.removesuffix("://") for each in names if each.endswith("://")}
         exact = frozenset(each for each in names if not each.endswith("://"))
         return Origins(exact - {"*"}, frozenset(schemes), "*" in names, local)
 
     def allow(self, origin: str) -> bool:
-        """Return true if pages of this origin may call."""
         origin = origin.lower()
         if self.every or origin in self.exact:
             return True
@@ -87,19 +64,19 @@ NO_ORIGINS = Origins()
 
 
 def _is_local(origin: str) -> bool:
-    """Return true for an origin that no page of the web has."""
+    # No page of the web has such an origin.
     try:
         parts = urlsplit(origin)
         name = parts.hostname or ""
     except ValueError:
         return False
-    if parts.scheme in _WEB_SCHEMES:
+    if parts.scheme in ("http", "https"):
         return name in _LOCAL_NAMES or name.endswith(".localhost")
     return parts.scheme in _DESKTOP_SCHEMES
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
-    """Return true for the question that a browser asks before a request (Fetch, 3.2.2)."""
+    """Return true for a CORS preflight request (Fetch, 3.2.2)."""
     return method == "OPTIONS" and f"{_REQUESTED}method" in headers
 
 
@@ -107,7 +84,7 @@ def cors_headers(origin: str) -> Mapping[str, str]:
     """Return the headers of a response to a page of an allowed origin."""
     return {
         "access-control-allow-origin": origin,
-        "access-control-expose-headers": _EXPOSE,
+        "access-control-expose-headers": _EXPOSED,
         "vary": "Origin",
     }
 
@@ -128,12 +105,6 @@ def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
     return headers
 
 
-# Doors: which policy a request comes under, by its host name and path.
-#
-# A door is data; nothing else in the edge asks by which address a request came.
-# A host name only ever chooses among doors that exist: what a door allows does
-# not depend on it.
-
 DoorKind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"
 _CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call it
@@ -145,7 +116,9 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MountedDoor:
-    """A door."""
+    """A door: a base URL with its keys, models and rules. Nothing here depends on the address by
+    which a request came.
+    """
 
     name: str
     prefix: str
@@ -173,17 +146,15 @@ class MountedDoor:
 
     @property
     def open(self) -> bool:
-        """Return true if no key is needed."""
         return self.keys is None and not self.accounts
 
 
 class DoorTable:
-    """All doors; ``default`` is the one behind plain ``/v1``.
+    """Finds doors; ``default`` is the one behind plain ``/v1``.
 
-    ``domains`` are host names below which every name belongs to this service
-    (``localhost`` is always one): a name there that no door has leads nowhere.
-    ``names`` are further host names of the service itself. A ``private`` address also has the
-    names of a local network.
+    Every host name below one of ``domains`` or ``localhost`` belongs to this service: one that no
+    door has is not found. ``names`` are further host names of the service. A service with a
+    ``private`` address also answers to names of a local network.
     """
 
     def __init__(
@@ -209,10 +180,9 @@ class DoorTable:
         )
 
     def find(self, host: str | None, path: str) -> tuple[MountedDoor, str]:
-        """The door and the rest of the path; ``host`` is the header, ``None`` without one.
+        """Return the door and the rest of the path; ``host`` is the ``Host`` header.
 
-        Raises :class:`NotFound` where no door is, and :class:`InvalidRequest`
-        for a host header that names no host.
+        Raises :class:`NotFound`, and :class:`InvalidRequest` for an invalid header.
         """
         name = host_name(host)
         named = self._by_host.get(name)
@@ -234,11 +204,9 @@ class DoorTable:
         raise nothing_at(path)
 
     def own_name(self, host: str | None) -> str:
-        """Return the name in a host header if it is one of the service.
+        """Return the name in a ``Host`` header if it is a door's, a configured or a trusted one.
 
-        That is a door's, one that it was told of, or one that no page from elsewhere can have
-        made a browser send. Raises :class:`NotFound` for any other, and :class:`InvalidRequest`
-        for a host header that names no host.
+        Raises :class:`NotFound` for any other, and :class:`InvalidRequest` for an invalid header.
         """
         name = host_name(host)
         if name not in self._by_host:
@@ -251,21 +219,17 @@ class DoorTable:
         return name
 
     def named(self, name: str) -> MountedDoor:
-        """The door of this name; raises :class:`NotFound`."""
+        """Return the door of this name; raise :class:`NotFound`."""
         for door in self.doors:
             if door.name == name:
                 return door
         raise NotFound(f"There is no door {name}.")
 
     def has_host(self, host: str | None) -> bool:
-        """Return true if the name in a host header belongs to a door.
-
-        Raises :class:`InvalidRequest` for a host header that names no host.
-        """
+        """Return true if the name in a ``Host`` header belongs to a door."""
         return host_name(host) in self._by_host
 
     def _check_below(self, name: str) -> None:
-        """Reject a name below a domain of the service that nothing has."""
         below = any(name.endswith(f".{domain}") for domain in self._domains)
         if below and name not in self._names:
             raise NotFound(
@@ -274,19 +238,16 @@ class DoorTable:
             )
 
     def _trusted(self, name: str) -> bool:
-        """Return true if no page from elsewhere can have made a browser send this host name.
-
-        Such a page can let a public name of its own point at this machine; it
-        cannot do so with an address, a name without dots, or one that no public name server
-        has (RFC 6762, section 3; ``.internal`` is reserved).
-        """
+        # A page from elsewhere can point a public name of its own at this machine, but not an
+        # address, a name without dots, or one that no public name server has (RFC 6762, section 3;
+        # `.internal` is reserved).
         if "." not in name or name in self._names or _is_address(name):
             return True
         return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
 
 
 def host_name(host: str | None) -> str:
-    """The name in a host header, in lower case, without port and final dot."""
+    """Return the name in a ``Host`` header, in lower case, without port and final dot."""
     if host is None or host == "":
         return ""
     match = _HOST.fullmatch(host)
@@ -308,7 +269,6 @@ def _is_address(name: str) -> bool:
 
 
 def _below(prefix: str, path: str) -> str | None:
-    """Return the path behind the prefix, with a leading slash; ``None`` without that prefix."""
     rest = path.removeprefix(prefix)
     if len(rest) == len(path) or not (rest == "" or rest.startswith("/")):
         return None

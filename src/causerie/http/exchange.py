@@ -1,9 +1,4 @@
-"""One request and its response: its ids, its body in bounded size and time, and failures in the
-form that its client reads.
-
-Knows nothing of sockets: a connection feeds it the request and takes the bytes of the response.
-Writing never waits; :meth:`Exchange.drained` does, where the client reads too slowly.
-"""
+"""One request and its response, as handlers see them, apart from sockets."""
 
 from __future__ import annotations
 
@@ -28,8 +23,6 @@ if TYPE_CHECKING:
     from causerie.http.connection import Connection
 
 
-# Identifiers of requests and completions.
-
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 
 
@@ -40,24 +33,15 @@ _drawn_tokens: list[str] = []
 
 
 def random_token() -> str:
-    """128 random bits, as letters and digits of hexadecimal; unique, and no secret."""
+    """Return 128 random bits in hexadecimal; unique, but not secret."""
     if not _drawn_tokens:
         digits, size = _random_bytes(_TOKENS_AT_ONCE * _TOKEN_BYTES).hex(), 2 * _TOKEN_BYTES
         _drawn_tokens.extend([digits[at : at + size] for at in range(0, len(digits), size)])
     return _drawn_tokens.pop()
 
 
-def taken_request_id(header: str) -> str | None:
-    """The caller's own request id, where it is up to 128 safe characters."""
-    return header if header and _SAFE_ID.fullmatch(header) else None
-
-
-# Failures for typed clients of the well-known router: a number where others read a word.
-#
-# Their generated types demand ``code`` to be the status as an integer, and refuse
-# the whole answer where it is a word. They name themselves in ``User-Agent``;
-# everybody else gets the errors as they are documented. The word stays readable
-# in ``metadata``.
+# Generated types of typed clients of the well-known router demand `code` to be the status as an
+# integer. They name themselves in `User-Agent`; the word stays readable in `metadata`.
 
 _TYPED_CLIENT = "speakeasy-sdk/"
 _TYPED_KINDS: Mapping[str, str] = {
@@ -78,7 +62,7 @@ _TYPED_CODES: Mapping[str, str] = {
 
 
 def error_details_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
-    """The ``error`` object of a failure, as the sender of these headers reads it."""
+    """Return the ``error`` object for the client that sent these headers."""
     error = failure.error()
     if not headers.get("user-agent", "").startswith(_TYPED_CLIENT):
         return error
@@ -88,12 +72,6 @@ def error_details_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
     return structs.replace(error, code=failure.status, metadata=metadata)
 
 
-# One request and its response.
-#
-# Knows nothing of sockets: a connection feeds it the request and takes the bytes
-# of the response. Writing never waits; :meth:`Exchange.drained` does, where the
-# client reads too slowly.
-
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _BEGINNING = b"HTTP/1.1 "  # of every response
@@ -102,11 +80,15 @@ _LARGE_BODY = 64 * 1024  # bytes of a body; to copy more takes longer than to wr
 
 
 class ClientGone(Exception):
-    """The client left, or stopped reading; nobody is there to be answered."""
+    """The client has left or stopped reading, so nobody can be answered."""
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """One request and its response, which carries the request's id, as a handler sees them."""
+    """One request and its response.
+
+    A connection feeds it the request and takes the bytes of the response. Writing never waits;
+    :meth:`drained` does, if the client reads too slowly.
+    """
 
     wire: Connection
     head: RequestHead
@@ -115,21 +97,21 @@ class Exchange(msgspec.Struct, eq=False):
     token: str = ""
     request_id: str = ""
     status: int | None = None
-    """Status that was sent, or ``None``; once it is set, the response is final."""
+    """Status of the response once it has started."""
     complete: bool = False
     """The whole request has arrived."""
     ended: bool = False
     gone: bool = False
     metered: bool = False
-    """The outcome is counted behind the edge."""
+    """The pipeline counts the outcome."""
     filler: bytes = b""
-    """May be written between pieces of the response's body, without meaning."""
+    """Bytes without meaning that may be written between pieces of the response's body."""
     on_gone: Callable[[], None] | None = None
     """Called once when the client disconnects."""
     task: asyncio.Task[None] | None = None
-    """The task that answers it, if it has one of its own."""
+    """The task that answers it."""
     cross_origin: Mapping[str, str] | None = None
-    """Headers of every response to a page of another origin that may call."""
+    """CORS headers of the response to a page of another origin."""
     unread: int = 0
     """Bytes of the body that arrived and were not read."""
     _named: bool = False
@@ -144,11 +126,12 @@ class Exchange(msgspec.Struct, eq=False):
         self.request_id = "req-" + token
         headers, self.keep_alive = self.head.headers, self.head.keep_alive
         if "x-request-id" in headers:
-            named = taken_request_id(headers["x-request-id"])
-            self.request_id, self._named = named or self.request_id, named is not None
+            named = headers["x-request-id"]
+            if _SAFE_ID.fullmatch(named):
+                self.request_id, self._named = named, True
 
     def name_completion(self) -> str:
-        """The id of the completion, which is the request's id too if the caller sent none."""
+        """Return the completion's id, which becomes the request's id if the client sent none."""
         completion = "chatcmpl-" + self.token
         if not self._named:
             self.request_id = completion
@@ -156,10 +139,8 @@ class Exchange(msgspec.Struct, eq=False):
 
     @property
     def peer(self) -> str:
-        """The address that the request comes from, empty where it has none."""
+        """IP address of the client, or empty."""
         return self.wire.peer
-
-    # Parts of its head.
 
     @property
     def method(self) -> str:
@@ -181,10 +162,7 @@ class Exchange(msgspec.Struct, eq=False):
     def credential(self) -> Credential | None:
         return self.head.credential
 
-    # The request's body.
-
     def feed(self, piece: bytes) -> None:
-        """A piece of the body has arrived; it is dropped where the response has ended."""
         if self.ended:
             return
         self._body.append(piece)
@@ -198,7 +176,6 @@ class Exchange(msgspec.Struct, eq=False):
             self._wake()
 
     def leave(self) -> None:
-        """The client has left."""
         if self.gone:
             return
         self.gone = True
@@ -219,7 +196,7 @@ class Exchange(msgspec.Struct, eq=False):
         return self.at_hand()
 
     def at_hand(self) -> bytes:
-        """Return the bytes of the body that arrived and were not read."""
+        """Return the bytes of the body that have arrived."""
         body, self._body = self._body, []
         self.unread = 0
         return b"".join(body)
@@ -228,20 +205,17 @@ class Exchange(msgspec.Struct, eq=False):
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
-    # The response.
-
     def start(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None = None
     ) -> None:
-        """Begin the response; the head goes out with the first piece of the body.
+        """Start the response; the head is sent with the first piece of the body.
 
-        ``headers`` are by lower-case name. Without the ``length`` of the body in bytes its
-        pieces are framed.
+        Names of ``headers`` are in lower case. Without ``length`` the body is sent in chunks.
         """
         self._opening = self._head(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
-        """Send a piece of the response's body; False where the client reads too slowly."""
+        """Send a piece of the response's body; return false if the client reads too slowly."""
         if self._chunked and piece:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
         elif self.head.method == "HEAD":
@@ -251,7 +225,6 @@ class Exchange(msgspec.Struct, eq=False):
         return self.wire.write(piece)
 
     def end(self, piece: bytes = b"") -> None:
-        """Send the last piece of the response's body."""
         self.ended = True
         if self._chunked:
             piece = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
@@ -260,10 +233,10 @@ class Exchange(msgspec.Struct, eq=False):
         self.wire.finish(self, self._opening + piece)
 
     def probe(self) -> None:
-        """Send something without meaning: a client that has closed answers it by a reset.
+        """Send bytes without meaning: a client that has closed answers them by a reset.
 
-        Before the response, that is the next byte of an interim response (RFC 9110, section 15.2),
-        which begins like every response. HTTP/1.0 has none, so its beginning alone is sent.
+        Before the response that is the next byte of an interim response (RFC 9110, 15.2), which
+        begins like every response. HTTP/1.0 has none, so only the beginning is sent.
         """
         if self.status is None:
             whole = _INTERIM if self.head.version == "1.1" else _BEGINNING
@@ -276,7 +249,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.write(self.filler)
 
     def abandon(self) -> None:
-        """Close the connection: a response that cannot be finished is seen to be cut."""
+        """Close the connection, so that the client notices an incomplete response."""
         self.wire.abort()
 
     def _head(
@@ -312,7 +285,7 @@ class Exchange(msgspec.Struct, eq=False):
         return head.encode("latin-1", "replace")
 
     def _behind_interim(self, line: str) -> str:
-        """Return the status line behind what was sent of an interim response."""
+        # A part of an interim response may have been sent already.
         sent, self._interim = self._interim, 0
         if sent <= len(_BEGINNING):
             return line[sent:]
@@ -323,10 +296,10 @@ class Exchange(msgspec.Struct, eq=False):
         """Return true while the client reads more slowly than the service writes."""
         return self.wire.full is not None
 
-    async def drained(self) -> None:
-        """Return when there is room for more, or the client has left."""
-        while (full := self.wire.full) is not None and not self.gone:
-            await asyncio.wait([full])
+    def drained(self) -> asyncio.Future[None]:
+        """Return a future that ends when a blocked client reads again, or has left."""
+        assert self.wire.full is not None
+        return asyncio.shield(self.wire.full)
 
     def respond(
         self,
@@ -336,7 +309,7 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Send a whole response; ``headers`` are by lower-case name."""
+        """Send a whole response; names of ``headers`` are in lower case."""
         head = self._head(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
@@ -364,8 +337,6 @@ def _header_lines(headers: Mapping[str, str]) -> str:
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
-# Reading a request body: of the right type, in bounded size and time.
-
 _CLOSE_HEADER = {"Connection": "close"}
 _DIGITS = 20  # of a length; one that has more is larger than any bound
 _BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
@@ -373,14 +344,14 @@ _BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """``max_bytes`` of a body; ``seconds`` for it, and more for each 64 KiB that arrived."""
+    """Bounds on a body; each 64 KiB that arrive add one second to ``seconds``."""
 
     max_bytes: int = 16 * 1024 * 1024
     seconds: float = 30.0
 
 
 def check_json_type(headers: Headers) -> None:
-    """Refuse a body that is not declared as JSON in UTF-8, as it stands."""
+    """Refuse a body that is not declared as uncompressed JSON in UTF-8."""
     sent = headers.get("content-type", "")
     media, *parameters = [part.strip().lower() for part in sent.split(";")]
     if media != "application/json" and not (
@@ -402,42 +373,16 @@ def check_json_type(headers: Headers) -> None:
 
 
 async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """The whole body.
+    """Return the body.
 
-    Raises :class:`InvalidRequest` (413 where it is too large, 408 where it
-    comes too slowly) and :class:`ClientGone`.
+    Raises :class:`InvalidRequest` (413 if it is too large, 408 if it comes too slowly) and
+    :class:`ClientGone`.
     """
     announced = exchange.headers.get("content-length", "")
     if len(announced) > _DIGITS:
         announced = announced.lstrip("0")[:_DIGITS] or "0"
     if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
         raise _too_large(limits)
-    return await _arriving(exchange, limits)
-
-
-async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """The whole body, of the right type; raises as :func:`check_type` and :func:`read_body`."""
-    check_json_type(exchange.headers)
-    return await read_body(exchange, limits)
-
-
-def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """The whole body where it is there already, plainly JSON and not too large, else ``b""``."""
-    headers = exchange.head.headers
-    plain = headers.plain_json
-    if plain is None:
-        plain = headers.plain_json = _is_plain(headers)
-    if plain and exchange.complete and exchange.unread <= limits.max_bytes:
-        return exchange.at_hand()
-    return b""
-
-
-def _is_plain(headers: Headers) -> bool:
-    return headers.get("content-type") == "application/json" and "content-encoding" not in headers
-
-
-async def _arriving(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """A body that is still on its way."""
     pieces: list[bytes] = []
     loop = asyncio.get_running_loop()
     start, size = loop.time(), 0
@@ -457,6 +402,25 @@ async def _arriving(exchange: Exchange, limits: BodyLimits) -> bytes:
             headers=_CLOSE_HEADER,
         ) from None
     return b"".join(pieces)
+
+
+async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """Check the type and return the body; raise like :func:`read_body`."""
+    check_json_type(exchange.headers)
+    return await read_body(exchange, limits)
+
+
+def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """Return the JSON body if it has arrived and is not too large, else ``b""``."""
+    headers = exchange.head.headers
+    plain = headers.plain_json
+    if plain is None:
+        plain = headers.plain_json = (
+            headers.get("content-type") == "application/json" and "content-encoding" not in headers
+        )
+    if plain and exchange.complete and exchange.unread <= limits.max_bytes:
+        return exchange.at_hand()
+    return b""
 
 
 def _too_large(limits: BodyLimits) -> InvalidRequest:

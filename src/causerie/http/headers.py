@@ -1,9 +1,4 @@
-"""The headers of a request: names without case, and the hints and labels that clients send in
-them.
-
-Labels are text of strangers that people will read: made short, without control characters, and
-without what an address may hold in addition to the address.
-"""
+"""The headers of a request, with the hints and labels that clients send in them."""
 
 from __future__ import annotations
 
@@ -17,16 +12,13 @@ from msgspec import Struct
 from causerie.access.keys import KEY_HEADERS
 from causerie.protocol.request import UNLABELLED, Labels
 
-# The headers of a request: names without case, values as text.
-
 _NEVER = re.compile(r"q=0(\.0*)?")
 
 
 class Headers(dict[str, str]):
-    """Values by lower-case name. A header that came twice gives its first value.
+    """Values by lower-case name; ``again`` has the further values of repeated headers.
 
-    ``again`` are the names and values of those that had come before, if there are any. What was
-    read of them is kept, since the headers of a head that comes again are the same object.
+    Parsed values are kept here, since a head that comes again has the same headers object.
     """
 
     again: list[tuple[str, str]] | None = None
@@ -48,35 +40,31 @@ class Headers(dict[str, str]):
         return False
 
     def take_keys(self) -> list[str]:
-        """Take out the values of key headers that had come again, without their scheme."""
+        """Remove repeated key headers; return their values without the scheme."""
         again = self.again or []
         self.again = [(name, value) for name, value in again if name not in KEY_HEADERS]
         return [value.rpartition(" ")[2] for name, value in again if name in KEY_HEADERS]
 
     def every(self, name: str) -> list[str]:
-        """All values of the header ``name`` (in lower case), in their order."""
+        """Return all values of a header in their order; ``name`` is in lower case."""
         if name not in self:
             return []
         return [self[name], *(value for key, value in self.again or () if key == name)]
 
 
-# The headers in which a client names its program, as the well-known router's clients do, what the
-# request is for, and its place in a trace (W3C Trace Context).
-#
-# Names are text of strangers that people will read: made short, without control
-# characters, and without what an address may hold in addition to the address.
-
 _TITLES = ("x-openrouter-title", "x-title")
 _REFERER = "http-referer"
 _TAG = "x-tag"
 _TRACE = ("traceparent", "tracestate")
-LABEL_HEADERS = (*_TITLES, _REFERER, _TAG, *_TRACE)
 _LONGEST_NAME = 80
 _LONGEST_ADDRESS = 200
 
 
 def labels_of(headers: Headers) -> Labels:
-    """Read the labels in headers; without a title the program is named by its address's host."""
+    """Read the labels of a request: program (by title or host), tag, and trace (W3C Trace Context).
+
+    People will read this text of strangers: it is cut and has no control characters.
+    """
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     tag = headers.get(_TAG, "")
@@ -93,7 +81,6 @@ def _label(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """In one line, of characters that show; sent as UTF-8 it is read as that."""
     with suppress(UnicodeDecodeError):  # else it was latin-1 after all
         text = text.encode("latin-1").decode("utf-8")
     seen = "".join(one if _shows(one) else " " for one in text)
@@ -101,12 +88,11 @@ def _readable(text: str) -> str:
 
 
 def _shows(character: str) -> bool:
-    """Not what controls a terminal, or turns the writing around, or nobody has assigned."""
+    # Excludes controls of terminals and of writing direction, and unassigned characters.
     return not unicodedata.category(character).startswith("C")
 
 
 def _label_address(text: str) -> tuple[str, str]:
-    """The address without user, query and fragment, and its host; empty where it is none."""
     try:
         parts = urlsplit(_readable(text))
         host, port = parts.hostname or "", parts.port
@@ -119,15 +105,13 @@ def _label_address(text: str) -> tuple[str, str]:
     return f"{parts.scheme}://{place}{parts.path}"[:_LONGEST_ADDRESS], named
 
 
-# Hints in a request's headers; most clients send none.
-
 _SESSION = "x-session-id"
 _UNKNOWN_PARAMS = "x-unknown-params"
-_HINT_HEADERS = frozenset({_SESSION, _UNKNOWN_PARAMS, *LABEL_HEADERS})
+_HINT_HEADERS = frozenset({_SESSION, _UNKNOWN_PARAMS, *_TITLES, _REFERER, _TAG, *_TRACE})
 
 
 class RequestHints(Struct, frozen=True):
-    """``session`` is empty where none is named; ``strict``: unknown fields are to be refused."""
+    """``session`` may be empty; ``strict`` refuses unknown fields."""
 
     labels: Labels = UNLABELLED
     session: str = ""
@@ -140,15 +124,9 @@ NO_HINTS = RequestHints()
 def hints_of(headers: Headers) -> RequestHints:
     hints = headers.hints
     if hints is None:
-        hints = headers.hints = _read_hints(headers)
+        hints = NO_HINTS
+        if not _HINT_HEADERS.isdisjoint(headers):
+            strict = headers.get(_UNKNOWN_PARAMS, "").lower() == "reject"
+            hints = RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict)
+        headers.hints = hints
     return hints
-
-
-def _read_hints(headers: Headers) -> RequestHints:
-    if _HINT_HEADERS.isdisjoint(headers):
-        return NO_HINTS
-    return RequestHints(
-        labels_of(headers),
-        headers.get(_SESSION, ""),
-        headers.get(_UNKNOWN_PARAMS, "").lower() == "reject",
-    )

@@ -1,9 +1,4 @@
-"""Health and metrics: whether the process lives, whether it can serve, the load of each engine,
-and ``GET /metrics``.
-
-Busy is not dead: an engine that works through a queue is fine as long as it moves. An engine
-that is busy and has not moved for long is not.
-"""
+"""Health of the service and its engines, and ``GET /metrics``."""
 
 from __future__ import annotations
 
@@ -22,14 +17,12 @@ from causerie.http.tasks import Drain
 from causerie.observe.metrics import MetricsCounters
 from causerie.routing.target_state import TargetStatus
 
-# Interfaces of the service that the edge calls.
-
 
 class ServingStatus(Protocol):
-    """State of our engines and of all targets of routing, as health shows it.
+    """State of engines and routing targets.
 
-    ``shared`` is true if the server answers in which replicas count limits and budgets, and
-    ``None`` if each counts for itself. ``obstacle`` is why use cannot be recorded now, or empty.
+    ``shared`` is whether the shared store of limits answers, ``None`` without one. ``obstacle`` is
+    why usage cannot be recorded now, or empty.
     """
 
     def status(self) -> Sequence[EngineStatus]: ...
@@ -37,11 +30,6 @@ class ServingStatus(Protocol):
     def shared(self) -> bool | None: ...
     def obstacle(self) -> str: ...
 
-
-# Health: whether the process lives, whether it can serve, and the load of each engine.
-#
-# Busy is not dead: an engine that works through a queue is fine as long as it moves. An engine that
-# is busy and has not moved for long is not.
 
 _encoder = msgspec.json.Encoder()
 _Value = TypeVar("_Value")
@@ -88,17 +76,17 @@ class TargetHealthEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``answers``: the server answers in which replicas count limits together."""
+    """Whether replicas count limits together, and whether their shared store answers."""
 
     shared: bool
     answers: bool | UnsetType = UNSET
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """``GET /health/live`` has the status alone, ``/health/ready`` also ``ready``.
+    """Body of ``/health``; ``/health/live`` has only the status, ``/health/ready`` also ``ready``.
 
-    ``unrecorded``: requests are refused because their usage could not be recorded.
-    ``missing``: what has to be configured before any request can be served.
+    The status ``unrecorded`` means that requests are refused because their usage could not be
+    recorded. ``missing`` is what must be configured before a request can be served.
     """
 
     status: ServiceState
@@ -113,24 +101,26 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class HealthHandlers:
-    """The handlers of ``/health``. An engine is stalled after ``stall_seconds`` without a move."""
+    """The handlers of ``/health``.
+
+    A busy engine is stalled if it has made no progress for ``stall_seconds``.
+    """
 
     engines: ServingStatus
     drain: Drain
     stall_seconds: float = 120.0
 
     async def live(self, exchange: Exchange) -> None:
-        """``GET /health/live``: that this is answered says it all."""
+        """``GET /health/live``."""
         exchange.json(Health(status="live"))
 
     async def ready(self, exchange: Exchange) -> None:
-        """``GET /health/ready``: 200 where a request would be served, else 503."""
+        """``GET /health/ready``: 200 if a request would be served, else 503."""
         state, obstacle = self._state()
         _send_health(exchange, Health(status=state, ready=state == "ready"), obstacle)
 
     async def overview(self, exchange: Exchange) -> None:
-        """``GET /health``: the same, with every engine, every target of routing, and whether
-        replicas count limits together."""
+        """``GET /health``: the same, with engines, targets of routing, and shared limits."""
         (state, obstacle), answers = self._state(), self.engines.shared()
         engines, targets = self.engines.status(), self.engines.targets()
         health = Health(
@@ -145,7 +135,6 @@ class HealthHandlers:
         _send_health(exchange, health, obstacle)
 
     def _state(self) -> tuple[ServiceState, str]:
-        """Return the state, with the reason if usage cannot be recorded."""
         state = self._engine_state()
         obstacle = self.engines.obstacle() if state == "ready" else ""
         return "unrecorded" if obstacle else state, obstacle
@@ -161,7 +150,7 @@ class HealthHandlers:
         return "failed"
 
     def _serves(self, status: EngineStatus) -> bool:
-        """An absent engine is loaded by the first request."""
+        # An absent engine is loaded by the first request.
         if status.state is EngineState.ABSENT:
             return True
         return status.state is EngineState.READY and not self._stalled(status)
@@ -212,33 +201,26 @@ def _given(value: _Value | None) -> _Value | UnsetType:
 
 
 def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
-    """Send it, with 503 and the error unless the service is ready."""
     if health.ready:
         exchange.json(health)
         return
-    failure = _unhealthy(health.status, obstacle)
+    failure: Overloaded
+    if health.status == "unrecorded":
+        failure = StoreUnavailable(f"The service cannot record usage now: {obstacle}.")
+    else:
+        code = "engine_loading" if health.status == "loading" else "no_endpoint"
+        failure = Overloaded(f"The service cannot serve now; it is {health.status}.", code=code)
     headers = {name.lower(): value for name, value in failure.headers.items()}
     body = _encoder.encode(structs.replace(health, error=failure.error()))
     exchange.respond(failure.status, body, headers=headers)
 
-
-def _unhealthy(status: ServiceState, obstacle: str) -> Overloaded:
-    if status == "unrecorded":
-        return StoreUnavailable(f"The service cannot record usage now: {obstacle}.")
-    return Overloaded(
-        f"The service cannot serve now; it is {status}.",
-        code="engine_loading" if status == "loading" else "no_endpoint",
-    )
-
-
-# ``GET /metrics``, for Prometheus.
 
 _STATIC_KEYS = StaticKeys()
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """The handler. ``keys`` open it as those of a door do; ``None``: it is open.
+    """The handler of ``GET /metrics``, open to all if ``keys`` is ``None``.
 
     ``of_all`` returns the metrics of all workers, if this is one of several.
     """
@@ -249,7 +231,7 @@ class MetricsPage:
     name: str = "metrics"
 
     async def show(self, exchange: Exchange) -> None:
-        """All metrics as text; raises ``Unauthenticated``."""
+        """Send all metrics as text; raise ``Unauthenticated``."""
         _STATIC_KEYS.authenticate(self, exchange.credential)
         text = self.metrics.exposition() if self.of_all is None else await self.of_all()
         exchange.respond(200, text, content_type=self.metrics.content_type)

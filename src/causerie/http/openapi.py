@@ -1,9 +1,8 @@
-"""``GET /openapi.json``: the interface for machines, by its operations. The page at `/docs` is
-made from it.
-"""
+"""``GET /openapi.json``: the operations of the interface. The page at `/docs` is made from it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,9 +20,7 @@ from causerie.http.openapi_schemas import (
     text_schema,
 )
 
-# The words that the operations of the OpenAPI document are written in.
-
-ERRORS = {
+_ERRORS = {
     "400": "The request is wrong; `param` names the field.",
     "401": "No key, or one that is not valid here.",
     "402": "A budget or the credits are spent.",
@@ -38,9 +35,12 @@ ERRORS = {
     "503": "Loading, stopping, or the queue is full; see `Retry-After`.",
     "504": "No answer in time.",
 }
-OPEN: list[Schema] = [{}]
-WITH_KEY: list[Schema] = [{"key": []}]
-WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
+_OPEN: list[Schema] = [{}]
+_WITH_KEY: list[Schema] = [{"key": []}]
+_WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
+ROUTER_BASE = "/router/v1"
+_OPEN_ERRORS = ("400", "404", "429")
+_KEY_ERRORS = ("400", "401", "403", "404", "429", "503")
 _EXAMPLE_REQUEST: Schema = {
     "model": "MODEL",
     "messages": [{"role": "user", "content": "Name three rivers."}],
@@ -49,231 +49,144 @@ _EXAMPLE_REQUEST: Schema = {
 }
 
 
-def json_answer(description: str, name: str) -> Schema:
-    """An answer whose body is the schema of this name."""
+def _parameter(place: str, name: str, description: str, schema: Schema | None = None) -> Schema:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": description,
+        "schema": schema or {"type": "string"},
+    }
+
+
+def _json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
 
 
-def error_answers(*statuses: str) -> Schema:
-    return {status: json_answer(ERRORS[status], "Error") for status in statuses}
-
-
-def in_header(name: str, description: str) -> Schema:
-    return _parameter("header", name, description, {"type": "string"})
-
-
-def in_query(name: str, description: str, schema: Schema, *, required: bool = False) -> Schema:
-    return {**_parameter("query", name, description, schema), "required": required}
-
-
-def in_path(name: str, description: str, schema: Schema) -> Schema:
-    return {**_parameter("path", name, description, schema), "required": True}
-
-
-def completion_operation(
-    request: str, *, name: str, summary: str, more: tuple[Schema, ...] = ()
+def _operation(
+    name: str,
+    summary: str,
+    security: list[Schema],
+    answers: Schema,
+    errors: Sequence[str],
+    parameters: Sequence[Schema] | None = None,
 ) -> Schema:
-    """An operation that answers a chat; ``more`` are further headers."""
-    answer = json_answer(
+    operation: Schema = {"operationId": name, "summary": summary, "security": security}
+    if parameters is not None:
+        operation["parameters"] = list(parameters)
+    failures = {status: _json_answer(_ERRORS[status], "Error") for status in errors}
+    return {**operation, "responses": {**answers, **failures}}
+
+
+def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
+    answer = _json_answer(
         "The completion, or a stream of chunks where `stream` is true.", "Completion"
     )
     content = answer["content"]
     assert isinstance(content, dict)
     content["text/event-stream"] = {"itemSchema": ref("ChunkEvent")}
-    return {
-        "operationId": name,
-        "summary": summary,
-        "security": WITH_OR_WITHOUT_KEY,
-        "parameters": [
-            in_header("x-request-id", "Names the request in logs, up to 128 safe characters."),
-            in_header("x-session-id", "Names the conversation, where `session_id` does not."),
-            in_header("x-unknown-params", "`reject` refuses fields that would be dropped."),
-            in_header("HTTP-Referer", "The address of the program that asks; a label."),
-            in_header("X-Title", "The name of the program that asks; a label."),
-            *more,
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": ref(request), "example": _EXAMPLE_REQUEST}},
-        },
-        "responses": {"200": answer, **error_answers(*ERRORS)},
+    headers = {
+        "x-request-id": "Names the request in logs, up to 128 safe characters.",
+        "x-session-id": "Names the conversation, where `session_id` does not.",
+        "x-unknown-params": "`reject` refuses fields that would be dropped.",
+        "HTTP-Referer": "The address of the program that asks; a label.",
+        "X-Title": "The name of the program that asks; a label.",
     }
+    parameters = [*(_parameter("header", *each) for each in headers.items()), *more]
+    operation = _operation(
+        name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
+    )
+    content = {"application/json": {"schema": ref(request), "example": _EXAMPLE_REQUEST}}
+    return {**operation, "requestBody": {"required": True, "content": content}}
 
 
-def _parameter(place: str, name: str, description: str, schema: Schema) -> Schema:
-    return {
-        "name": name,
-        "in": place,
-        "required": False,
-        "description": description,
-        "schema": schema,
+def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
+    commas, whole = "With commas between.", 2**31
+    money = "For a usual million tokens, three in four of the prompt."
+    filters = (
+        ("supported_parameters", f"All of these. {commas}", text_schema()),
+        ("output_modalities", f"One of these. {commas}", text_schema()),
+        ("model_authors", f"One of these. {commas}", text_schema()),
+        ("providers", f"One of these endpoints. {commas}", text_schema()),
+        ("q", "In the id.", text_schema()),
+        ("context", "Tokens, at least.", integer_schema(0, whole)),
+        ("min_price", money, text_schema()),
+        ("max_price", money, text_schema()),
+        ("sort", "The order.", text_schema(enum=list(SORTS))),
+        ("offset", "Entries to leave out.", integer_schema(0, whole)),
+        ("limit", "Entries, at most. Without it, all.", integer_schema(1, MOST_ENTRIES)),
+    )
+    parameters = [
+        *(_parameter("query", *each) for each in filters),
+        _parameter("header", "If-None-Match", "The `ETag` of an earlier answer."),
+    ]
+    answers = {
+        "200": _json_answer("The entries.", "RouterModelList"),
+        "304": {"description": "The answer of that `ETag` is still the answer."},
     }
+    errors = _OPEN_ERRORS if security is _OPEN else _KEY_ERRORS
+    return _operation(name, summary, security, answers, errors, parameters)
 
 
-# The operations of a router's door, for the OpenAPI document.
-
-ROUTER_BASE = "/router/v1"
-_WHOLE = 2**31
-_WORDS = "With commas between."
-_OPEN_ERRORS = ("400", "404", "429")
-_KEY_ERRORS = ("400", "401", "403", "404", "429", "503")
+def _get(
+    name: str, summary: str, answer: tuple[str, str], *parameters: Schema, key: bool = False
+) -> Schema:
+    security, errors = (_WITH_KEY, _KEY_ERRORS) if key else (_OPEN, _OPEN_ERRORS)
+    answers: Schema = {"200": _json_answer(*answer)}
+    return {"get": _operation(name, summary, security, answers, errors, parameters)}
 
 
 def market_paths() -> dict[str, Schema]:
-    """By path, below the usual prefix of a router."""
-    return _catalog_paths() | _key_paths() | _completion_paths()
+    """Return the operations of a router's door, by their full paths."""
+    title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
+    name, summary = "routerCreateChatCompletion", "Create a routed chat completion"
+    completion = _completion("RouterRequest", name, summary, title)
+    paths = _catalog_paths() | _key_paths() | {"/chat/completions": {"post": completion}}
+    return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
 
 
 def _catalog_paths() -> dict[str, Schema]:
+    slug = "May end in a suffix like `:free`."
+    model = (
+        _parameter("path", "author", "Whose model it is.", text_schema(minLength=1)),
+        _parameter("path", "slug", slug, text_schema(minLength=1)),
+    )
+    mine = _catalog("routerListOwnModels", "List what the key may use", _WITH_KEY)
+    count = ("The number of models.", "RouterCount")
+    data = ("The entry, in `data`.", "RouterModelData")
+    endpoints = ("The entry and its endpoints.", "RouterEndpoints")
+    shown = "Show the endpoints of an entry"
     return {
-        f"{ROUTER_BASE}/models": {
-            "get": _catalog_operation("routerListModels", "List the catalog", OPEN)
-        },
-        f"{ROUTER_BASE}/models/user": {
-            "get": _catalog_operation("routerListOwnModels", "List what the key may use", WITH_KEY)
-        },
-        f"{ROUTER_BASE}/models/count": {
-            "get": _open_operation(
-                "routerCountModels", "Count the catalog", ("The number of models.", "RouterCount")
-            )
-        },
-        f"{ROUTER_BASE}/models/{{author}}/{{slug}}": {
-            "get": _open_operation(
-                "routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *_model_id()
-            )
-        },
-        f"{ROUTER_BASE}/model/{{author}}/{{slug}}": {
-            "get": _open_operation(
-                "routerShowModelData",
-                "Show an entry in `data`",
-                ("The entry, in `data`.", "RouterModelData"),
-                *_model_id(),
-            )
-        },
-        f"{ROUTER_BASE}/models/{{author}}/{{slug}}/endpoints": {
-            "get": _open_operation(
-                "routerListEndpoints",
-                "Show the endpoints of an entry",
-                ("The entry and its endpoints.", "RouterEndpoints"),
-                *_model_id(),
-            )
-        },
+        "/models": {"get": _catalog("routerListModels", "List the catalog", _OPEN)},
+        "/models/user": {"get": mine},
+        "/models/count": _get("routerCountModels", "Count the catalog", count),
+        "/models/{author}/{slug}": _get(
+            "routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *model
+        ),
+        "/model/{author}/{slug}": _get(
+            "routerShowModelData", "Show an entry in `data`", data, *model
+        ),
+        "/models/{author}/{slug}/endpoints": _get("routerListEndpoints", shown, endpoints, *model),
     }
 
 
 def _key_paths() -> dict[str, Schema]:
+    key = ("Limits and usage of the key.", "RouterKey")
+    credits = ("Credits that were bought and used.", "RouterCredits")
+    past = ("Tokens, cost and provider of the request.", "RouterGeneration")
+    id = {**_parameter("query", "id", "The `id` of its completion."), "required": True}
     return {
-        f"{ROUTER_BASE}/key": {
-            "get": _key_operation(
-                "routerShowKey", "Show the key", ("Limits and usage of the key.", "RouterKey")
-            )
-        },
-        f"{ROUTER_BASE}/credits": {
-            "get": _key_operation(
-                "routerShowCredits",
-                "Show credits",
-                ("Credits that were bought and used.", "RouterCredits"),
-            )
-        },
-        f"{ROUTER_BASE}/generation": {
-            "get": _key_operation(
-                "routerShowGeneration",
-                "Show a past request",
-                ("Tokens, cost and provider of the request.", "RouterGeneration"),
-                in_query("id", "The `id` of its completion.", text_schema(), required=True),
-            )
-        },
+        "/key": _get("routerShowKey", "Show the key", key, key=True),
+        "/credits": _get("routerShowCredits", "Show credits", credits, key=True),
+        "/generation": _get("routerShowGeneration", "Show a past request", past, id, key=True),
     }
-
-
-def _completion_paths() -> dict[str, Schema]:
-    return {
-        f"{ROUTER_BASE}/chat/completions": {
-            "post": completion_operation(
-                "RouterRequest",
-                name="routerCreateChatCompletion",
-                summary="Create a routed chat completion",
-                more=(in_header("X-OpenRouter-Title", "The same as `X-Title`, and before it."),),
-            )
-        }
-    }
-
-
-def _catalog_operation(name: str, summary: str, security: list[Schema]) -> Schema:
-    statuses = _OPEN_ERRORS if security is OPEN else _KEY_ERRORS
-    return {
-        "operationId": name,
-        "summary": summary,
-        "security": security,
-        "parameters": [
-            *_catalog_filters(),
-            in_header("If-None-Match", "The `ETag` of an earlier answer."),
-        ],
-        "responses": {
-            "200": json_answer("The entries.", "RouterModelList"),
-            "304": {"description": "The answer of that `ETag` is still the answer."},
-            **error_answers(*statuses),
-        },
-    }
-
-
-def _open_operation(
-    name: str, summary: str, answer: tuple[str, str], *parameters: Schema
-) -> Schema:
-    """Return the operation of a path that needs no key."""
-    return {
-        "operationId": name,
-        "summary": summary,
-        "security": OPEN,
-        "parameters": list(parameters),
-        "responses": {"200": json_answer(*answer), **error_answers(*_OPEN_ERRORS)},
-    }
-
-
-def _key_operation(name: str, summary: str, answer: tuple[str, str], *parameters: Schema) -> Schema:
-    """Return the operation of a path for the bearer of a key of an account."""
-    return {
-        "operationId": name,
-        "summary": summary,
-        "security": WITH_KEY,
-        "parameters": list(parameters),
-        "responses": {"200": json_answer(*answer), **error_answers(*_KEY_ERRORS)},
-    }
-
-
-def _model_id() -> tuple[Schema, Schema]:
-    slug = "May end in a suffix like `:free`."
-    return (
-        in_path("author", "Whose model it is.", text_schema(minLength=1)),
-        in_path("slug", slug, text_schema(minLength=1)),
-    )
-
-
-def _catalog_filters() -> list[Schema]:
-    money = "For a usual million tokens, three in four of the prompt."
-    return [
-        in_query("supported_parameters", f"All of these. {_WORDS}", text_schema()),
-        in_query("output_modalities", f"One of these. {_WORDS}", text_schema()),
-        in_query("model_authors", f"One of these. {_WORDS}", text_schema()),
-        in_query("providers", f"One of these endpoints. {_WORDS}", text_schema()),
-        in_query("q", "In the id.", text_schema()),
-        in_query("context", "Tokens, at least.", integer_schema(0, _WHOLE)),
-        in_query("min_price", money, text_schema()),
-        in_query("max_price", money, text_schema()),
-        in_query("sort", "The order.", text_schema(enum=list(SORTS))),
-        in_query("offset", "Entries to leave out.", integer_schema(0, _WHOLE)),
-        in_query("limit", "Entries, at most. Without it, all.", integer_schema(1, MOST_ENTRIES)),
-    ]
-
-
-# ``GET /openapi.json``: the interface for machines. The page at `/docs` is made from it.
 
 
 @dataclass(slots=True)
 class Documents:
-    """The document of a service with these limits, written when it is first asked for.
+    """The document of a service with these limits, written when it is first requested.
 
-    Types that are looked through for their schemas take megabytes, which few services need.
+    The schemas take megabytes of memory to make, which few services need.
     """
 
     max_messages: int
@@ -281,12 +194,9 @@ class Documents:
 
     async def openapi(self, exchange: Exchange) -> None:
         if self._written is None:
-            self._written = await offload(_encoded, self.max_messages)
+            written = await offload(lambda: msgspec.json.encode(document(self.max_messages)))
+            self._written = written
         exchange.respond(200, self._written)
-
-
-def _encoded(max_messages: int) -> bytes:
-    return msgspec.json.encode(document(max_messages))
 
 
 def document(max_messages: int) -> Schema:
@@ -302,21 +212,11 @@ def document(max_messages: int) -> Schema:
             "`/router/v1` below that of doors of the kind `router`.",
         },
         "paths": {
-            "/v1/models": {"get": _list_models()},
-            "/v1/models/{id}": {"get": _show_model()},
-            "/v1/chat/completions": {
-                "post": completion_operation(
-                    "ChatRequest", name="createChatCompletion", summary="Create a chat completion"
-                )
-            },
+            **_model_paths(),
             **market_paths(),
-            "/health": {
-                "get": _health("showHealth", "health", "It serves; the body says how busy.")
-            },
-            "/health/live": {"get": _health("showLiveness", "liveness", "The process lives.")},
-            "/health/ready": {
-                "get": _health("showReadiness", "readiness", "A request would be served.")
-            },
+            "/health": _health("showHealth", "health", "It serves; the body says how busy."),
+            "/health/live": _health("showLiveness", "liveness", "The process lives."),
+            "/health/ready": _health("showReadiness", "readiness", "A request would be served."),
             "/metrics": {"get": _metrics()},
         },
         "components": {
@@ -326,47 +226,28 @@ def document(max_messages: int) -> Schema:
     }
 
 
-def _list_models() -> Schema:
+def _model_paths() -> dict[str, Schema]:
+    security, errors = _WITH_OR_WITHOUT_KEY, ("400", "401", "404")
+    listed: Schema = {"200": _json_answer("The models.", "ModelList")}
+    shown: Schema = {"200": _json_answer("The model.", "Model")}
+    model = _parameter("path", "id", "May hold slashes.", text_schema(minLength=1))
     return {
-        "operationId": "listModels",
-        "summary": "List models",
-        "security": WITH_OR_WITHOUT_KEY,
-        "responses": {
-            "200": json_answer("The models.", "ModelList"),
-            **error_answers("400", "401", "404"),
+        "/v1/models": {"get": _operation("listModels", "List models", security, listed, errors)},
+        "/v1/models/{id}": {
+            "get": _operation("showModel", "Show one model", security, shown, errors, [model])
         },
-    }
-
-
-def _show_model() -> Schema:
-    return {
-        "operationId": "showModel",
-        "summary": "Show one model",
-        "security": WITH_OR_WITHOUT_KEY,
-        "parameters": [in_path("id", "May hold slashes.", {"type": "string", "minLength": 1})],
-        "responses": {
-            "200": json_answer("The model.", "Model"),
-            **error_answers("400", "401", "404"),
+        "/v1/chat/completions": {
+            "post": _completion("ChatRequest", "createChatCompletion", "Create a chat completion")
         },
     }
 
 
 def _health(name: str, shown: str, good: str) -> Schema:
-    return {
-        "operationId": name,
-        "summary": f"Show {shown}",
-        "responses": {"200": json_answer(good, "Health"), "503": json_answer("Not now.", "Health")},
-    }
+    answers = {"200": _json_answer(good, "Health"), "503": _json_answer("Not now.", "Health")}
+    return {"get": {"operationId": name, "summary": f"Show {shown}", "responses": answers}}
 
 
 def _metrics() -> Schema:
     text: Schema = {"text/plain": {"schema": {"type": "string"}}}
-    return {
-        "operationId": "showMetrics",
-        "summary": "Show metrics",
-        "security": WITH_OR_WITHOUT_KEY,
-        "responses": {
-            "200": {"description": "All metrics, as Prometheus reads them.", "content": text},
-            **error_answers("401"),
-        },
-    }
+    answers = {"200": {"description": "All metrics, as Prometheus reads them.", "content": text}}
+    return _operation("showMetrics", "Show metrics", _WITH_OR_WITHOUT_KEY, {**answers}, ["401"])

@@ -1,8 +1,4 @@
-"""Schemas of the OpenAPI document: of requests from the declared parameters, of responses from
-their types.
-
-A test gives every place of a request every odd value and holds the answers to the schemas.
-"""
+"""Schemas of the OpenAPI document, made from the declared parameters and the types of responses."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import fields
 
 from causerie.errors import Error
 from causerie.http.health import Health
@@ -29,8 +25,6 @@ from causerie.protocol.model_entries import (
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
 
-# The words that schemas of the OpenAPI document are written in where no type says them.
-
 Schema = dict[str, object]
 
 
@@ -45,16 +39,6 @@ def text_schema(**more: object) -> Schema:
 def integer_schema(least: int, most: int, **more: object) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
-
-def structure(required: str = "", /, **properties: Schema) -> Schema:
-    """An object; ``required`` are names with spaces between."""
-    schema: Schema = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required.split()
-    return schema
-
-
-# Schemas of the OpenAPI document, made from types by msgspec.
 
 _REF_TEMPLATE = "#/components/schemas/{name}"
 
@@ -80,18 +64,13 @@ def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
         schema["required"] = [
             each.encode_name
             for each in fields(structs[name])
-            if _is_always_sent(structs[name], each)
+            if each.default is not UNSET
+            and (each.required or not structs[name].__struct_config__.omit_defaults)
         ]
     return schemas
 
 
-def _is_always_sent(kind: type[Struct], one: FieldInfo) -> bool:
-    omitted = kind.__struct_config__.omit_defaults and not one.required
-    return not omitted and one.default is not UNSET
-
-
 def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
-    """Return the schemas that msgspec makes, and their structs by the same names."""
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
     for schema in schemas.values():
         if "description" in schema:
@@ -103,7 +82,6 @@ def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[s
 
 
 def _structs(kind: Any) -> Iterator[type[Struct]]:
-    """Yield the structs that values of a type may hold."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         yield kind
         for each in declared(kind):
@@ -111,10 +89,6 @@ def _structs(kind: Any) -> Iterator[type[Struct]]:
     for argument in get_args(kind):
         yield from _structs(argument)
 
-
-# Schemas of bodies: of requests from the declared parameters, of responses from their types.
-#
-# A test gives every place of a request every odd value and holds the answers to the schemas.
 
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
 _MODEL_OR_MODELS = [
@@ -143,7 +117,6 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
 
 
 def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
-    """Return the type of a body with these parameters, and with all hints."""
     required = [(each.name, each.annotation) for each in parameters if each.required]
     optional = [(each.name, each.optional, None) for each in parameters if not each.required]
     hints = [(hint, _Hint, None) for hint in HINTS]
@@ -152,20 +125,15 @@ def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
 
 def response_schemas() -> dict[str, Schema]:
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
+    chunk = text_schema(contentMediaType="application/json", contentSchema=ref("Chunk"))
     return {
         **sent_schemas(
             Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER_TYPES
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": structure("data", data=_chunk_data()),
+        "ChunkEvent": {
+            "type": "object",
+            "properties": {"data": {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}},
+            "required": ["data"],
+        },
     }
-
-
-def _chunk_data() -> Schema:
-    """Return the schema of the text after ``data:``: a chunk, or the mark of the end."""
-    chunk: Schema = {
-        "type": "string",
-        "contentMediaType": "application/json",
-        "contentSchema": ref("Chunk"),
-    }
-    return {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}

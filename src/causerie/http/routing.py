@@ -1,8 +1,4 @@
-"""Routing: the paths of the service and of its doors, and tables of routes with path parameters.
-
-Paths of the service are at the root; those of the interface are below the base URL of every
-door.
-"""
+"""Tables of routes with path parameters, and the paths of the service and of its doors."""
 
 from __future__ import annotations
 
@@ -17,13 +13,11 @@ from causerie.http.exchange import Exchange
 from causerie.http.health import HealthHandlers, MetricsPage
 from causerie.http.openapi import Documents
 
-# Routes by method and path. ``{name}`` in the path of a route takes one segment.
-
 _PATH_PARAMETER = re.compile(r"\\{(\w+)\\}")  # in an escaped path
 
 
 class Route(Protocol):
-    """A declaration that is found by method and path."""
+    """A route; ``{name}`` in its path matches one segment."""
 
     @property
     def method(self) -> str: ...
@@ -35,7 +29,7 @@ R = TypeVar("R", bound=Route)
 
 
 class RouteTable(Generic[R]):
-    """The routes of one application. ``fits`` tells whether a segment may be a parameter."""
+    """Routes of one application; ``fits`` returns whether a segment may be a parameter."""
 
     def __init__(self, routes: Iterable[R], fits: Callable[[str], object]) -> None:
         self.routes = tuple(routes)
@@ -61,10 +55,6 @@ class RouteTable(Generic[R]):
         return None
 
 
-# Table of paths and their handlers; nothing else.
-#
-# Paths of the service are at the root; those of the interface are below the base URL of every door.
-
 Handler = Callable[[Exchange], Awaitable[None]]
 DoorHandler = Callable[[Exchange, MountedDoor, str], Awaitable[None]]
 
@@ -75,7 +65,7 @@ METRICS_PATH = "/metrics"
 def service_routes(
     health: HealthHandlers, metrics: MetricsPage | None, documents: Documents | None
 ) -> Mapping[str, Handler]:
-    """Paths of the service itself; all are read with GET."""
+    """Return the handlers of the service's own paths, all for GET."""
     routes: dict[str, Handler] = {
         "/health": health.overview,
         "/health/live": health.live,
@@ -89,7 +79,7 @@ def service_routes(
 
 
 def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
-    """Paths below a base URL, by method. ``{id}`` takes the rest of the path."""
+    """Return handlers by path below a door's base and by method; ``{id}`` matches the rest."""
     return {
         "/models": {"GET": openai.list_models},
         "/models/{id}": {"GET": openai.show_model},
@@ -98,7 +88,7 @@ def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
 
 
 def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[str, DoorHandler]]:
-    """Paths below the base URL of a router."""
+    """Return handlers like :func:`door_routes`, for a router's door."""
     return {
         "/models": {"GET": pages.list_models},
         "/models/user": {"GET": pages.list_mine},
@@ -115,7 +105,7 @@ def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[st
 def find_handler(
     routes: Mapping[str, Mapping[str, DoorHandler]], method: str, base: str, path: str
 ) -> tuple[DoorHandler, str]:
-    """The handler for a path below a door's ``base``, and what ``{id}`` stands for."""
+    """Return the handler for a path below a door's ``base``, and the value of ``{id}``."""
     if (exact := routes.get(path)) is not None and method in exact:
         return exact[method], ""
     for pattern, handlers in routes.items():

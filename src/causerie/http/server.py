@@ -1,4 +1,4 @@
-"""Listening, signals, and a stop that lets answers finish."""
+"""Listen, handle signals, and stop gracefully."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from causerie.http.application import Edge
-from causerie.http.connection import ConnectionLimits, Connections
+from causerie.http.connection import Connections, Listen
 from causerie.http.tasks import owned
 
 _SWEEP_SECONDS = 0.5
@@ -25,49 +25,23 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
-    """Options of the listener. Times are in seconds, sizes in bytes; port 0 takes a free one."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    drain_seconds: float = 30.0
-    shutdown_delay_seconds: float = 0.0
-    head_seconds: float = 15.0
-    keep_alive_seconds: float = 75.0
-    stuck_seconds: float = 60.0
-    max_head_bytes: int = 64 * 1024
-    max_connections: int = 4096
-    busy_poll_seconds: float = 0.0
-
-    @property
-    def bounds(self) -> ConnectionLimits:
-        return ConnectionLimits(
-            head_seconds=self.head_seconds,
-            idle_seconds=self.keep_alive_seconds,
-            stuck_seconds=self.stuck_seconds,
-            max_head_bytes=self.max_head_bytes,
-            max_connections=self.max_connections,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Bound:
-    """Sockets that are bound: of the service, and of its metrics where they are apart."""
+    """Bound sockets of the service, and of its metrics if these have an address of their own."""
 
     service: socket.socket
     metrics: socket.socket | None = None
 
 
 def listening_socket(listen: Listen) -> socket.socket:
-    """A bound socket; raises :class:`OSError` where the address is taken or not ours."""
+    """Return a listening socket; raise :class:`OSError` if the address is in use or not ours."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
 
 
 def reserved_socket(listen: Listen) -> socket.socket:
-    """Return a socket that is bound and does not listen; :func:`socket_beside` makes those that do.
+    """Return a bound socket that does not listen, for :func:`socket_beside`.
 
-    Raises :class:`OSError` where the address is taken or not ours.
+    Raises :class:`OSError` if the address is in use or not ours.
     """
     try:
         return _bound((listen.host, listen.port))
@@ -76,12 +50,8 @@ def reserved_socket(listen: Listen) -> socket.socket:
 
 
 def socket_beside(reserved: socket.socket) -> socket.socket:
-    """Return one more socket at an address, for another process; it is bound and does not listen.
-
-    Linux divides connections evenly among the sockets at one address. Elsewhere all processes
-    accept at the same socket.
-    """
-    if sys.platform != "linux":
+    """Return another bound socket at the same address, for another process."""
+    if sys.platform != "linux":  # which divides connections evenly among sockets at one address
         return reserved.dup()
     # Only now: nobody else can have been bound there before.
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -112,11 +82,10 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
-    At a stop the service says for ``shutdown_delay_seconds`` that it is not ready, and still
-    answers. Then nothing new is started, running answers may finish within ``drain_seconds`` and
-    are ended then; a second signal ends them at once. Other requests that are being answered
-    (pages, say) hold the stop for some seconds at most. ``on_ready`` is told the address. Raises
-    :class:`OSError` where it cannot listen.
+    At a stop health reports for ``shutdown_delay_seconds`` that the service is not ready, and
+    requests are still answered. Then new completions are refused, and running ones are ended after
+    ``drain_seconds`` or at a second signal. Other requests, like pages, delay the stop for some
+    seconds at most. ``on_ready`` is called with the address. Raises :class:`OSError`.
     """
     stop = stop or asyncio.Event()
     bound = bound or Bound(listening_socket(listen))
@@ -124,7 +93,7 @@ async def serve(
     with bound.service as listener, stop_signals(asyncio.get_running_loop(), stop, hurry):
         host, port = listener.getsockname()[:2]
         ready = None if on_ready is None else partial(on_ready, host, port)
-        async with _scraped(edge, listen.bounds, bound.metrics):
+        async with _metrics_server(edge, listen, bound.metrics):
             await _answer(edge, listen, listener, stop, hurry, ready)
 
 
@@ -136,7 +105,7 @@ async def _answer(
     hurry: asyncio.Event,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
-    connections = Connections(edge.answer, listen.bounds)
+    connections = Connections(edge.answer, listen)
     connections.traffic.busy_poll_seconds = listen.busy_poll_seconds
     try:
         async with owned(_sweep(connections)):
@@ -157,14 +126,13 @@ async def _answer(
 
 
 @asynccontextmanager
-async def _scraped(
-    edge: Edge, bounds: ConnectionLimits, listener: socket.socket | None
+async def _metrics_server(
+    edge: Edge, listen: Listen, listener: socket.socket | None
 ) -> AsyncIterator[None]:
-    """Serve the metrics at an address of their own, if they have one; also while answers finish."""
     if listener is None:
         yield
         return
-    connections = Connections(edge.scrape, bounds)
+    connections = Connections(edge.scrape, listen)
     with listener:
         server = await asyncio.get_running_loop().create_server(connections, sock=listener)
         try:
@@ -179,18 +147,16 @@ async def _scraped(
 async def _announce(
     edge: Edge, connections: Connections, delay_seconds: float, hurry: asyncio.Event
 ) -> None:
-    """Say that the service is stopping, and answer until balancers send requests elsewhere."""
     if not delay_seconds:
         return
     edge.drain.announced = True
-    connections.leave()
+    connections.leaving = True
     with suppress(TimeoutError):
         async with asyncio.timeout(delay_seconds):
             await hurry.wait()
 
 
 async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:
-    """Let what runs finish; ``hurry`` cuts it short."""
     async with owned(edge.drain.finish(drain_seconds)) as draining, owned(_set(hurry)) as hurried:
         await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
     if hurry.is_set():
@@ -198,17 +164,11 @@ async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None
 
 
 async def _last_bytes(connections: Connections, hurry: asyncio.Event) -> None:
-    """Close every connection when its client has what it was answered, if that is soon."""
     connections.close()
-    async with owned(_left(connections)) as left, owned(_set(hurry)) as hurried:
+    async with owned(connections.closed()) as closed, owned(_set(hurry)) as hurried:
         either = asyncio.FIRST_COMPLETED
-        await asyncio.wait([left, hurried], timeout=_LAST_BYTES_SECONDS, return_when=either)
-        await asyncio.wait([left], timeout=_HURRIED_SECONDS)
-
-
-async def _left(connections: Connections) -> None:
-    await connections.ended()
-    await connections.left()
+        await asyncio.wait([closed, hurried], timeout=_LAST_BYTES_SECONDS, return_when=either)
+        await asyncio.wait([closed], timeout=_HURRIED_SECONDS)
 
 
 async def _set(event: asyncio.Event) -> None:
@@ -225,7 +185,7 @@ async def _sweep(connections: Connections) -> None:
 def stop_signals(
     loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event
 ) -> Iterator[None]:
-    """A first signal begins the stop, a second one hurries it."""
+    """Let a first signal set ``stop``, and a second one ``hurry``."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may have signals; whoever runs it there handles them
         return

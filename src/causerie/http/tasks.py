@@ -1,10 +1,4 @@
-"""Work under way: tasks that answer exchanges, the guards by which that work ends, and tasks that
-end with the block that began them.
-
-A stop has two steps, which may be announced. First nothing new is started and what runs may
-finish; after a time what still runs is cut, each piece of work seeing an
-:class:`~causerie.errors.Overloaded`.
-"""
+"""Tasks that answer exchanges, and the guards by which their work ends."""
 
 from __future__ import annotations
 
@@ -18,15 +12,12 @@ import msgspec
 from causerie.errors import SHUTDOWN, Overloaded
 from causerie.http.exchange import ClientGone, Exchange
 
-# Tasks that end with the block that began them.
-
 
 @asynccontextmanager
 async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run ``work`` alongside the block; leaving cancels it and waits until it has ended.
+    """Run ``work`` during the block; leaving cancels it and waits until it has ended.
 
-    A task group would turn the block's own exceptions into groups, and wait
-    for work that has no end.
+    A task group would turn the block's own exceptions into groups, and wait for endless work.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
@@ -38,20 +29,17 @@ async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[N
             raise failure
 
 
-# Tasks that answer exchanges, one after the other.
-#
-# A task costs more than the steps between it and its work, so one that has
-# answered waits for the next exchange. Knows nothing of connections, nor of what
-# an answer is.
-
 Handler = Callable[[Exchange], Coroutine[None, None, None]]
-"""Answers an exchange; ends its response, or abandons it."""
+"""Answers an exchange: ends or abandons its response."""
 
 _MAX_IDLE_WORKERS = 256
 
 
 class Workers:
-    """As many tasks as there are exchanges under way, and a bounded number that wait for more."""
+    """One task for each running exchange, and a bounded number of idle ones for further exchanges.
+
+    Tasks are reused because a new one costs more than the steps between it and its work.
+    """
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -61,10 +49,10 @@ class Workers:
         self._ending = False
 
     def begin(self, exchange: Exchange) -> None:
-        """See to it that this exchange is answered; ``exchange.task`` is the task that does."""
+        """Let an idle or a new task answer the exchange."""
         while self._idle:
             call = self._idle.pop()
-            if not call.done():  # nobody has ended this one while it waited
+            if not call.done():
                 call.set_result(exchange)
                 return
         task = self._loop.create_task(self._work(exchange))
@@ -72,7 +60,7 @@ class Workers:
         task.add_done_callback(self._tasks.discard)
 
     async def ended(self) -> None:
-        """Return when every exchange has been answered and no task is left."""
+        """Return when every exchange was answered and no task is left."""
         self._ending = True
         for call in self._idle:
             call.cancel()
@@ -81,7 +69,7 @@ class Workers:
             await asyncio.wait(self._tasks)
 
     async def end(self, seconds: float) -> None:
-        """Like :meth:`ended`; what goes on after ``seconds`` is cancelled and has as long again."""
+        """Like :meth:`ended`; tasks are cancelled after ``seconds``, and have as long again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.ended()
@@ -105,19 +93,13 @@ class Workers:
             exchange = await call
 
 
-# Work under way, and how it ends: by itself, because the client left, or at a stop.
-#
-# A stop has two steps, which may be announced. First nothing new is started and what runs may
-# finish; after a time what still runs is cut, each piece of work seeing an
-# :class:`~causerie.errors.Overloaded`.
-
 _LAST_WORDS_SECONDS = 5.0
 
 
 class Drain:
-    """Running work, and admission of new work. Work enters by a :class:`WorkGuard`.
+    """Running work, each within a :class:`WorkGuard`, and admission of new work.
 
-    ``announced``: a stop is near, and until then new work is admitted.
+    ``announced``: a stop is near, but new work is still admitted.
     """
 
     def __init__(self) -> None:
@@ -127,11 +109,9 @@ class Drain:
         self.idle = asyncio.Event()
 
     async def finish(self, seconds: float) -> None:
-        """Begin nothing new, give what runs ``seconds``, then end it."""
+        """Admit no new work, and end running work after ``seconds``."""
         self.stopping = True
-        if not self.running:
-            return
-        if await self._becomes_idle(seconds):
+        if not self.running or await self._becomes_idle(seconds):
             return
         for watch in tuple(self.running):
             watch.cut(_service_stopping())
@@ -147,11 +127,10 @@ class Drain:
 
 
 class WorkGuard(msgspec.Struct, eq=False):
-    """The work on one exchange, for as long as the block runs; it can be ended from outside.
+    """Cancels the work of a block if the client leaves or the time of a stop is over.
 
-    Entering raises :class:`Overloaded` at a stop. Leaving raises what the work was cut for,
-    when it has cleaned up after itself: :class:`ClientGone` where the client left,
-    :class:`Overloaded` where the time of a stop is over.
+    Entering raises :class:`Overloaded` at a stop. Leaving raises the reason of a cancellation:
+    :class:`ClientGone` or :class:`Overloaded`.
     """
 
     exchange: Exchange
@@ -180,7 +159,7 @@ class WorkGuard(msgspec.Struct, eq=False):
             raise self.reason from None
 
     def cut(self, reason: Exception) -> None:
-        """End the work; it sees a cancellation and whoever began it sees ``reason``."""
+        """Cancel the work; leaving the block raises ``reason``."""
         if self.reason is None and self.exchange.task is not None:
             self.reason = reason
             self.exchange.task.cancel(None if isinstance(reason, ClientGone) else SHUTDOWN)

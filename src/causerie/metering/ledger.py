@@ -1,18 +1,4 @@
-"""The ledger: one record a request, however it ended, once, and safe before its end is told.
-
-:meth:`Ledger.commit` returns when the record is safe; whoever tells a client that a reply has ended
-awaits it first. Records that come while a transaction runs share the next one, so the cost of a
-transaction is divided among all that wait. With a journal, safe means written there (also while the
-database is away), and the database follows; without one, or where its disk does not keep the
-record, safe means in the database. A client that is told then that it is away is charged for what
-it had got of a stream, and else nothing.
-
-A record has an id of its own: the request id may be the caller's, who may send the same one for
-every request and would then be charged once.
-
-With a journal a request is written down when it begins, too. If this process ends in the middle
-of it (a crash, `kill -9`), the next one with the same journal keeps that as its record.
-"""
+"""The ledger: one record for each request, however it ended, safe before its end is reported."""
 
 from __future__ import annotations
 
@@ -52,12 +38,12 @@ INTERRUPTED_WORDS = "The service ended while the request ran."
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
-    """The facts of one request; no contents. A record without a key or project has empty names."""
+    """The facts of one request, without contents."""
 
     id: str
     request_id: str
     at: int
-    """Time of its arrival, in microseconds since 1970; other times are in microseconds, too."""
+    """Time of its arrival, in microseconds since 1970."""
     project: str = ""
     key: str = ""
     user: str = ""
@@ -75,7 +61,6 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     completion: int = 0
     reasoning: int = 0
     cost: Decimal = Decimal(0)
-    """Money."""
     queue_us: int = 0
     first_token_us: int | None = None
     duration_us: int = 0
@@ -98,12 +83,11 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def delivered(self) -> bool:
-        """Return true if a client has content that nothing takes back: a piece of a stream."""
+        """Return true if a client has a piece of a stream, which cannot be taken back."""
         return self.stream and self.first_token_us is not None
 
     @property
     def charged(self) -> bool:
-        """Return true if its tokens are charged; see :func:`is_charged`."""
         return is_charged(
             self.prompt,
             self.completion,
@@ -117,11 +101,10 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
 
 def is_charged(prompt: int, completion: int, *, worked: bool, delivered: bool) -> bool:
-    """Return true if tokens are charged, in money, budgets of tokens and free requests.
+    """Return true if tokens are charged; the rule is in ``docs/guides/billing.md``.
 
-    The rule is in ``docs/guides/billing.md``: what was ``delivered`` is charged, however the reply
-    ended. Tokens are also charged if a target ``worked`` for a client that left, or for a
-    constraint that could not be kept.
+    ``delivered`` content is charged however the reply ended, and also if a target ``worked`` for a
+    client that left, or for a constraint that could not be kept.
     """
     return prompt + completion > 0 if worked else delivered and completion > 0
 
@@ -130,11 +113,14 @@ class UsageStore(Protocol):
     """Durable storage of records."""
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
-        """Keep them, each once by its id, durably; raises :class:`StoreUnavailable`."""
+        """Store each record once by its id; raise :class:`StoreUnavailable`."""
 
 
 def record_id() -> str:
-    """A new id that sorts by time: a UUID of version 7 (RFC 9562, section 5.7)."""
+    """Return a new id that sorts by time: a UUID of version 7 (RFC 9562, 5.7).
+
+    Request ids may repeat, since clients choose them.
+    """
     milliseconds = time.time_ns() // 1_000_000
     noise = int.from_bytes(secrets.token_bytes(10), "big")
     bits = milliseconds << 80 | noise
@@ -144,11 +130,6 @@ def record_id() -> str:
 
 
 class _Waiting(Struct):
-    """A record on its way to the database, and who waits for it there.
-
-    ``mark`` is that of the journal, 0 where it has not taken it.
-    """
-
     record: UsageRecord
     mark: int = 0
     kept: asyncio.Future[None] | None = None
@@ -156,10 +137,11 @@ class _Waiting(Struct):
 
 
 class Ledger:
-    """One writer for all records of this process.
+    """The writer of all records of a process; concurrent ones share a transaction.
 
-    ``max_waiting`` bounds what waits for the database; beyond it records are
-    refused, and :attr:`full` says so before a request is started.
+    With a journal a record is safe there, and the database follows; a request is also written when
+    it starts, so that a crash leaves a record of it. Without one, or if its disk fails, a record is
+    safe in the database. ``max_waiting`` bounds the queue for the database.
     """
 
     def __init__(
@@ -181,16 +163,16 @@ class Ledger:
 
     @property
     def full(self) -> bool:
-        """Return true if no further record fits: requests are refused with 503 then."""
+        """Return true if no further record fits, so that requests are refused."""
         return len(self._waiting) >= self._max_waiting
 
     @property
     def away(self) -> bool:
-        """Return true if the database, which makes records safe, was away at the last attempt."""
+        """Return true if there is no journal and the database failed at the last attempt."""
         return self._away and self._write_ahead_log is None
 
     def obstacle(self) -> str:
-        """Return why no record would be safe now, so that requests are refused; else an empty text.
+        """Return why no record would be safe now, or an empty text.
 
         The journal is only tried while the database is away.
         """
@@ -207,9 +189,9 @@ class Ledger:
         return ""
 
     async def __aenter__(self) -> Ledger:
-        """Begin to write; first whatever an earlier run left in the journal.
+        """Write what an earlier run left in the journal, and start the writer.
 
-        Raises :class:`StoreUnavailable` where something was left and cannot be written.
+        Raises :class:`StoreUnavailable` if that cannot be written.
         """
         if self._write_ahead_log is not None:
             left = list(self._write_ahead_log.left())
@@ -222,7 +204,7 @@ class Ledger:
         return self
 
     async def _take_over(self, left: Sequence[UsageRecord]) -> None:
-        """Write what was left; what the database refuses now as it did then keeps nobody away."""
+        # What the database refuses now as it did before must not keep the service from starting.
         try:
             await self._store.append(left)
         except StoreUnavailable:
@@ -235,7 +217,7 @@ class Ledger:
                 await self._take_over([each])
 
     async def __aexit__(self, *failure: object) -> None:
-        """Write what waits, then end. Records that cannot be written stay in the journal."""
+        """Write the queue, and end; records that cannot be written stay in the journal."""
         self._closing = True
         self._more.set()
         if self._writer is not None:
@@ -245,10 +227,9 @@ class Ledger:
             log.error("usage is lost: the database is away", records=len(self._waiting))
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Write down the record that a request leaves if this process ends before it.
+        """Write the record that a request leaves if this process ends before :meth:`commit`.
 
-        :meth:`commit` of a record with the same id takes its place. Raises
-        :class:`StoreUnavailable` if neither journal nor database would keep that one.
+        Raises :class:`StoreUnavailable` if neither journal nor database would keep the end.
         """
         if self._write_ahead_log is not None:
             try:
@@ -261,10 +242,9 @@ class Ledger:
             raise _unsafe()
 
     async def commit(self, record: UsageRecord) -> None:
-        """Return when the record is safe.
+        """Return when the record is safe, or raise :class:`StoreUnavailable`.
 
-        A caller that is cancelled meanwhile does not take the record back.
-        Raises :class:`StoreUnavailable` where it cannot be made safe.
+        A cancelled caller does not withdraw the record.
         """
         if self._closing or (self.full and not record.delivered):
             raise _unsafe()
@@ -290,7 +270,6 @@ class Ledger:
         self._more.set()
 
     async def _write(self) -> None:
-        """Until it is closed: whatever waits, in batches, in the order it came."""
         pause = _FIRST_PAUSE
         while await self._something():
             if self._write_ahead_log is not None and not self._closing:
@@ -312,7 +291,6 @@ class Ledger:
                 self._done(batch)
 
     async def _something(self) -> bool:
-        """Wait until a record waits; false where none does and none will."""
         while not self._waiting:
             if self._closing:
                 return False
@@ -321,7 +299,7 @@ class Ledger:
         return True
 
     def _put_off(self, failure: StoreUnavailable) -> None:
-        """The database is away: the records stay here, but nobody is kept waiting for it."""
+        # While the database is away records stay here and nobody waits for it.
         self._away = True
         log.warning(
             "usage waits for the database", records=len(self._waiting), reason=failure.message
@@ -335,7 +313,7 @@ class Ledger:
                 _tell(each.kept, failure)
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
-        """Find the record that the database does not take, by trying each alone."""
+        # Each record is tried alone to find the one that the database refuses.
         self._away = False
         if len(batch) > 1:
             self._batch = 1
@@ -368,7 +346,7 @@ def _unsafe() -> StoreUnavailable:
 
 
 def unrecorded(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
-    """Return the record of a request whose client is told this instead of its end."""
+    """Return the record of a request whose client gets this failure in place of its end."""
     told = structs.replace(
         record,
         status=failure.status,

@@ -1,4 +1,4 @@
-"""One record a request, written however the request ends; contents only where they are kept."""
+"""One record for each request, and its contents if its project keeps them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
-from causerie.shapes.chat_completions.encoder import ResponseContext
-
-# Contents of one request and its reply, within bounds, for projects that keep them.
-#
-# They are gathered alongside the reply and serialized only when it has ended, by the component that
-# keeps them. This module does not know why they are kept, or for how long.
+from causerie.protocol.response import ReplyFormat, ResponseContext
 
 MOST_BYTES = 256 * 1024  # of the request, and of the reply
 _FIELDS = ("messages", "tools", "response_format")
@@ -38,40 +33,43 @@ _LOGPROB = 60  # about what one is in JSON
 
 
 class Excerpt(Struct, frozen=True):
-    """JSON; where it is cut, its beginning."""
+    """JSON, or its beginning if it is cut."""
 
     text: str
     cut: bool
 
 
 class Contents:
-    """The contents of one request, while it is answered.
+    """The contents of one request and its reply, within bounds, for projects that keep them.
 
-    ``context`` is what its reply is told in, and may be replaced before the end.
+    ``completion`` puts the reply together with the ``context``, which may be replaced before.
     """
 
-    __slots__ = ("_cut", "_kept", "_open", "_request", "_size", "_told", "context")
+    __slots__ = ("_completion", "_cut", "_kept", "_open", "_request", "_size", "_usage", "context")
 
-    def __init__(self, request: ChatRequest, context: ResponseContext) -> None:
+    def __init__(
+        self, request: ChatRequest, context: ResponseContext, completion: ReplyFormat
+    ) -> None:
         self._request = request
+        self._completion = completion
         self.context = context
         self._kept: list[Event] = []
         self._open: dict[int, bool] = {}  # choices that have started: whether they have not ended
-        self._told: Usage | None = None
+        self._usage: Usage | None = None
         self._size = 0
         self._cut = False
 
     @property
     def weight(self) -> int:
-        """About how many bytes of memory it holds."""
+        """Return about how many bytes of memory it takes."""
         return self._size + sum(map(_weight, self._request.messages))
 
     def see(self, batch: Batch) -> None:
-        """Take note of some events; beyond the bound only of how the reply ends."""
+        """Keep events; beyond the bound only the ends of choices."""
         self._kept += filter(self._takes, batch)
 
     def forget(self) -> None:
-        """The reply begins anew."""
+        """Forget all events, as the reply starts anew."""
         self._kept.clear()
         self._open.clear()
         self._size, self._cut = 0, False
@@ -82,20 +80,19 @@ class Contents:
         return _excerpt({name: sent[name] for name in _FIELDS if name in sent}, cut=False)
 
     def reply(self, used: Usage) -> Excerpt:
-        """Return the reply as a whole completion, also for a stream; empty if there was none.
+        """Return the reply as a whole, also for a stream; empty if there was none.
 
-        A choice that did not come to its end ends with ``error``. ``used`` is reported if the reply
-        did not come to its usage.
+        An incomplete choice ends with ``error``; ``used`` is for a reply without its usage.
         """
         if not self._open:
             return Excerpt("", cut=False)
         ends = [Finished("error", one) for one, started in self._open.items() if started]
-        whole = self.context.completion([*self._kept, *ends, self._told or used])
+        whole = self._completion(self.context, [*self._kept, *ends, self._usage or used])
         return _excerpt(whole, cut=self._cut)
 
     def _takes(self, event: Event) -> bool:
         if isinstance(event, Usage):
-            self._told = event
+            self._usage = event
             return False
         if isinstance(event, Finished):
             self._open[event.choice] = False
@@ -114,7 +111,6 @@ def _weight(message: Message) -> int:
 
 
 def _size(event: Event) -> int:
-    """About its bytes in JSON."""
     match event:
         case TextDelta():
             return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)
@@ -133,11 +129,6 @@ def _excerpt(value: object, *, cut: bool) -> Excerpt:
     return Excerpt(text, cut or len(whole) > MOST_BYTES)
 
 
-# One record a request, written however the request ends.
-#
-# Finished, refused, broken, or left by its client: whoever began a record writes it,
-# to every sink. Times are in seconds.
-
 _LEFT = "client_gone"
 _NOTHING = Usage(0, 0)
 _FREE = Decimal(0)
@@ -146,10 +137,9 @@ _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our
 
 
 class RequestOutcome(Protocol):
-    """Outcome of a request: the targets, the part of the reply that was passed on, and the usage.
+    """Outcome of a request: its targets (``tried``), its reply and its usage.
 
-    ``tried`` lists each target that was asked; ``whole`` is true if the reply came to its end,
-    ``delivered`` if the client has a piece of it that nothing takes back.
+    ``whole``: the reply came to its end; ``delivered``: the client has a piece of a stream.
     """
 
     @property
@@ -211,27 +201,27 @@ class Record(Struct):
     id: str = ""  # of its row in the books, where it was written down as it began
 
     def refused_model(self, name: str) -> None:
-        """No model was chosen for this name; keep it, bounded and in printable characters."""
+        """Keep the name of a model that was refused, cut and in printable characters."""
         shown = "".join(char if char.isprintable() else "\ufffd" for char in name[:_LONGEST_NAME])
         self.asked = shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
     def first_token(self, elsewhere: float) -> float:
-        """The first content-bearing event is there, after ``elsewhere`` with targets.
+        """Record the first content-bearing event, after ``elsewhere`` seconds at targets.
 
-        Returns the overhead, in seconds.
+        Returns the overhead in seconds.
         """
         self.first_token_seconds = seconds = time.monotonic() - self.started
         self.overhead_seconds = overhead = seconds - elsewhere if seconds > elsewhere else 0.0
         return overhead
 
     def begin_anew(self) -> None:
-        """Another model is asked: what became of the request so far is not that one's doing."""
+        """Forget the outcome, as another model gets the request."""
         self.outcome = self.first_token_seconds = self.contents = None
         self.cache_miss = ""
         self.cost = _FREE
 
     def settle(self) -> None:
-        """Fill in what is only known at the end."""
+        """Set the facts that are known at the end only."""
         self.duration_seconds = time.monotonic() - self.started
         outcome = self.outcome
         if outcome is None:
@@ -250,7 +240,7 @@ class Record(Struct):
             self.first_token_seconds = None  # it stayed here
 
     def charged_despite(self, failure: Exception) -> bool:
-        """Return true if a request that is not settled yet and ends in this failure is charged."""
+        """Return true if a request that fails before :meth:`settle` is charged."""
         outcome = self.outcome
         if outcome is None:
             return False
@@ -259,9 +249,7 @@ class Record(Struct):
         return is_charged(used.prompt, used.completion, worked=worked, delivered=outcome.delivered)
 
     def ended(self, failure: BaseException) -> None:
-        """The request did not end as it should; a cancellation is a client that has left, unless
-        the service ends.
-        """
+        """Record a failure; a cancellation is a client that has left, unless the service ends."""
         if isinstance(failure, ServiceError):
             self.failed(failure)
         elif isinstance(failure, CancelledError) and SHUTDOWN in failure.args:
@@ -271,7 +259,6 @@ class Record(Struct):
             self.status, self.code = InternalError.status, InternalError.code
 
     def failed(self, failure: ServiceError) -> None:
-        """The request ended in this failure."""
         self.status, self.code, self.param = failure.status, failure.code, failure.param
         self.error_class = failure.error_class or ""
         words = failure.message if failure.status in _SPOKEN or failure.status >= 500 else ""
@@ -288,14 +275,12 @@ class UsageSettlement(Protocol):
     """Settlement of the usage of requests, and its storage."""
 
     def begin_request(self, record: Record, prompt: int) -> Awaitable[None] | None:
-        """Write down that a request with about so many tokens goes to a target, now or when the
-        result has been awaited.
-
-        Raises :class:`ServiceError` if its usage could not be recorded.
+        """Write that a request of about ``prompt`` tokens goes to a target; raise
+        :class:`ServiceError` if its usage could not be recorded.
         """
 
     async def enter(self, record: Record) -> None:
-        """Return when the record is safe; raises :class:`ServiceError` where it cannot be."""
+        """Return when the record is safe; raise :class:`ServiceError` if it cannot be."""
 
 
 class Charged(Protocol):
@@ -310,7 +295,7 @@ class Charged(Protocol):
 
 
 class Meter:
-    """Makes the records, writes them to every sink, and enters them in the books, if any."""
+    """Makes records, writes them to every sink, and enters them in the ledger, if any."""
 
     def __init__(
         self, sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None = None
@@ -321,25 +306,22 @@ class Meter:
     def begin(
         self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
-        """The record of a request that begins now; give it to :meth:`write` however it ends."""
+        """Return the record of a new request; :meth:`write` it however that ends."""
         return Record(
             request_id, door, caller.key, project=caller.project, user=caller.user, labels=labels
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:
-        """The request goes to a target now, with about so many tokens of prompt.
+        """Write to the ledger, if any, that the request goes to a target now.
 
-        If there is a ledger, the request leaves a record even if this process ends before it, once
-        the result has been awaited. Raises :class:`ServiceError` if it would leave none.
+        Then it leaves a record even if this process ends first. Raises :class:`ServiceError`.
         """
         if self.bookkeeping is None:
             return None
         return self.bookkeeping.begin_request(record, prompt())
 
     def write(self, record: Record) -> Awaitable[None] | None:
-        """The request has ended. If there is a ledger, the record is safe when the result has been
-        awaited, which raises if it cannot be.
-        """
+        """Write the record of an ended request; the result, if any, ends when it is safe."""
         record.settle()
         if self.bookkeeping is not None:
             return self._entered(record, self.bookkeeping)

@@ -1,7 +1,4 @@
-"""One log line a request, from its record: numbers and names, never contents.
-
-JSON has all facts; the line on a terminal has those that a person looks for.
-"""
+"""One log line for each request, from its record."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
 
 
 class RequestLine(Struct, frozen=True, omit_defaults=True):
-    """The line, in its order; times are to a tenth of a millisecond."""
+    """The JSON line; times are to a tenth of a millisecond."""
 
     time: datetime
     level: Level
@@ -56,22 +53,21 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
 
 
 class RequestLog:
-    """Writes a line for each record; a failure of ours is a warning, everything else is news."""
+    """Writes a line for each record; a failure of the service is a warning."""
 
     def __init__(self, log_buffer: LogBuffer) -> None:
         self._tell = log_buffer.tell
         self.shows_door = False
-        """Whether the line on a terminal names the door, for there are several."""
+        """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        """Have a line written; it is not made where nobody wants its level."""
         self._tell(_level(record), self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         return _line(subject, when)
 
     def text(self, subject: Record, clock: str, *, colours: bool) -> str:
-        """Return the line for a terminal: facts that are not known or nothing are left out."""
+        """Return the line for a terminal, without unknown facts."""
         words = [
             f"{subject.status} {subject.model or subject.asked or '-'}",
             *_why(subject),
@@ -86,7 +82,7 @@ class RequestLog:
 
 
 def _why(record: Record) -> Sequence[str]:
-    """The reason of a failure; one of ours is found in other lines by the request's id."""
+    # An internal failure is found in other log lines by the id of the request.
     if record.code is None:
         return ()
     words = [record.code, record.error_class] if record.error_class else [record.code]

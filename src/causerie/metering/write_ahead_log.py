@@ -1,16 +1,4 @@
-"""Usage records on disk until the database has them: files that are only appended to.
-
-A record that was written survives the end of this process, however sudden. It
-survives a power cut too where ``sync`` is on, at the price of waiting for the
-disk; writers that wait meanwhile share one wait. A line is a checksum and a
-record as JSON; what a crash cut off fails its checksum, was never called safe
-and is passed over.
-
-A request that begins has a line too, marked as such: the record that it leaves if this process
-ends before it. Its record at its end takes the place of that one, by its id.
-
-One process a folder: a lock holds it.
-"""
+"""Usage records on disk until the database has them, in files that are only appended to."""
 
 from __future__ import annotations
 
@@ -39,14 +27,16 @@ _decode = msgspec.json.Decoder(UsageRecord).decode
 
 
 class WriteAheadLogTaken(Exception):
-    """Another process writes in this folder; give each its own."""
+    """Another process uses this folder."""
 
 
 class WriteAheadLog:
-    """The journal in one folder; close it when the ledger has ended.
+    """The journal in one folder, which a lock keeps for one process.
 
-    ``part_bytes`` is when a new file is started; a file goes when the database
-    has all of it.
+    A line is a checksum and a record as JSON; what a crash cut off fails its checksum. Records
+    survive the end of the process, and with ``sync`` a power cut, at the price of waiting for the
+    disk. A starting request has a marked line, which its record at the end replaces by its id. A
+    new file is started after ``part_bytes``; a file is removed when the database has all of it.
     """
 
     def __init__(self, folder: Path, *, sync: bool = False, part_bytes: int = _PART_BYTES) -> None:
@@ -73,10 +63,7 @@ class WriteAheadLog:
         self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
 
     def left(self) -> Sequence[UsageRecord]:
-        """Return the records that an earlier process wrote and the database may not have.
-
-        The last are those of requests that ended with it.
-        """
+        """Return records of an earlier process; the last are those of interrupted requests."""
         ended: list[UsageRecord] = []
         running: dict[str, UsageRecord] = {}
         for part in self._found():
@@ -90,25 +77,22 @@ class WriteAheadLog:
         return [*ended, *running.values()]
 
     def begin(self) -> None:
-        """Forget what was left, and begin a file of our own."""
+        """Remove the files of earlier processes, and start a new one."""
         for part in self._found():
             part.unlink()
         self._next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Append the record of a request that begins, for the case that this process ends first.
+        """Append the record of a starting request, for the case that this process ends first.
 
-        One that begins anew takes the place of what it was. Raises :class:`OSError`.
+        Raises :class:`OSError`.
         """
         line = _RUNNING + _line(record)
         self._append(line)
         self._running[record.id] = line
 
     def write(self, record: UsageRecord) -> int:
-        """Append the record of a request that has ended, and return its mark.
-
-        Raises :class:`OSError`.
-        """
+        """Append the record of an ended request, and return its mark; raise :class:`OSError`."""
         self._running.pop(record.id, None)
         self._append(_line(record))
         self._mark += 1
@@ -138,7 +122,7 @@ class WriteAheadLog:
                 self._written = size
 
     async def flushed(self, mark: int) -> None:
-        """Return when everything up to this mark is safe; raises :class:`OSError`."""
+        """Return when everything up to a mark is safe; raise :class:`OSError`."""
         if not self._sync:
             return
         async with self._flushing:
@@ -159,19 +143,19 @@ class WriteAheadLog:
                 _close(file)
 
     def set_aside(self, record: UsageRecord) -> None:
-        """Keep a record that the database does not take in a file that is never removed."""
+        """Write a record that the database refuses to a file that is never removed."""
         with suppress(OSError), (self._folder / "refused").open("ab") as file:
             file.write(_line(record))  # where it cannot be, the log has it
 
     def applied(self, mark: int) -> None:
-        """Remove the files whose records the database has, all of them."""
+        """Remove the files whose records the database has up to this mark."""
         while self._parts and self._parts[0][0] <= mark:
             _, part = self._parts.popleft()
             with suppress(OSError):  # one that stays is read again, and each record counts once
                 part.unlink()
 
     def close(self) -> None:
-        """Close the files; what the database does not have stays."""
+        """Close the files, and release the lock."""
         if self._file is not None:
             self._full.append(self._file)
             self._file = None
@@ -180,7 +164,7 @@ class WriteAheadLog:
         self._lock.release()
 
     def _next_part(self) -> None:
-        """Start a file with the lines of all requests that run: those before it may be removed."""
+        # Lines of all running requests are copied, so the files before it can be removed.
         file, written = _started(self._part(self._number + 1), b"".join(self._running.values()))
         full, self._file, self._written = self._file, file, written
         self._turns_at = written + self._part_bytes
@@ -204,7 +188,6 @@ def _line(record: UsageRecord) -> bytes:
 
 
 def _started(part: Path, content: bytes) -> tuple[int, int]:
-    """Return a new file with this content, and its size; raises :class:`OSError`, without one."""
     file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         written = os.write(file, content) if content else 0
@@ -230,7 +213,6 @@ def _flush(file: int) -> None:
 
 
 def _read(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
-    """Yield the records of a file, each with whether its request has ended."""
     lines = part.read_bytes().split(b"\n")
     for line in lines[:-1]:  # the last is empty, or was cut off
         checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")

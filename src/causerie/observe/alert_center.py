@@ -1,10 +1,4 @@
-"""Turns conditions into alerts, and alerts into messages to receivers; keeps them in memory where
-there is no database.
-
-An alert fires once for an event, however many processes find that its condition holds. It is
-over when no process has found it to hold for a while. Its messages are delivered at least once:
-a receiver tells repetitions apart by the id of the message.
-"""
+"""Turn conditions into alerts, and alerts into messages to receivers."""
 
 from __future__ import annotations
 
@@ -31,13 +25,11 @@ from causerie.observe.alerts import (
     StoredAlert,
 )
 
-# Alerts and deliveries of one process, where there is no database.
-
 _MOST = 1000
 
 
 class MemoryBook:
-    """Keeps the newest deliveries only."""
+    """Alerts and deliveries in memory, for a service without a database."""
 
     def __init__(self) -> None:
         self._alerts: dict[str, StoredAlert] = {}
@@ -115,12 +107,6 @@ class MemoryBook:
             del self._deliveries[id]
 
 
-# Turns conditions into alerts, and alerts into messages to receivers.
-#
-# An alert fires once for an event, however many processes find that its condition holds. It is over
-# when no process has found it to hold for a while. Its messages are delivered at least once: a
-# receiver tells repetitions apart by the id of the message.
-
 log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS = (5.0, 60.0, 300.0, 1800.0, 7200.0)
@@ -132,7 +118,7 @@ _KEPT = timedelta(days=40)  # longer than any period that begins anew
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Receiver of messages of some kinds: a channel, and an address if it sends letters."""
+    """Receiver of messages of some kinds: a channel, and an address for e-mails."""
 
     channel: str
     to: str = ""
@@ -145,14 +131,18 @@ class AlertOptions:
 
     receivers: Sequence[Receiver] = ()
     owners: str = ""
-    """The channel of letters to people that a condition concerns; empty: there is none."""
+    """Channel of e-mails to people that a condition concerns, or empty."""
     resolve: timedelta = timedelta(seconds=60)
     quiet: timedelta = timedelta(seconds=300)
     messages_per_hour: int = 60
 
 
 class AlertCenter:
-    """Over one book. ``channels`` finds the channel of a receiver, if it is still configured."""
+    """Fires, resolves and delivers alerts of one book; ``channels`` finds a receiver's channel.
+
+    An alert fires once for an event, whichever processes observe its condition, and is over when
+    none has observed it for a while. Messages are delivered at least once, with the same id.
+    """
 
     def __init__(
         self,
@@ -170,7 +160,7 @@ class AlertCenter:
         """Set when there is something to deliver."""
 
     async def observe(self, conditions: Sequence[Condition], options: AlertOptions) -> None:
-        """Fire what holds and was not known, and end what nobody has seen for a while."""
+        """Fire new conditions, and resolve alerts that no process has observed for a while."""
         now = self._clock()
         stored = {each.key: each for each in await self.book.alerts()}
         new = [each for each in conditions if _is_new(stored.get(each.key), each)]
@@ -187,11 +177,11 @@ class AlertCenter:
             await self._resolve(alert, options, now, sent)
 
     async def forget(self) -> None:
-        """Remove what is over for long."""
+        """Remove old alerts and deliveries."""
         await self.book.forget(self._clock() - _KEPT)
 
     async def deliver(self) -> int:
-        """Try what is due, a few at a time, and return how many were tried."""
+        """Try some due deliveries, and return how many were tried."""
         now = self._clock()
         taken = await self.book.claim(now, now + _CLAIM, _AT_ONCE)
         async with asyncio.TaskGroup() as group:
@@ -200,7 +190,7 @@ class AlertCenter:
         return len(taken)
 
     async def test(self, receiver: Receiver, words: str) -> Outcome:
-        """Send a test at once, and keep what came of it."""
+        """Send a test message at once, and keep its outcome."""
         now = self._clock()
         message = AlertMessage(_new_id(), AlertKind.TEST, firing=True, summary=words, at=now)
         delivery = replace(_delivery(message, receiver), id=message.id, attempts=1)
@@ -295,7 +285,6 @@ def _bounded(
     options: AlertOptions,
     sent: dict[tuple[str, str], int],
 ) -> list[Delivery]:
-    """One delivery for each receiver; ``sent`` counts those of the last hour, and these."""
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)

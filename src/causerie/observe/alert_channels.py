@@ -1,7 +1,4 @@
-"""Channels of alerts: signed JSON posted to an address of the configuration, and letters.
-
-Redirects are not followed. An attempt has an end to its time, and little is read of the answer.
-"""
+"""Channels of alerts: e-mails, and signed JSON that is posted to a URL."""
 
 from __future__ import annotations
 
@@ -21,8 +18,6 @@ from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.observe.alerts import AlertMessage, Outcome, signature
 from causerie.observe.mail import Letter, MailServer, attempt, in_thread
-
-# A channel that sends a letter to one address.
 
 log = structlog.get_logger(__name__)
 
@@ -58,10 +53,6 @@ class Email:
             lines.append(f"{self.console}/console/")
         return Letter(self.to, f"[Causerie] {message.title}", "\n".join(lines) + "\n")
 
-
-# A channel that posts signed JSON to an address of the configuration.
-#
-# Redirects are not followed. An attempt has an end to its time, and little is read of the answer.
 
 _ANSWER_BYTES = 2048
 _SHOWN = 200  # characters of an answer
@@ -144,7 +135,6 @@ def _outcome(place: str, status: int, answer: str) -> Outcome:
 
 
 async def _beginning(response: HttpResponse) -> str:
-    """Return what can be shown of the answer; one that breaks off has its status all the same."""
     found = b""
     try:
         while len(found) < _ANSWER_BYTES and (piece := await response.piece()):

@@ -1,12 +1,4 @@
-"""Alerts as they are found, kept and sent: conditions, messages and their signatures, deliveries,
-the interfaces of books and channels, and the share of failed requests.
-
-Knows nothing of budgets, providers or models: it gets conditions in words, and hands on
-messages. Of several processes over one book, one decides: :meth:`AlertBook.fire`,
-:meth:`AlertBook.resolve` and :meth:`AlertBook.claim` succeed for one of them. An alert and the
-deliveries of its messages are kept in one step, so that a process that ends in between loses
-none.
-"""
+"""Alerts, their messages and deliveries, and the interfaces of books and channels."""
 
 from __future__ import annotations
 
@@ -19,8 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
-
-# Signatures of webhooks, by the Standard Webhooks specification (1.0): HMAC-SHA256, ``v1``.
 
 PREFIX = "whsec_"
 _SHORTEST, _LONGEST = 24, 64  # bytes
@@ -45,9 +35,6 @@ def signature(key: bytes, id: str, timestamp: int, body: bytes) -> str:
     return "v1," + b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 
 
-# A message about one alert, as every channel carries it. It holds no secret and no contents.
-
-
 class AlertKind(StrEnum):
     """Subject of an alert."""
 
@@ -61,7 +48,7 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertMessage:
-    """``firing`` is false for the message that an alert is over. ``id`` is the same at a retry."""
+    """A message about an alert, or its end (``firing`` false); ``id`` is the same at a retry."""
 
     id: str
     kind: AlertKind
@@ -74,37 +61,31 @@ class AlertMessage:
 
     @property
     def title(self) -> str:
-        """Return the line with its state, for subjects and lists."""
+        """Return the summary with its state."""
         if self.kind is AlertKind.TEST:
             return self.summary
         return self.summary if self.firing else f"Resolved: {self.summary}"
 
 
-# Something that holds at the moment and that somebody should know.
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``key`` is the same for as long as it is the same event, in every process."""
+    """A condition that holds; ``key`` is the same for the same event in every process."""
 
     key: str
     kind: AlertKind
     summary: str
     details: Mapping[str, str] = field(default_factory=dict)
     level: int = 1
-    """A higher one is notified anew."""
+    """A higher level is reported anew."""
     recovers: bool = True
-    """Its end is notified; otherwise it has none that anybody waits for."""
+    """Its end is reported."""
     owner: str = field(default="", repr=False)
-    """E-mail address of a person that it concerns, apart from the channels."""
-
-
-# Interface of channels, whatever carries their messages.
+    """E-mail address of a person that it concerns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of one attempt, in words for operators. ``final``: another attempt is of no use."""
+    """Outcome of one attempt, in words for operators; ``final``: there is no further attempt."""
 
     delivered: bool
     words: str
@@ -112,17 +93,10 @@ class Outcome:
 
 
 class NotificationChannel(Protocol):
-    """Carries messages to one receiver."""
+    """Sends messages to one receiver."""
 
     async def send(self, message: AlertMessage, now: datetime) -> Outcome:
-        """Try once; never raises for what the receiver does."""
-
-
-# Alerts and deliveries as they are kept, and the interface of what keeps them.
-#
-# Of several processes over one book, one decides: :meth:`AlertBook.fire`, :meth:`AlertBook.resolve`
-# and :meth:`AlertBook.claim` succeed for one of them. An alert and the deliveries of its messages
-# are kept in one step, so that a process that ends in between loses none.
+        """Try once; failures are outcomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +111,11 @@ class StoredAlert:
     recovers: bool
     since: datetime
     seen_at: datetime
-    """When any process last found its condition to hold."""
+    """When a process last observed its condition."""
     resolved_at: datetime | None = None
 
     @staticmethod
     def fired(condition: Condition, now: datetime) -> StoredAlert:
-        """Return the alert of a condition that is found now."""
         return StoredAlert(
             key=condition.key,
             kind=condition.kind,
@@ -156,7 +129,6 @@ class StoredAlert:
 
     @property
     def firing(self) -> bool:
-        """Return true if it waits for its end."""
         return self.level > 0 and self.recovers
 
 
@@ -172,7 +144,7 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message on its way to one receiver of a channel; ``id`` is the message's for it."""
+    """The delivery of a message to one receiver of a channel, which identifies it by ``id``."""
 
     id: str
     channel: str
@@ -186,9 +158,8 @@ class Delivery:
     state: DeliveryState = DeliveryState.WAITING
     attempts: int = 0
     next_at: datetime | None = None
-    """When it is tried next; unset once it has ended."""
+    """Time of the next attempt; unset at the end."""
     outcome: str = ""
-    """What came of the last attempt."""
 
     @property
     def message(self) -> AlertMessage:
@@ -198,10 +169,14 @@ class Delivery:
 
 
 class AlertBook(Protocol):
-    """Keeps alerts and deliveries. Everything raises ``StoreUnavailable`` where it cannot."""
+    """Stores alerts and deliveries of several processes; all methods raise ``StoreUnavailable``.
+
+    ``fire``, ``resolve`` and ``claim`` succeed for one process only. An alert and its deliveries
+    are stored in one step.
+    """
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        """All that are kept, newest first."""
+        """Return all alerts, the newest first."""
 
     async def fire(
         self,
@@ -210,36 +185,34 @@ class AlertBook(Protocol):
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        """Keep an alert of a level that was not reached yet, with its deliveries.
+        """Store an alert of a new level with its deliveries.
 
-        False where another process was first, or where it was over after ``quiet_since``.
+        Return false if another process was first, or if it was resolved after ``quiet_since``.
         """
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
-        """These hold still."""
+        """Record that these conditions still hold."""
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
-        """End an alert that nobody has seen since; false where another process was first."""
+        """End an alert not seen since; return false if another process was first."""
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
-        """Count the deliveries since, by channel and address, without those that were dropped."""
+        """Count deliveries by channel and address, without dropped ones."""
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
-        """Take up to so many that are due; nobody else gets them before ``until``."""
+        """Take due deliveries; no other process gets them before ``until``."""
 
     async def settle(self, delivery: Delivery) -> None:
-        """Keep the state of a delivery, also of one that was not there."""
+        """Store the state of a delivery, also of a new one."""
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
-        """Return the newest."""
+        """Return the newest deliveries."""
 
     async def forget(self, before: datetime) -> None:
-        """Remove what has ended and what was not seen since."""
+        """Remove what has ended or was not seen since."""
 
-
-# Share of failed requests of each model in a window, from counts that only grow.
 
 Counted = Mapping[str, tuple[int, int]]
 """Requests and failures of each model since the start."""
@@ -254,21 +227,17 @@ class ErrorRate:
 
     @property
     def percent(self) -> int:
-        """Return the share of failures, from 0 to 100."""
         return 100 * self.failed // self.requests if self.requests else 0
 
 
 class ErrorRates:
-    """Keeps one count a look, for as long as the window is."""
+    """Error rates of models in a window, from counts that only grow."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, Counted]] = deque()
 
     def look(self, counted: Counted, now: float, window: float) -> Mapping[str, ErrorRate]:
-        """Return the rates of the last ``window`` seconds, or since the first look.
-
-        ``now`` is on the monotonic clock.
-        """
+        """Return the rates of the last ``window`` seconds, or since the first call."""
         looks = self._looks
         looks.append((now, counted))
         while len(looks) > 2 and looks[1][0] <= now - window:

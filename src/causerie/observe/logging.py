@@ -1,8 +1,4 @@
-"""Log lines: structured, with the request id on each, never with contents.
-
-Lines that come by the thousand are kept for a moment and written together. A service does not
-end because nobody reads its standard error.
-"""
+"""Structured log lines, with the request id on each and never with contents."""
 
 from __future__ import annotations
 
@@ -23,11 +19,6 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# Log lines: structured, with the request id on each, never with contents.
-#
-# Lines of other libraries come out in the same form. Everything goes to stderr;
-# stdout belongs to the command that runs.
-
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "console"]
 
@@ -35,7 +26,7 @@ CLOCK = "%H:%M:%S"
 """Time of a line for people."""
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The request that the current task answers; it is on every line that the task logs."""
+"""Id of the request of the current task, which is on every line."""
 
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 _shown: set[Level] = {"warning", "error"}  # until it is set up
@@ -44,10 +35,9 @@ _QUIET = dict.fromkeys(("alembic", "asyncio", "httpx2", "huggingface_hub"), logg
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
-    """Set up logging for the whole process; a later call replaces an earlier one.
+    """Set up logging for the process, also of other libraries; by default to stderr.
 
-    ``auto`` writes coloured text to a terminal and one JSON object a line elsewhere. Text has the
-    time of this machine's clock, JSON has date and time in UTC.
+    ``auto`` writes coloured text with local time to a terminal, and JSON lines in UTC elsewhere.
     """
     out = stream if stream is not None else sys.stderr
     is_json = _is_json(form, out)
@@ -107,7 +97,7 @@ def _is_json(form: Format, out: TextIO) -> bool:
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to what ``sys.stderr`` is at that moment: above a progress bar while there is one."""
+    # sys.stderr changes while a progress bar is shown.
 
     @property
     def stream(self) -> TextIO:
@@ -115,11 +105,11 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
     @stream.setter
     def stream(self, value: TextIO) -> None:
-        """The base class sets it; there is nothing to keep."""
+        """Ignore the stream that the base class sets."""
 
 
 def _console_renderers(out: TextIO) -> list[Processor]:
-    """Tracebacks are shown without the values of variables: those may be contents."""
+    # Values of variables are left out of tracebacks: they may be contents.
     return [
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
@@ -136,7 +126,6 @@ def _json_renderers() -> list[Processor]:
 
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    """One line; the order is time, level, event, then the rest."""
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
 
@@ -144,12 +133,6 @@ def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
 def _number(level: Level) -> int:
     return _NUMBERS[level]
 
-
-# Log lines that come by the thousand: kept for a moment, then written together.
-#
-# JSON lines look like all other lines; on a terminal each is a short line of its own form. Nothing
-# is kept for longer than a quarter of a second, nor more than a few hundred lines, and
-# :meth:`LogBuffer.flush` writes what is there at once.
 
 _SECONDS = 0.25
 _MOST = 256  # lines; more would hold up what else there is to do while they are written
@@ -161,27 +144,21 @@ RequestLevel = Literal["info", "warning"]
 
 
 class LineFormat(Protocol[_Subject]):
-    """Both forms of the line of one kind of subject."""
+    """The JSON line and the terminal line of one kind of subject."""
 
-    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct:
-        """Return the JSON line; its first fields are ``time``, ``level`` and ``event``."""
-
-    def text(self, subject: _Subject, clock: str, *, colours: bool) -> str:
-        """Return the line for people, without its end; it begins with the time of the clock."""
+    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct: ...
+    def text(self, subject: _Subject, clock: str, *, colours: bool) -> str: ...
 
 
 class LogBuffer:
-    """Writes to where all log lines go, in their form."""
+    """Collects frequent log lines, and writes them together within a quarter of a second."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[LineFormat[Any], Any, datetime]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
-        """Keep what there is a line of, where lines of its level are wanted.
-
-        The line is made when it is written.
-        """
+        """Queue a line if its level is written; it is formatted when it is written."""
         if not wanted(level):
             return
         self._waiting.append((form, subject, datetime.now(UTC)))
@@ -196,7 +173,7 @@ class LogBuffer:
                 self._timer = loop.call_later(_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write what is kept."""
+        """Write all queued lines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -215,7 +192,6 @@ class LogBuffer:
 
 
 def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
-    """Whole lines, in pieces that no other process can write into."""
     piece: list[bytes] = []
     size = 0
     for line in lines:
@@ -229,20 +205,16 @@ def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
         yield b"".join(piece).decode()
 
 
-# The stderr of a service, which ends for nothing that is said there.
-#
-# The terminal may have been closed, the program that read it may have gone or may
-# read no more, the disk may be full: what cannot be written is lost.
+# The terminal may be closed, its reader may be gone or slow, the disk may be full: output is lost
+# then.
 
 _PATIENCE = 0.25  # seconds
 _PIECE = 4096  # bytes, for which a pipe with room has a page
 
 
 class _Heedless:
-    """A stream on which writing never fails, and never waits long.
-
-    A slow reader is waited for a moment; after that not at all, until there is room again.
-    """
+    # Writing never fails. A slow reader is waited for a moment, then not at all until there is
+    # room again.
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -261,7 +233,6 @@ class _Heedless:
         return len(text)
 
     def _write_pieces(self, text: str) -> None:
-        """In pieces that go in without a wait where there is room at all."""
         ends = monotonic() + self._patience
         for piece in _terminal_pieces(text):
             _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
@@ -277,7 +248,6 @@ class _Heedless:
 
 
 def _terminal_pieces(text: str) -> Iterator[str]:
-    """The text in pieces of whole lines, as many as are sure to be short enough together."""
     most = _PIECE if text.isascii() else _PIECE // 4
     start = 0
     while start < len(text):
@@ -287,7 +257,6 @@ def _terminal_pieces(text: str) -> Iterator[str]:
 
 
 def _may_wait(stream: TextIO) -> bool:
-    """Return true if a reader may drain the stream and waiting for room is possible."""
     try:
         return sys.platform != "win32" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except OSError:
@@ -296,6 +265,6 @@ def _may_wait(stream: TextIO) -> bool:
 
 @contextmanager
 def heedless() -> Iterator[None]:
-    """While the block runs nothing fails because stderr cannot be written to."""
+    """Ignore failures to write to stderr during the block."""
     with redirect_stderr(cast(TextIO, _Heedless(sys.stderr))):
         yield

@@ -1,11 +1,4 @@
-"""Sends short letters by SMTP, one after the other, alongside everything else. Knows nothing of
-what is in them.
-
-A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
-whether a letter was sent. A letter that cannot be sent is tried again a few times, then
-dropped, and the log reports it, without an address. Blocking work is in a thread that no stop
-waits for: threads of the loop's own pool are joined when a process ends.
-"""
+"""Send e-mails by SMTP, one after the other, without blocking anything else."""
 
 from __future__ import annotations
 
@@ -23,22 +16,19 @@ from typing import Literal, TypeVar
 
 import structlog
 
-# Blocking work on letters alongside the event loop, in a thread that no stop waits for.
-#
-# Threads of the loop's own pool are joined when a process ends: a server of letters that does not
-# answer would hold a stop for as long as its time-out.
+# Threads of the loop's own pool are joined when a process ends, so a slow mail server would delay
+# it.
 
 STOP_SECONDS = 3.0
-"""That a stop waits for a letter which is on its way."""
+"""Longest time that a stop waits for a letter that is being sent."""
 _T = TypeVar("_T")
 
 
 async def in_thread(work: Callable[[], _T], stop_seconds: float = STOP_SECONDS) -> _T:
-    """Return what ``work`` returns, or raise what it raises.
+    """Return what ``work`` returns in a thread of its own, or raise what it raises.
 
-    When cancelled, wait ``stop_seconds`` for its end. An outcome that comes by then is returned, so
-    that it can be noted, and the cancellation comes again at the next ``await``; else the work is
-    left to itself.
+    When cancelled, wait ``stop_seconds`` for a result, which is returned, to be recorded;
+    the cancellation comes again at the next ``await``.
     """
     made: Future[_T] = Future()
     Thread(target=_carry_out, args=(work, made), name="letters", daemon=True).start()
@@ -61,12 +51,6 @@ def _carry_out(work: Callable[[], _T], made: Future[_T]) -> None:
         made.set_exception(error)
 
 
-# Sends short letters by SMTP, one after the other, alongside everything else.
-#
-# A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
-# whether a letter was sent. A letter that cannot be sent is tried again a few times, then dropped,
-# and the log reports it, without an address.
-
 log = structlog.get_logger(__name__)
 
 _WAITING = 1000
@@ -81,9 +65,7 @@ class MailServer:
     port: int
     sender: str
     tls: Literal["starttls", "implicit", "off"] = "starttls"
-    """``starttls`` upgrades a plain connection and refuses to go on without, ``implicit`` begins
-    with TLS, ``off`` is for servers on the same machine.
-    """
+    """``starttls`` requires an upgrade to TLS, ``implicit`` starts with it."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
@@ -100,10 +82,9 @@ class Letter:
 
 
 class Outbox:
-    """Letters that wait to be sent.
+    """The queue of letters; the first retry of a failed one comes after ``retry_seconds``.
 
-    ``retry_seconds`` is the first pause after a failure, ``stop_seconds`` the longest time that a
-    stop waits for a letter which is on its way.
+    Nobody waits for a letter, so the time of a request does not reveal whether one was sent.
     """
 
     def __init__(
@@ -115,14 +96,14 @@ class Outbox:
         self._waiting: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
 
     def send(self, letter: Letter) -> None:
-        """Queue a letter; where too many wait it is dropped, and the log says so."""
+        """Queue a letter, or drop and log it if too many wait."""
         try:
             self._waiting.put_nowait(letter)
         except asyncio.QueueFull:
             log.error("mail.dropped", reason=f"{_WAITING} letters wait already")
 
     async def deliver(self) -> None:
-        """Send what is queued until this is cancelled; the log says how many letters are left."""
+        """Send queued letters until cancelled, and log how many are left."""
         sending = 0
         try:
             while True:
@@ -185,24 +166,19 @@ def _connected(server: MailServer) -> smtplib.SMTP:
     return connection
 
 
-# One attempt to send a letter, with the reason in words where it failed.
-
 _FOR_GOOD = 500
 
 
 @dataclass(frozen=True, slots=True)
 class LetterRefusal:
-    """Why a letter was not sent, for operators: the server's words may name addresses.
-
-    ``final``: the server refuses this address for good.
-    """
+    """Why a letter was not sent, for operators; ``final``: the address is refused for good."""
 
     words: str
     final: bool = False
 
 
 def attempt(server: MailServer, letter: Letter) -> LetterRefusal | None:
-    """Hand a letter to the server, once; blocks. ``None``: the server took it."""
+    """Send a letter once, blocking; return ``None`` for success."""
     try:
         send_now(server, letter)
     except smtplib.SMTPRecipientsRefused as failure:

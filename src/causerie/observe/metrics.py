@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -21,13 +20,10 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.meter import Record
-from causerie.protocol.targets import CallClass
+from causerie.routing.target_state import TargetStatus
 
-# Prometheus counters: what happened, from the records; what is, from the engines.
-#
-# One registry of our own, so that several services in one process (tests, for
-# one) do not meet in it. Labels have few values: doors, models of the catalog,
-# codes; never a key or anything that a caller wrote.
+# A registry of its own, so that several services fit into one process. Labels have few values:
+# doors, models, codes; never a key or anything that a caller wrote.
 
 _FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
@@ -50,35 +46,11 @@ _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
 
 QueueSize = Callable[[], Iterable[tuple[str, int]]]
-"""How many requests wait for each model."""
-
-
-class TargetHealth(Protocol):
-    """State of a target of routing."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def answered(self) -> int: ...
-    @property
-    def failed(self) -> Mapping[str, int]:
-        """Requests that failed there, by class."""
-
-    @property
-    def calls(self) -> Mapping[CallClass, int]:
-        """Delivered calls that were checked, by class."""
+"""Returns how many requests wait for each model."""
 
 
 class MetricsCounters:
-    """All metrics of one service; a sink for records.
-
-    Records are kept until there are many, or somebody looks; counted together they
-    cost little.
-    """
+    """All metrics of one service; a sink for records, which are counted many at a time."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -86,10 +58,10 @@ class MetricsCounters:
         self,
         engines: Callable[[], Sequence[EngineStatus]],
         queue: QueueSize | None = None,
-        targets: Callable[[], Sequence[TargetHealth]] = tuple,
+        targets: Callable[[], Sequence[TargetStatus]] = tuple,
         shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
-        """``shared`` says whether the server answers in which replicas count, if there is one."""
+        """``shared`` returns whether the shared store of limits answers, if there is one."""
         self._ended: list[Record] = []
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
@@ -105,7 +77,7 @@ class MetricsCounters:
             self._count()
 
     def refused(self, door: str, code: str, status: int) -> None:
-        """Count one request that was refused at the edge."""
+        """Count one request that was refused before the pipeline."""
         key = (door, str(status), code)
         self._refused[key] = self._refused.get(key, 0) + 1
 
@@ -121,7 +93,7 @@ class MetricsCounters:
         return found
 
     def exposition(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         self._count()
         return generate_latest(self._registry)
 
@@ -135,8 +107,6 @@ class MetricsCounters:
 
 
 class _Times:
-    """Histogram: counts of times within each bound, and of all; bounds and sum are in seconds."""
-
     __slots__ = ("all", "bounds", "sum", "within")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -153,14 +123,11 @@ class _Times:
         self.sum += sum(ordered)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """By upper bound, as Prometheus has them."""
         names = [*map(str, map(float, self.bounds)), "+Inf"]
         return list(zip(names, map(float, [*self.within, self.all]), strict=True))
 
 
 class _Place:
-    """The numbers of one model behind one door; times by the names of their metrics."""
-
     __slots__ = (
         "cached", "completion", "continued", "discarded", "prompt", "reasoning", "requests",
         "times",
@@ -202,7 +169,6 @@ class _Place:
         )
 
     def tokens(self) -> dict[str, int]:
-        """The tokens, by kind."""
         return {
             "prompt": self.prompt,
             "completion": self.completion,
@@ -213,8 +179,6 @@ class _Place:
 
 
 class _Past(Collector):
-    """Metrics of events since the start."""
-
     def __init__(
         self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
     ) -> None:
@@ -222,7 +186,6 @@ class _Past(Collector):
         self._refused = refused
 
     def collect(self) -> Iterator[Metric]:
-        """One family a fact, one sample (or histogram) a door and model."""
         requests = _counter("requests", "Completed requests.", *_ENDED)
         tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
         words = "Replies that another target continued after a failure."
@@ -251,13 +214,11 @@ class _Past(Collector):
 
 
 class _Present(Collector):
-    """Metrics of the state at the moment of collection."""
-
     def __init__(
         self,
         engines: Callable[[], Sequence[EngineStatus]],
         queue: QueueSize | None,
-        targets: Callable[[], Sequence[TargetHealth]],
+        targets: Callable[[], Sequence[TargetStatus]],
         shared: Callable[[], bool | None],
     ) -> None:
         self._engines = engines
@@ -266,7 +227,6 @@ class _Present(Collector):
         self._shared = shared
 
     def collect(self) -> Iterator[Metric]:
-        """One gauge a fact, one sample a model."""
         build = _gauge("build_info", "Version of the service.", "version")
         build.add_metric([__version__], 1)
         yield build
@@ -314,7 +274,6 @@ class _Present(Collector):
         yield from self._shared_store()
 
     def _shared_store(self) -> Iterator[Metric]:
-        """Yield whether the server of replicas answers."""
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
             there = _gauge("shared_store_up", words)
@@ -350,19 +309,14 @@ def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"causerie_{name}", words, labels=list(labels))
 
 
-# Metrics of several processes as those of one, in Prometheus' text format.
-
 _HIGHEST = ("_state", "_up", "build_info", "_start_time_seconds")
-"""Ends of the names of gauges whose highest value is that of all; of the others it is the sum."""
+"""Ends of the names of gauges that are merged by their highest value, not by the sum."""
 
 _Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
-    """Return the metrics of the processes that run, added to the counts of ``past`` ones.
-
-    ``workers`` processes answer, ``restarts`` were replaced.
-    """
+    """Merge the metrics of running processes and the counts of ``past`` ones."""
     own = GaugeMetricFamily("causerie_workers", "Worker processes that answer requests.")
     own.add_metric([], workers)
     ended = CounterMetricFamily(
@@ -373,12 +327,11 @@ def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> s
 
 
 def counts(texts: Sequence[str]) -> str:
-    """Return the counters and histograms of processes, which stay when a process ends."""
+    """Merge the counters and histograms, which stay when a process ends."""
     return _text([each for each in _families(texts) if each.type in ("counter", "histogram")])
 
 
 def _families(texts: Sequence[str]) -> Iterator[Metric]:
-    """Yield each family once, with the samples of all texts."""
     families: dict[str, Metric] = {}
     samples: dict[str, _Samples] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):
@@ -410,7 +363,6 @@ class _Given(Collector):
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families."""
         yield from self._families
 
 

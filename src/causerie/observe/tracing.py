@@ -44,10 +44,7 @@ from causerie.protocol.events import (
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
 from causerie.routing.target import SILENCE, Target, TargetReply
 
-# The span of a request: open from its record's beginning to its end.
-#
-# It tells what the request's log line tells, in the names of the semantic
-# conventions for generative AI where there is one: numbers and names, never contents.
+# Names are those of the semantic conventions for generative AI, if there is one; never contents.
 
 _NOWHERE = Context()
 _propagator = TraceContextTextMapPropagator()
@@ -55,18 +52,12 @@ _propagator = TraceContextTextMapPropagator()
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A span under way, and what makes it no longer the current one."""
-
     span: Span
     reset: Reset[Context]
 
 
 class TracedMeter(Meter):
-    """A meter whose records are spans, too.
-
-    Until its end the span is the current one of the task that answers. ``follows`` says
-    whether a trace that the client has started is gone on with.
-    """
+    """A meter that opens a span for each record; ``follows`` continues a client's trace."""
 
     def __init__(
         self,
@@ -83,7 +74,6 @@ class TracedMeter(Meter):
     def begin(
         self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
-        """A record whose span is open."""
         record = super().begin(request_id, door, caller, labels)
         parent = _parent(labels) if self._follows else _NOWHERE
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
@@ -93,7 +83,7 @@ class TracedMeter(Meter):
 
 
 class _Ending:
-    """The sink that ends spans: what is told of a request is certain then."""
+    # Spans end at the sink because what is told of a request is certain then.
 
     def write(self, record: Record) -> None:
         if isinstance(record.span, _Open):
@@ -103,7 +93,7 @@ class _Ending:
 
 
 def current() -> Mapping[str, str]:
-    """The headers that tell the next server of the trace of the current task, if any."""
+    """Return the headers that propagate the trace of the current task."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier
@@ -154,13 +144,11 @@ def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[st
     return {name: value for name, value in told.items() if value is not None}
 
 
-# The span of a target that is asked: a child of the request's, until the target is left.
-
 Facts = Mapping[str, str | int]
 
 
 class TracedTarget:
-    """Asks ``target``; each time is a span. ``facts`` are its attributes: who it is, and where."""
+    """A target whose replies are spans with ``facts`` as attributes."""
 
     def __init__(self, target: Target, tracer: Tracer, model: str, facts: Facts) -> None:
         self.target = target
@@ -171,12 +159,10 @@ class TracedTarget:
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AbstractAsyncContextManager[TargetReply]:
-        """As the target does, with a span."""
         reply = self.target.generate(request, partial)
         return _Attempt(reply, lambda: self._span(request, partial))
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """As the target says."""
         return self.target.continues(request, partial)
 
     def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
@@ -189,8 +175,6 @@ class TracedTarget:
 
 
 class _Attempt:
-    """An answer under way, and its span, which ``begin`` begins."""
-
     _span: Span
 
     def __init__(
@@ -282,7 +266,7 @@ class _Attempt:
         return batch
 
     async def _asked(self) -> Batch:
-        """The next batch; the span is current meanwhile, so that the next server hears of it."""
+        # The span is current meanwhile, so that the next server gets it.
         reset = context.attach(set_span_in_context(self._span))
         try:
             return await anext(self._events)
@@ -291,7 +275,6 @@ class _Attempt:
 
 
 def _note(span: Span, failure: BaseException) -> None:
-    """Return the reason it failed; one that is no longer waited for has not."""
     if isinstance(failure, ServiceError):
         span.set_attribute("error.type", failure.code or str(failure.status))
         span.set_status(Status(StatusCode.ERROR))
@@ -302,21 +285,15 @@ def _note(span: Span, failure: BaseException) -> None:
         span.set_attribute("causerie.left", value=True)
 
 
-# Export of spans to a collector over OTLP/HTTP, in a thread of its own.
-#
-# No request waits for a collector: spans are queued, sent together, and dropped when the queue is
-# full.
-
 _PATH = "/v1/traces"
 _SEND_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """``address`` is the base of its paths; ``share`` of the traces that begin here is sent.
+    """A collector at a base URL, and the share of traces that is sent.
 
-    Its headers, like a key, are those of ``OTEL_EXPORTER_OTLP_HEADERS``; what else the
-    standard's variables say of resource and queue holds, too.
+    The variables of OpenTelemetry set its headers (a key, say), resource and queue.
     """
 
     address: str
@@ -342,7 +319,7 @@ async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
 
 
 def _resource() -> Resource:
-    """Return the resource of this service; an operator's own name for the service wins."""
+    # An operator's own name for the service wins.
     ours = {"service.name": "causerie", "service.version": __version__}
     said = OTELResourceDetector().detect().attributes
     return Resource.create({name: value for name, value in ours.items() if name not in said})

@@ -1,4 +1,4 @@
-"""Sends one request and takes down what comes back, within limits of time and size.
+"""Sends one request and records what comes back, within limits of time and size.
 
 Any behaviour of a server ends in a :class:`ProbeReply`: one that hangs, sends without end or
 breaks off is recorded as such. The key is cut out of every reply, so that nothing behind this
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
 
@@ -42,9 +42,7 @@ class ProbeBounds:
 
 
 @dataclass(slots=True)
-class _Taken:
-    """A reply while it comes."""
-
+class _PartialReply:
     status: int = 0
     headers: Mapping[str, str] | None = None
     body: bytearray | None = None
@@ -82,38 +80,41 @@ class ProbeClient:
         await asyncio.sleep(ask.wait_seconds)
         limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
-        taken = _Taken(body=bytearray())
+        partial = _PartialReply(body=bytearray())
         began = time.monotonic()
         try:
             async with asyncio.timeout(patience):
-                await self._exchange(ask, taken)
+                await self._exchange(ask, partial)
         except TimeoutError:
-            taken.ended = "late" if ask.leave_after is None else "left"
-            taken.trouble = _late(taken, patience)
+            partial.ended = "late" if ask.leave_after is None else "left"
+            what = "the answer had not ended after" if partial.status else "no answer within"
+            partial.trouble = f"{what} {patience:g} s"
         except TransportFailed as failure:
-            taken.ended, taken.trouble = "broken", str(failure)
-        return self._reply(taken, time.monotonic() - began)
+            partial.ended, partial.trouble = "broken", str(failure)
+        return self._reply(partial, time.monotonic() - began)
 
-    async def _exchange(self, ask: ProbeRequest, taken: _Taken) -> None:
+    async def _exchange(self, ask: ProbeRequest, partial: _PartialReply) -> None:
         client = self._root if ask.at_root else self._client
         response = await client.send(ask.method, ask.path, self._headers(ask), ask.body)
         try:
-            taken.status, taken.headers = response.status, response.headers
-            await self._body(ask, response, taken)
+            partial.status, partial.headers = response.status, response.headers
+            await self._body(ask, response, partial)
         finally:
             response.close()
 
-    async def _body(self, ask: ProbeRequest, response: HttpResponse, taken: _Taken) -> None:
+    async def _body(
+        self, ask: ProbeRequest, response: HttpResponse, partial: _PartialReply
+    ) -> None:
         most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
-        body = taken.body = bytearray()
+        body = partial.body = bytearray()
         while piece := await response.piece():
             body += piece
             if ask.leave_at_data and b"data:" in body:
-                taken.ended = "left"
+                partial.ended = "left"
                 return
             if len(body) > most:
-                taken.ended = "large"
-                taken.trouble = f"did not end: more than {most} bytes came"
+                partial.ended = "large"
+                partial.trouble = f"did not end: more than {most} bytes came"
                 return
 
     def _headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
@@ -126,32 +127,20 @@ class ProbeClient:
             headers.append(("authorization", "Bearer not-a-key-of-this-server"))
         return headers
 
-    def _reply(self, taken: _Taken, seconds: float) -> ProbeReply:
-        body = bytes(taken.body or b"")
+    def _reply(self, partial: _PartialReply, seconds: float) -> ProbeReply:
+        body = bytes(partial.body or b"")
         headers = {
             name: value[:_MAX_HEADER]
-            for name, value in (taken.headers or {}).items()
+            for name, value in (partial.headers or {}).items()
             if name in _KEPT
         }
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"***")
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}
-        reply = ProbeReply(taken.status, headers, body, taken.ended, taken.trouble, seconds)
-        return replace(reply, trouble=self._without_key(reply.trouble))
-
-    def _without_key(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
-
-def _late(taken: _Taken, seconds: float) -> str:
-    if not taken.status:
-        return f"no answer within {seconds:g} s"
-    return f"the answer had not ended after {seconds:g} s"
+            partial.trouble = partial.trouble.replace(secret, "***")
+        return ProbeReply(partial.status, headers, body, partial.ended, partial.trouble, seconds)
 
 
 def _spellings(key: str) -> tuple[str, ...]:
-    """Return the key as servers may echo it: plain, in JSON, in an address."""
     spelled = {key, msgspec.json.encode(key).decode()[1:-1], quote(key, safe=""), quote(key)}
     return tuple(sorted(spelled, key=len, reverse=True))

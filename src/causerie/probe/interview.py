@@ -25,13 +25,7 @@ from causerie.probe.question import (
 )
 from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
 from causerie.probe.questions.thinking import ROOM
-from causerie.probe.reading import EvidenceExchange, exchange
-
-# Asks the questions one after another, politely and within limits.
-#
-# One request at a time. A server that says it is busy is given the time it asks
-# for. A question ends in a verdict whatever the server does; where the server
-# does nothing any more, the rest is not asked and says so.
+from causerie.probe.reading import RecordedExchange, exchange
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
@@ -46,8 +40,7 @@ class RequestSender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``total_seconds`` for all questions, ``busy_seconds`` and ``busy_tries`` for a request
-    that the server has no room for."""
+    """Time for all questions; longest wait and number of tries for a busy server."""
 
     total_seconds: float = 1800.0
     busy_seconds: float = 60.0
@@ -60,11 +53,11 @@ class Finding:
 
     question: ProbeQuestion
     verdict: ProbeVerdict
-    exchanges: tuple[EvidenceExchange, ...] = ()
+    exchanges: tuple[RecordedExchange, ...] = ()
 
 
 class Interview:
-    """One model's interview. ``subject`` grows on the way; ``spent`` is in tokens, as told.
+    """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
     With ``dialect_preview``, which sends requests as this kind of server wants them, a
     parameter that does nothing by our name is asked for once more that way.
@@ -91,7 +84,7 @@ class Interview:
         self._silent = 0
         self._ended = ""
         self._answers = True
-        self._crowded = False
+        self._was_busy = False
         self._deadline = time.monotonic() + patience.total_seconds
 
     @property
@@ -101,12 +94,12 @@ class Interview:
         This requires that a completion arrived, and that the server stayed available
         and had capacity.
         """
-        return self._answers and not self._ended and not self._crowded
+        return self._answers and not self._ended and not self._was_busy
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
             self._asking(question)
-            reason = self._why_not(question)
+            reason = self._reason_to_skip(question)
             if reason:
                 yield Finding(question, unclear(f"not asked: {reason}"))
                 continue
@@ -115,7 +108,7 @@ class Interview:
                 self._answers = finding.verdict.good
             yield finding
 
-    def _why_not(self, question: ProbeQuestion) -> str:
+    def _reason_to_skip(self, question: ProbeQuestion) -> str:
         if self._ended:
             return self._ended
         if not question.alone and not self._answers:
@@ -125,45 +118,44 @@ class Interview:
         return ""
 
     async def _finding(self, question: ProbeQuestion) -> Finding:
-        found, seen = await self._driven(question, self._asks)
+        found, seen = await self._ask(question, self._asks)
         if isinstance(found, Learned):
             self.subject = found.subject
             found = found.verdict
         if self._dialect_preview is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._driven(question, self._dialect_preview)
+        other, more = await self._ask(question, self._dialect_preview)
         other = other.verdict if isinstance(other, Learned) else other
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Finding(question, found, (*seen, *more))
 
-    async def _driven(
+    async def _ask(
         self, question: ProbeQuestion, asks: RequestSender
-    ) -> tuple[ProbeVerdict | Learned, tuple[EvidenceExchange, ...]]:
-        """Return the result of the question, and its exchanges with the server."""
+    ) -> tuple[ProbeVerdict | Learned, tuple[RecordedExchange, ...]]:
         script = question.script(self.subject)
-        seen: list[EvidenceExchange] = []
+        seen: list[RecordedExchange] = []
         reply: ProbeReply | None = None
         try:
             while isinstance(found := step(script, reply), ProbeRequest):
-                if not self._left:
+                if not self._seconds_left:
                     return self._out_of_time(), tuple(seen)
                 reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
-                self._note_silence(reply)
+                self._count_silence(reply)
         finally:
             script.close()
         return found, tuple(seen)
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     def _out_of_time(self) -> ProbeVerdict:
         self._ended = f"the {self._patience.total_seconds:g} s for all questions were over"
         return unclear(self._ended)
 
-    def _note_silence(self, reply: ProbeReply) -> None:
+    def _count_silence(self, reply: ProbeReply) -> None:
         silent = reply.ended in ("late", "broken")
         self._silent = self._silent + 1 if silent else 0
         if self._silent >= _MAX_SILENT:
@@ -173,32 +165,30 @@ class Interview:
         kept = self._kept if asks is self._asks else self._kept_dialect_preview
         if ask.reuse and ask in kept:
             return kept[ask]
-        reply = await self._sent(ask, asks)
+        reply = await self._send(ask, asks)
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
-            await asyncio.sleep(min(self._pause(reply, turn), self._left))
-            reply = await self._sent(ask, asks)
-        self._crowded = self._crowded or reply.status in _BUSY
+            await asyncio.sleep(min(self._pause(reply, turn), self._seconds_left))
+            reply = await self._send(ask, asks)
+        self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
             kept[ask] = reply
         return reply
 
-    async def _sent(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
+    async def _send(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         self.requests += 1
-        reply = await asks.put(ask, max(self._left, 0.1))
+        reply = await asks.put(ask, max(self._seconds_left, 0.1))
         self.spent += _tokens(reply)
         return reply
 
     def _pause(self, reply: ProbeReply, turn: int) -> float:
-        """Return the wait that a busy server asks for; by default it grows with each attempt."""
         asked = reply.headers.get("retry-after", "")
         seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)
 
 
 def _tokens(reply: ProbeReply) -> int:
-    """Return the tokens that the reply reports; a stream's usage is read from its end."""
     usage = dig(reply.document(), "usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):
@@ -209,13 +199,10 @@ def _tokens(reply: ProbeReply) -> int:
     return total if isinstance(total, int) else 0
 
 
-# Configuration of a probed model: only observed facts.
-
-
 @dataclass(frozen=True, slots=True)
 class ProbedModel:
     """One model at one provider. ``supported_parameters`` are honoured, not only accepted;
-    ``overclaimed`` are said to be supported in the list of models, and were seen not to be."""
+    ``overclaimed`` are listed as supported by the provider, and have no effect."""
 
     id: str
     context_length: int | None
@@ -227,7 +214,6 @@ class ProbedModel:
     overclaimed: tuple[str, ...] = ()
 
     def values(self) -> dict[str, object]:
-        """Return the configuration's values; unknown ones are left out."""
         known: dict[str, object] = {
             "id": self.id,
             "context_length": self.context_length,
@@ -292,8 +278,6 @@ def _evidence(findings: Sequence[Finding]) -> str:
         words += "; unclear: " + ", ".join(open_)
     return words
 
-
-# Maximum cost of the questions, shown before they are asked.
 
 LARGE = 80_000
 

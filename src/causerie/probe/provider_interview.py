@@ -1,4 +1,4 @@
-"""One model's whole interview, as the command and the pages have it."""
+"""One model's whole interview, and its report for the command and the pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causerie.probe.interview import Finding, Interview, Patience, ProbedModel, 
 from causerie.probe.question import ProbeQuestion, ProbeReply, ProbeRequest, Subject, dig
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import entries, entry_of
-from causerie.probe.reading import plain
+from causerie.probe.reading import RecordedExchange, plain
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
@@ -27,7 +27,7 @@ _RULES = ParsingRules(reasoning_object=True)
 
 @dataclass(frozen=True, slots=True)
 class DialectPreview:
-    """Sends chat completions as the gateway would to this kind of server, anything else as it is.
+    """Sends chat completions as the gateway sends them to this kind of server, the rest unchanged.
 
     A parameter without effect under our name may have one under the server's own.
     """
@@ -36,7 +36,7 @@ class DialectPreview:
     dialect: Dialect
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """The reply; one that the dialect refuses itself is never sent."""
+        """Return the reply; a request that the dialect refuses is never sent."""
         if ask.path != "/chat/completions" or not ask.body:
             return await self.asks.put(ask, seconds)
         try:
@@ -59,14 +59,6 @@ _OWNERS = {
 
 
 Answer = Literal["yes", "partly", "no", "unclear"]
-
-
-class RecordedExchange(Struct, frozen=True, kw_only=True):
-    """One request and its reply, in words."""
-
-    asked: str
-    came: str
-    seconds: float
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -93,16 +85,13 @@ class Found(Struct, frozen=True, kw_only=True):
             decides=question.decides,
             answer=verdict.grade.value,
             how=verdict.how,
-            evidence=tuple(
-                RecordedExchange(asked=one.asked, came=one.came, seconds=one.seconds)
-                for one in finding.exchanges
-            ),
+            evidence=finding.exchanges,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedInterview:
-    """An interview, done. ``tokens`` are those that the provider has counted itself."""
+    """The result of an interview. ``tokens`` are those that the provider has counted itself."""
 
     entry: ProbedModel
     findings: tuple[Finding, ...]
@@ -131,15 +120,15 @@ def interview(
     patience: Patience,
     asking: Callable[[ProbeQuestion], None],
 ) -> Interview:
-    """The interview of a model; with a dialect what fails is asked for in its terms too."""
+    """Return the interview of a model; with a dialect, failures are tried in its terms too."""
     dialect_preview = DialectPreview(asks, dialect) if dialect is not None else None
     return Interview(subject, asks, patience, asking, dialect_preview=dialect_preview)
 
 
-async def carried_out(
+async def run_interview(
     interview: Interview, questions: Sequence[ProbeQuestion] = QUESTIONS
 ) -> CompletedInterview:
-    """Every question asked, and what follows."""
+    """Ask every question; return what was found."""
     findings = [one async for one in interview.findings(questions)]
     return CompletedInterview(
         entry(interview.subject, findings, datetime.now(UTC).date()),
@@ -150,7 +139,7 @@ async def carried_out(
     )
 
 
-def guessed(listed: ProbeReply, model: str) -> Dialect | None:
-    """The kind of server, by whom it says its models are owned."""
+def guess_dialect(listed: ProbeReply, model: str) -> Dialect | None:
+    """Return the dialect of the server that names itself the owner of its models."""
     owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
     return DIALECTS.get(_OWNERS.get(str(owner), ""))

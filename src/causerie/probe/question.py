@@ -11,8 +11,6 @@ import msgspec
 
 from causerie.protocol import bounded_json
 
-# Replies of a provider, unmodified.
-
 Ended = Literal["whole", "left", "late", "broken", "large"]
 
 
@@ -48,18 +46,14 @@ class ProbeReply:
 
     @property
     def content_type(self) -> str:
-        """Return the media type alone."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """Return the body as JSON; ``None`` if it is none."""
         try:
             return bounded_json.decode(self.body, Any, bounded_json.REPLY)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-
-# One request of the probe, complete but for the address and the key.
 
 Credential = Literal["ours", "none", "wrong"]
 
@@ -83,20 +77,16 @@ class ProbeRequest:
     """Equal requests are sent once, and that reply answers all of them."""
 
     def once(self) -> ProbeRequest:
-        """Return the same; a reply to an equal one will do."""
+        """Return the request marked: one reply serves all equal ones."""
         return replace(self, reuse=True)
 
 
 def chat(fields: Mapping[str, object]) -> ProbeRequest:
-    """Return a chat completion request with these fields as its body."""
     return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))
 
 
-# Yes, no, partly, unclear, and how so.
-
-
 class Grade(StrEnum):
-    """``UNCLEAR``: nothing was seen that would decide it."""
+    """How far a capability is there. ``UNCLEAR``: nothing was seen that would decide it."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -106,14 +96,13 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerdict:
-    """``how`` is for people: what was seen, or what is missing."""
+    """A grade, and for people what was seen, or what is missing."""
 
     grade: Grade
     how: str = ""
 
     @property
     def good(self) -> bool:
-        """Return whether a caller can rely on it."""
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 
@@ -148,8 +137,6 @@ class Settled(Exception):
         super().__init__(verdict.how)
         self.verdict = verdict
 
-
-# Knowledge about the probed model, which grows with each question.
 
 Thinking = Literal["switch", "always", "never"]
 Messages = Sequence[Mapping[str, object]]
@@ -199,8 +186,6 @@ class Subject:
         return self.ask(said, most, **{**on, **fields})
 
 
-# A question: a pure script over requests and replies that ends in a verdict.
-
 Script = Generator[ProbeRequest, ProbeReply, "ProbeVerdict | Learned"]
 
 
@@ -231,6 +216,19 @@ class ProbeQuestion:
     """It asks with thinking on, so it is only for models that think."""
     alone: bool = False
     """It is asked even if no completion has come."""
+
+
+def of_parameter(
+    name: str,
+    words: str,
+    script: Callable[[Subject], Script],
+    *,
+    asks: int = 1,
+    tokens: int,
+    loud: bool = False,
+) -> ProbeQuestion:
+    """Return the question whether a parameter of the contract's first section is supported."""
+    return ProbeQuestion(name, "contract 1", words, script, (name,), asks, tokens, loud)
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
 
 from causerie.probe.question import (
     ProbeReply,
@@ -17,10 +18,6 @@ from causerie.probe.question import (
     unclear,
 )
 from causerie.protocol.sse import EventDecoder, LineTooLong
-
-# Replies as completions: what of one is there, without filling in what is missing.
-#
-# A reply that is none settles the question that asked for it.
 
 _BUSY = (429, 503)
 _WORDS = 160
@@ -122,11 +119,9 @@ class ProbeStream:
 
     @property
     def usage(self) -> object:
-        """Return the usage that came last."""
         return next((u for c in reversed(self.chunks) if (u := dig(c, "usage")) is not None), None)
 
     def deltas(self, choice: int = 0) -> list[dict[str, object]]:
-        """Return the deltas of a choice, in order."""
         found = (
             dig(one, "delta")
             for chunk in self.chunks
@@ -136,7 +131,6 @@ class ProbeStream:
         return [delta for delta in found if isinstance(delta, dict)]
 
     def finishes(self) -> list[object]:
-        """Return every finish reason that is not null."""
         choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 
@@ -237,12 +231,12 @@ def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
 
 
 def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
-    """Return the violations of rule S in the bytes."""
     faults = []
     if b"\r\n" in body:
         faults.append("lines end in CR LF")
     lines = [line.removesuffix(b"\r") for line in body.split(b"\n")]
-    odd = {line.partition(b":")[0] for line in lines if not _usual(line)}
+    usual = (b"data: ", b":")
+    odd = {line.partition(b":")[0] for line in lines if line and not line.startswith(usual)}
     if odd:
         names = ", ".join(sorted(_short(name.decode("utf-8", "replace")) for name in odd)[:3])
         faults.append(f"lines other than `data: `: {names}")
@@ -252,10 +246,6 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     elif ends.index(True) != len(ends) - 1:
         faults.append("more after [DONE]")
     return faults
-
-
-def _usual(line: bytes) -> bool:
-    return not line or line.startswith((b"data: ", b":"))
 
 
 def _call(value: object) -> ProbeCall:
@@ -282,15 +272,12 @@ def _short(text: str) -> str:
     return words if len(words) <= _WORDS else words[: _WORDS - 1] + "…"
 
 
-# Evidence of requests and replies, shortened for people.
-
 _LONGEST = 240
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _SECRETS = re.compile(r"(?i)(bearer\s+|\b(?:sk|ck|pk|hf|key)[-_])[A-Za-z0-9._\-]{6,}")
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceExchange:
+class RecordedExchange(Struct, frozen=True, kw_only=True):
     """One request and its reply, in words."""
 
     asked: str
@@ -298,15 +285,16 @@ class EvidenceExchange:
     seconds: float
 
 
-def exchange(ask: ProbeRequest, reply: ProbeReply) -> EvidenceExchange:
+def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
     """Return the words for both sides; neither holds a key or a control character."""
-    return EvidenceExchange(shown(_asked(ask)), shown(_came(reply)), round(reply.seconds, 3))
+    return RecordedExchange(
+        asked=_one_line(_asked(ask)), came=_one_line(_came(reply)), seconds=round(reply.seconds, 3)
+    )
 
 
-def shown(text: str, longest: int = _LONGEST) -> str:
-    """Return one line without control characters and without what looks like a key."""
+def _one_line(text: str) -> str:
     clean = _CONTROL.sub(" ", _SECRETS.sub(r"\1***", text)).strip()
-    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+    return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
 
 
 def _asked(ask: ProbeRequest) -> str:

@@ -1,10 +1,5 @@
-"""Reading a request's body: bytes to one JSON object in bounded time and memory, then field by
-field, with errors that name the field.
-
-``null`` is the same as leaving an optional field out. A path is written as in
-``messages[3].tool_calls[0].id``. ``bounded_json`` judges the bytes before anything is decoded.
-Numbers that no double and no 64-bit integer holds, ``NaN`` and ``Infinity`` are not accepted:
-what cannot be passed on unchanged is refused, not altered.
+"""Decode the body of a request within bounds, and read it field by field with errors that name the
+field.
 """
 
 from __future__ import annotations
@@ -22,11 +17,6 @@ from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
 from causerie.protocol.declaration import Number, Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
-
-# Reading one JSON object field by field, with errors that name the field.
-#
-# ``null`` is the same as leaving an optional field out. A path is written as in
-# ``messages[3].tool_calls[0].id``.
 
 
 def kind(value: object) -> str:
@@ -49,7 +39,7 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """``value`` for an error message, cut short; it came from the caller."""
+    """Return ``value`` for an error message, cut short."""
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -61,7 +51,6 @@ def wrong_type(param: str, expected: str, value: object) -> InvalidRequest:
 
 
 def wrong_value(param: str, message: str) -> InvalidRequest:
-    """``message`` continues the sentence that begins with the name of the field."""
     return InvalidRequest(f"`{param}` {message}", code="invalid_value", param=param)
 
 
@@ -78,7 +67,10 @@ def unsupported(param: str, advice: str) -> InvalidRequest:
 
 
 class ObjectReader(Struct, frozen=True):
-    """One object of the body; ``path`` is where it stands (empty for the body itself)."""
+    """Reads the fields of one object of the body; ``null`` is the same as leaving one out.
+
+    ``path`` is its place, like ``messages[3].tool_calls[0]``, and empty for the body itself.
+    """
 
     values: Mapping[str, object]
     path: str = ""
@@ -105,14 +97,14 @@ class ObjectReader(Struct, frozen=True):
         return integer(value, self.param(name), least, most)
 
     def number(self, name: str, least: float, most: float, *, above: bool = False) -> float | None:
-        """A finite number from ``least`` (itself left out with ``above``) to ``most``."""
+        """Return a finite number from ``least`` (excluded with ``above``) to ``most``."""
         value = self.values.get(name)
         if value is None:
             return None
         return number(value, self.param(name), least, most, above=above)
 
     def string(self, name: str, *, most: int | None = None) -> str | None:
-        """A string; ``most`` is the greatest length in characters."""
+        """Return a string of at most ``most`` characters."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -125,7 +117,7 @@ class ObjectReader(Struct, frozen=True):
     def required_string(
         self, name: str, *, most: int | None = None, expected: str = "a string"
     ) -> str:
-        """A string of at least one character; ``expected`` says which, where there is none."""
+        """Return a string of at least one character, which errors call ``expected``."""
         value = self.string(name, most=most)
         if value is None:
             raise missing(self.param(name), expected)
@@ -142,7 +134,7 @@ class ObjectReader(Struct, frozen=True):
         )
 
     def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
-        """An object; ``expected`` says which, where something else is there."""
+        """Return an object, which errors call ``expected``."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -166,6 +158,11 @@ class ObjectReader(Struct, frozen=True):
             )
         return value
 
+    def strings(self, name: str, *, most: int, longest: int | None = None) -> list[str]:
+        """Return the elements of an array of strings, which are not empty."""
+        elements = enumerate(self.array(name, most=most) or ())
+        return [text(each, f"{self.param(name)}[{index}]", longest) for index, each in elements]
+
     def objects(
         self, name: str, *, most: int, expected: str = "an object"
     ) -> Iterator[ObjectReader]:
@@ -179,8 +176,19 @@ def as_object(value: object, param: str, expected: str = "an object") -> ObjectR
     return ObjectReader(value, param)
 
 
+def text(value: object, param: str, most: int | None = None) -> str:
+    """Return a string of at least one and at most ``most`` characters."""
+    if not isinstance(value, str):
+        raise wrong_type(param, "a string", value)
+    if not value:
+        raise wrong_value(param, "must not be empty.")
+    if most is not None and len(value) > most:
+        raise wrong_value(param, f"must be at most {most} characters long.")
+    return value
+
+
 def integer(value: object, param: str, least: int, most: int) -> int:
-    """An integer, also one written with a fraction of zero (``16.0``), as JSON Schema has it."""
+    """Return an integer; ``16.0`` is one too, as in JSON Schema."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -220,18 +228,14 @@ def is_object(arguments: object) -> bool:
     return True
 
 
-# Reading a parameter by its declared type and range; errors are those of ``fields``.
-
-
 def read_parameter(body: ObjectReader, name: str) -> Any:
-    """Return the value of a number, a text or a switch, or ``None`` where it is not given."""
+    """Return a number, a text or a boolean by its declaration; ``None`` if it is not given."""
     if body.values.get(name) is None:
         return None
     return _READERS[name](body)
 
 
 def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
-    """Return the reader of a parameter with a simple type."""
     name, number, most = parameter.name, parameter.number, parameter.most_characters
     if number is not None:
         return _number_reader(name, number)
@@ -255,12 +259,8 @@ _READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
 )
 
 
-# Bytes to one JSON object, in bounded time and memory.
-#
-# ``bounded_json`` judges the bytes before anything is decoded. Numbers that no
-# double and no 64-bit integer holds, ``NaN`` and ``Infinity`` are not accepted:
-# what cannot be passed on unchanged is refused, not altered. Halves of surrogate
-# pairs are accepted where the past of a conversation has them.
+# Numbers that no double and no 64-bit integer holds, `NaN` and `Infinity` are refused: what cannot
+# be passed on unchanged is not altered.
 
 BOUND_SETTINGS = {
     "nesting": "server.max_nesting",
@@ -292,10 +292,7 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
 
 
 def decode_object(body: bytes) -> dict[str, object]:
-    """Return the object that a checked body holds.
-
-    Raises :class:`InvalidRequest` where it holds none.
-    """
+    """Return the object that a checked body holds, or raise :class:`InvalidRequest`."""
     if not body.strip():
         raise _invalid("The body is empty; send a JSON object with `model` and `messages`.")
     if body.startswith(_BOM):

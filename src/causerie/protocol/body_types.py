@@ -1,8 +1,5 @@
-"""Types of what the parameters of a request hold: messages, tools, response formats.
-
-The OpenAPI document and the list of known fields are made from these types. They are written as
-clients send them, so ``| None`` stands at every field that may be left out. ``Any`` is a value
-that nobody reads; a mapping is passed on with all that it holds. Knows nothing of parameters.
+"""Types of what parameters of a request hold, as clients send them: messages, tools, response
+formats.
 """
 
 from __future__ import annotations

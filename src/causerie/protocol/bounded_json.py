@@ -1,14 +1,4 @@
-"""Decode JSON of strangers at a cost that is known beforehand.
-
-The cost of decoding depends on more than the size: an object of many keys, or a number with an
-exponent such as ``1e289``, takes a hundred times as long as text of the same length. So a
-linear scan counts what is expensive before anything is decoded. It works in slices, so that in
-a thread it leaves the interpreter to others every few milliseconds.
-
-The bounds admit what real requests hold: 16 MiB of text, images as ``data:`` addresses,
-thousands of messages, hundreds of tools, a ``logit_bias`` of 65,536 tokens, megabytes of source
-code.
-"""
+"""Decode JSON from clients and providers at a bounded cost."""
 
 from __future__ import annotations
 
@@ -21,7 +11,7 @@ from msgspec import Struct
 T = TypeVar("T")
 
 SMALL = 16 * 1024
-"""A document of at most so many bytes is cheap to decode, whatever it holds."""
+"""Bytes of a document that is cheap to decode in any case."""
 
 _SLICE = 1024 * 1024
 _WHITE_SPACE = b" \t\r\n"
@@ -35,9 +25,12 @@ _PRECISE = b"0" * 17
 
 
 class Bounds(Struct, frozen=True):
-    """The work that decoding one document may take.
+    """The work that decoding one document may take; by default 45 ms on a current core.
 
-    The defaults keep all of it together below about 45 ms on a current core.
+    The cost depends on more than the size: an object of many keys, or a number like ``1e289``,
+    takes a hundred times as long as text of the same length. So a linear scan in slices counts what
+    is expensive before anything is decoded. Real requests pass: 16 MiB of text or ``data:`` images,
+    thousands of messages, hundreds of tools.
     """
 
     nesting: int = 64
@@ -45,12 +38,9 @@ class Bounds(Struct, frozen=True):
     values: int = 150_000
     """Values and keys together."""
     escapes: int = 1_200_000
-    """Escapes such as ``\\n`` in strings; each takes up to 15 ns, and as much to be written again.
+    """Escapes such as ``\\n`` in strings, of up to 15 ns; one native call decodes a whole string.
 
-    They are bounded since one native call decodes a string as a whole, so it cannot be done in
-    parts. Of source code one character in thirty is escaped, of JSON within a string one in six:
-    16 MiB of the one and seven of the other pass, and as many characters written as ``\\u4e2d`` as
-    the largest context windows hold.
+    16 MiB of source code pass, and 7 MiB of JSON within a string.
     """
     exponents: int = 64
     """Numbers with an exponent of three digits or more; each may take 20 µs."""
@@ -68,19 +58,13 @@ DEFAULT = Bounds()
 REPLY = Bounds(
     values=1_000_000, exponents=1_000, tens=10_000, precise=100_000, bare=4 * 1024 * 1024
 )
-"""Of the reply of a provider: log-probabilities are many numbers, and the operator chose it.
-
-Enough for the twenty likeliest of each of 4,000 tokens.
-"""
+"""Bounds of a provider's reply, with room for log-probabilities of 20 times 4,000 tokens."""
 ARGUMENTS = Bounds(nesting=2**31, values=25_000)
-"""Of the arguments of past calls, together; whoever reads them bounds their depth."""
+"""Bounds of the arguments of all past calls; their readers bound the depth."""
 
 
 class TooMuchWork(msgspec.DecodeError):
-    """A document whose decoding would take too long; the message is a clause that says why.
-
-    ``bound`` is the name of the bound in :class:`Bounds` that it exceeds.
-    """
+    """Decoding would take too long; ``bound`` is the name of the exceeded bound."""
 
     def __init__(self, bound: str, why: str) -> None:
         super().__init__(why)
@@ -88,10 +72,7 @@ class TooMuchWork(msgspec.DecodeError):
 
 
 def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
-    """Raise :class:`TooMuchWork` for a document that exceeds the bounds.
-
-    Text that is no JSON may pass; decoding it fails quickly.
-    """
+    """Raise :class:`TooMuchWork` for a document that exceeds the bounds; invalid JSON may pass."""
     if len(document) > SMALL or not _is_harmless(document, bounds):
         check_together((document,), bounds)
 
@@ -113,9 +94,9 @@ def check_together(documents: Iterable[bytes], bounds: Bounds = DEFAULT) -> None
 
 
 def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT) -> T:
-    """Return the value of a document of strangers.
+    """Check and decode a document.
 
-    Raises :class:`TooMuchWork`, and what msgspec raises: ``DecodeError``, ``UnicodeDecodeError``,
+    Raises ``DecodeError`` (also as :class:`TooMuchWork`), ``UnicodeDecodeError`` and
     ``RecursionError``.
     """
     check(document, bounds)
@@ -123,7 +104,6 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
 
 
 def _is_harmless(document: bytes, bounds: Bounds) -> bool:
-    """Return whether a small document is neither deep nor holds costly numbers for sure."""
     if document.count(b"[") + document.count(b"{") > bounds.nesting:
         return False
     if len(document) <= min(bounds.digits, bounds.exponents * len(_HUGE[0])):
@@ -135,8 +115,6 @@ def _is_harmless(document: bytes, bounds: Bounds) -> bool:
 
 
 class _Scan:
-    """Count what is expensive: escapes, and what is outside strings, slice by slice."""
-
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._in_string = False
@@ -147,7 +125,6 @@ class _Scan:
         self._bare: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
-        """Take the next slice, which does not end inside an escape."""
         bounds = self._bounds
         if b"\\" in piece:
             self._escapes += piece.count(b"\\") - piece.count(b"\\\\")
@@ -169,12 +146,10 @@ class _Scan:
         self._bare.append(bare)
 
     def end_document(self) -> None:
-        """End a document, complete or not; the next bytes begin another one."""
         self._in_string = False
         self._bare.append(b" ")
 
     def finish(self) -> None:
-        """Judge what was fed."""
         bare, bounds = b"".join(self._bare), self._bounds
         plain = bare.translate(_PLAINLY)
         if _count(plain, _HUGE) > bounds.exponents:
@@ -198,11 +173,8 @@ def _count(text: bytes, marks: tuple[bytes, ...]) -> int:
 
 
 def _is_deeper(bare: bytes, depth: int) -> bool:
-    """Return whether brackets nest deeper than that.
-
-    Each pass removes the innermost pairs. Of text that is no JSON brackets are left that close
-    nothing; then their number decides.
-    """
+    # Each pass removes the innermost pairs. Text that is no JSON keeps brackets that close
+    # nothing; then their number decides.
     brackets = bare.translate(_TO_BRACKETS, delete=_NOT_BRACKETS)
     for _ in range(depth):
         outer = brackets.replace(b"[]", b"")

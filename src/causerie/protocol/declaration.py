@@ -1,9 +1,4 @@
-"""The form in which a parameter of a request is declared: a typed field, and :class:`Facts`.
-
-A declaration is a field of a struct, ``Annotated[TYPE, Meta(...), Facts(...)]``: the type and
-its ``Meta`` give name, type, range and description, ``Facts`` the rest. :func:`declared` reads
-the fields of a struct back as :class:`Parameter`. Knows no parameter by name.
-"""
+"""The form of a declared parameter: ``Annotated[TYPE, Meta(...), Facts(...)]`` in a struct."""
 
 from __future__ import annotations
 
@@ -18,22 +13,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from msgspec import Meta, Struct, structs
 
 Origin = Literal["", "common", "openai", "engines"]
-"""Servers that know a parameter.
-
-``common``: every server of chat completions; ``openai``: those that follow OpenAI's reference
-closely; ``engines``: open engines such as vLLM, and servers in front of them. A dialect names
-origins and the exceptions of its server; a parameter without origin is named by dialects alone.
+"""Servers that know a parameter: all (``common``), those that follow OpenAI's reference closely, or
+open engines such as vLLM. Dialects name origins, exceptions, and parameters without origin.
 """
 Effect = Literal["", "narrows", "penalises"]
-"""How a sampling parameter acts.
-
-``narrows``: it cuts unlikely candidates off; ``penalises``: it makes repetition less likely.
-"""
+"""``narrows``: it cuts unlikely candidates off; ``penalises``: it makes repetition less likely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The field of the playground: its label, whether it is shown at once, the hint if empty."""
+    """The field of the playground."""
 
     label: str = ""  # empty: the name of the parameter in words
     first: bool = False
@@ -82,7 +71,7 @@ class Parameter:
 
     @property
     def optional(self) -> Any:
-        """The annotation, with ``None`` among its alternatives."""
+        """The annotation with ``None`` as an alternative."""
         if get_origin(self.annotation) is not Annotated:
             return self.annotation | None
         inner, *notes = get_args(self.annotation)
@@ -115,7 +104,6 @@ class Parameter:
 
     @property
     def label(self) -> str:
-        """Name for people."""
         given = self.facts.control.label if self.facts.control else ""
         return given or self.name.replace("_", " ").capitalize()
 
@@ -153,7 +141,6 @@ def without_none(kind: Any) -> Any:
 
 
 def _opened(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the type of the values without ``None``, and the outermost notes."""
     if get_origin(kind) is not Annotated:
         return without_none(kind), ()
     inner, *notes = get_args(kind)

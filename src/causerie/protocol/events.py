@@ -1,14 +1,4 @@
-"""An answer as the stages pass it on: its events, the same for every kind of target; the part that
-was sent before a target failed; batches split and joined; the report on the prefix cache.
-
-Every target (a text engine behind ``chat``, or another's server behind ``providers``) yields
-these, in this order for each choice: reasoning before text, a call's start before its
-arguments, exactly one ``Finished`` last. ``Usage`` comes once, after every choice has finished.
-Events travel in batches: those that arrived together are passed on together.
-
-None of these is ever part of a reference cycle, so the garbage collector skips them
-(``gc=False``).
-"""
+"""Events of a reply, the same for every kind of target, with helpers to split and join them."""
 
 from __future__ import annotations
 
@@ -21,16 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.protocol.reasoning import Block
-
-# Events of an answer, the same for every kind of target.
-#
-# Every target (a text engine behind ``chat``, or another's server behind ``providers``) yields
-# these, in this order for each choice: reasoning before text, a call's start before its arguments,
-# exactly one ``Finished`` last. ``Usage`` comes once, after every choice has finished. Events
-# travel in batches: those that arrived together are passed on together.
-#
-# None of these is ever part of a reference cycle, so the garbage collector skips them
-# (``gc=False``).
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
@@ -45,10 +25,9 @@ class TokenLogprob(Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """A piece of the reasoning text.
+    """A piece of reasoning; ``blocks`` have it in the form that its provider needs back.
 
-    ``blocks`` are the same in the form of a provider that needs it back, and
-    what of it cannot be read: the text may be empty then.
+    The text is empty for blocks that cannot be read.
     """
 
     text: str
@@ -57,7 +36,7 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
 
 
 class TextDelta(Struct, frozen=True, gc=False):
-    """A piece of the answer, with the log-probabilities of its tokens where asked for."""
+    """A piece of the answer, with the log-probabilities of its tokens if requested."""
 
     text: str
     logprobs: tuple[TokenLogprob, ...] = ()
@@ -65,9 +44,9 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallStarted(Struct, frozen=True, gc=False):
-    """A call has started. ``index`` counts the calls of one choice from 0.
+    """The start of a call; ``index`` counts the calls of a choice from 0.
 
-    ``extra`` is what its provider put alongside it and needs back (``extra_content``).
+    ``extra`` is its ``extra_content``, which the provider needs back.
     """
 
     index: int
@@ -95,10 +74,9 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Token counts of the whole request; ``completion`` includes ``reasoning``.
+    """Token counts of a request; ``completion`` includes ``reasoning``.
 
-    ``estimated``: prompt or completion were not counted for certain. ``impossible``: the target
-    reported numbers that cannot be right, and they were estimated instead.
+    ``impossible``: the target reported wrong numbers, which were estimated instead.
     """
 
     prompt: int
@@ -115,19 +93,14 @@ ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
-"""Takes batches as they come; its result, if any, is awaited before the next batch."""
+"""Takes batches; its result, if any, is awaited before the next batch."""
 ArrivalSink = Callable[[Batch], bool]
-"""Takes a batch in the moment in which it arrives; false: the next one is to be waited for."""
-
-
-# The part of a reply that was sent before its target failed; another target continues it.
-#
-# Only replies with one choice are continued.
+"""Takes a batch on its arrival; false: the next one is to be awaited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The exact tokens of a reply so far; they mean something to engines of that ``vocabulary``."""
+    """The tokens of a reply so far, for engines with that ``vocabulary``."""
 
     vocabulary: str
     tokens: tuple[int, ...]
@@ -155,14 +128,10 @@ class Partial:
     trail: Trail | None = None
 
 
-# Report on the prefix cache: the tokens of a prompt that were reused, and why not more.
-
-
 class CacheMiss(Struct, frozen=True):
-    """Reason why less was reused than the last request of the conversation had computed.
+    """Why less was reused than the ``reusable`` tokens that the last request had computed.
 
-    ``reusable`` is what that request had computed, in tokens. ``message`` is the index of the
-    message that differed, where one did; ``detail`` says more of the place.
+    ``message`` is the index of the message that differed, if any.
     """
 
     reason: str
@@ -176,7 +145,7 @@ class CacheMiss(Struct, frozen=True):
 
 
 class CacheReport(Struct, frozen=True):
-    """Tokens of the prompt, those of them that were reused, and the miss, if there was one."""
+    """Tokens of the prompt, the reused ones, and the miss, if there was one."""
 
     prompt: int
     reused: int
@@ -191,13 +160,11 @@ class CacheReport(Struct, frozen=True):
 
 
 CacheReporter = Callable[[str], CacheReport | None]
-"""Reports on a request of the caller with this name, whose conversations alone it looks at."""
+"""Reports on a request of the caller with this name, by that caller's conversations only."""
 
-
-# Split batches of events, so that others have their turn, and join events, to save memory.
 
 PORTION = 64 * 1024
-"""The size of what is handed on at once, about, in characters."""
+"""Approximate size of a batch in characters."""
 _MAX_EVENTS = 4096  # however short each is
 _MAX_TOKENS = 256  # with log-probabilities, of one piece
 _TOKEN_SIZE = 64  # characters that take as long to write as one log-probability
@@ -205,10 +172,7 @@ _CALL_SIZE = 64  # likewise, as a call without its name and arguments
 
 
 def in_portions(batch: Batch) -> list[Batch]:
-    """Return the events in batches of about ``PORTION``; a longer text comes in pieces.
-
-    Pieces that are put together say what the event said. Blocks of reasoning stay whole.
-    """
+    """Split events into batches of about ``PORTION``, and long texts too; blocks stay whole."""
     portions: list[Batch] = []
     portion: list[Event] = []
     room = PORTION
@@ -226,7 +190,7 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 
 def joined_events(events: Batch) -> list[Event]:
-    """Return the events with successive pieces of one text joined."""
+    """Join successive pieces of one text."""
     together: list[Event] = []
     for key, run in groupby(events, key=_text_that_goes_on):
         first, *others = run
@@ -240,7 +204,6 @@ def joined_events(events: Batch) -> list[Event]:
 
 
 def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
-    """Return the key that is common to the pieces of one text; ``None`` for other events."""
     match event:
         case TextDelta(logprobs=()):
             return TextDelta, event.choice
@@ -252,7 +215,7 @@ def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
 
 
 def is_large_batch(batch: Batch) -> bool:
-    """Return whether writing the events takes so long that others should have their turn."""
+    """Return whether encoding the events takes too long for the event loop."""
     if len(batch) == 3 and batch[1].__class__ is Finished:  # most are a text, its end, its usage
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
@@ -261,25 +224,17 @@ def is_large_batch(batch: Batch) -> bool:
 
 
 def _size(event: Event) -> int:
-    """Return about how many characters take as long to write."""
-    size = _SIZES.get(event.__class__)
-    return 0 if size is None else size(event)
-
-
-def _size_of_text(event: TextDelta) -> int:
-    tokens = len(event.logprobs)
-    if not tokens:
-        return len(event.text)
-    alternatives = sum(len(one.top) for one in event.logprobs)
-    return len(event.text) + _TOKEN_SIZE * (tokens + alternatives)
-
-
-_SIZES: Mapping[type, Callable[[Any], int]] = {
-    TextDelta: _size_of_text,
-    ReasoningDelta: lambda event: len(event.text),
-    ToolCallDelta: lambda event: len(event.arguments),
-    ToolCallStarted: lambda event: _CALL_SIZE + len(event.name),
-}
+    match event:
+        case TextDelta():
+            tokens = sum(1 + len(one.top) for one in event.logprobs)
+            return len(event.text) + _TOKEN_SIZE * tokens
+        case ReasoningDelta():
+            return len(event.text)
+        case ToolCallDelta():
+            return len(event.arguments)
+        case ToolCallStarted():
+            return _CALL_SIZE + len(event.name)
+    return 0
 
 
 def _pieces(event: Event) -> Iterator[Event]:
@@ -295,7 +250,7 @@ def _pieces(event: Event) -> Iterator[Event]:
 
 
 def _texts_and_tokens(event: TextDelta) -> Iterator[Event]:
-    """The text first: log-probabilities may follow it."""
+    # The text first: log-probabilities may follow it.
     tokens = event.logprobs
     for text in _cut_text(event.text):
         yield TextDelta(text, (), event.choice)

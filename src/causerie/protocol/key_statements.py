@@ -1,9 +1,4 @@
-"""Types of what the bearer of a router's key is told: the key, its money, and one past request.
-
-Field order is the order on the wire, ``None`` is written as ``null``. Names and units are those
-that clients of the well-known aggregating router read. Values that do not exist here are zero
-or ``null``.
-"""
+"""Wire types of statements on a router's key, its credits, and one past request."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Known fields of a request, at every depth, removal of all others from a body, and the names by
-which a request would use what belongs to the operator.
-
-Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A
-provider's list extends it by paths like ``messages.content.cache_control``, in which the
-elements of an array have no number. An unlisted field is reported by name, unless it is
-``null``, and goes no farther. A field with a privileged name never reaches a provider, except
-where the operator allows that very field.
-"""
+"""The known fields of a request, removal of all others, and names of privileged fields."""
 
 from __future__ import annotations
 
@@ -26,12 +18,8 @@ from causerie.protocol.declaration import declared
 from causerie.protocol.parameters import HINT_NAMES, REFUSED
 from causerie.protocol.request import ROLES, Role, Unlisted
 
-# Names of fields by which a request would use what belongs to the operator.
-#
-# A client's field of such a name never reaches a provider, except where the operator allows that
-# very field. The names are those of public APIs and of servers that people run; of an address every
-# spelling counts that has a word for one. A name that is missing here is no hole: what is not
-# listed is not sent either.
+# These names are those of public APIs and of servers that people run; of an address every spelling
+# counts that has a word for one. What is missing here is not sent either unless it is listed.
 
 Privilege = Literal[
     "model", "provider", "price", "plugin", "limit", "transport", "address", "secret"
@@ -48,7 +36,7 @@ PRIVILEGES: Mapping[Privilege, str] = {
     "address": "the provider contacts a host that the client names",
     "secret": "the request is sent with credentials of the client's, or goes around yours",
 }
-"""Each with what a client gets by it."""
+"""What a client gains by fields of each kind."""
 
 _NAMES: Mapping[Privilege, tuple[str, ...]] = {
     "model": (
@@ -114,23 +102,13 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def privilege_of(name: str) -> Privilege | None:
-    """Return what a field of this name would choose, ``None`` where it is of no such kind.
-
-    ``callbackURL``, ``callback-url`` and ``callback_url`` are one name.
-    """
+    """Return the privilege that a field of this name would use, in any spelling of the name."""
     plain = _HUMP.sub("_", name[:256]).replace("-", "_").replace(".", "_").strip("_ ").lower()
     found = _BY_NAME.get(plain)
     if found is None and (_ADDRESS.search(plain) or _RUN_TOGETHER.search(plain)):
         return "address"
     return found
 
-
-# Known fields of a request, at every depth, and removal of all others from a body.
-#
-# Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A provider's
-# list extends it by paths like ``messages.content.cache_control``, in which the elements of an
-# array have no number. An unlisted field is reported by name, unless it is ``null``, and goes no
-# farther.
 
 _MESSAGES = "messages"
 _MOST_NAMES = 32
@@ -142,12 +120,11 @@ _LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Known names in a value, or in an element of it."""
+    """Known names in a value, or in an element of it; all others are denied."""
 
     fields: Mapping[str, Known] = field(default_factory=dict)
     others: Literal["closed", "passed", "open"] = "closed"
-    """``closed``: no other names; ``passed``: others too, but for privileged ones; ``open``: all.
-    """
+    """``closed``: no other names; ``passed``: others but privileged ones; ``open``: all."""
     objects: frozenset[str] = frozenset()
     """Fields of which only what is inside is listed: a value that is no object is not."""
 
@@ -158,7 +135,7 @@ PASSED = Known(others="passed")
 
 
 def known_of(kind: Any) -> Known:
-    """Return what is known of values of a type: the fields of its structs, at every depth."""
+    """Return the known fields of a type, at every depth."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     origin = get_origin(bare)
     if origin in (Union, UnionType):
@@ -182,7 +159,7 @@ def _merged(one: Known, other: Known) -> Known:
 
 
 def _of_hint(kind: Any) -> Known:
-    """Return what is known of a hint; one of an odd type is not sent on."""
+    # A hint of an unexpected type is not sent on.
     known = known_of(kind)
     return known if known.fields else OPEN
 
@@ -198,7 +175,7 @@ KNOWN = Known(
 
 
 def grown(known: Known, path: str, below: Known) -> Known:
-    """Return ``known`` with the field at ``path``, of whose value ``below`` is known."""
+    """Return ``known`` with a further field, whose path (``a.b``) has no indexes."""
     name, _, rest = path.partition(".")
     objects = known.objects
     if rest:
@@ -218,10 +195,7 @@ def lists(known: Known, path: str) -> bool:
 
 
 def privilege_in(path: str) -> Privilege | None:
-    """Return what a field at this path would choose, by the names that are not the interface's.
-
-    ``service_tier`` is the one field of the interface that chooses a price.
-    """
+    """Return the privilege of a field at this path, by names that are not of the interface."""
     known: Known | None = KNOWN
     for name in path.split("."):
         known = known.fields.get(name) if known is not None else None
@@ -231,8 +205,7 @@ def privilege_in(path: str) -> Privilege | None:
 
 
 def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unlisted | None]:
-    """Return the listed fields of the body, and what it has in addition; the body itself if
-    nothing."""
+    """Return the known fields of the body (itself if it has no others), and the unknown ones."""
     found = _Found()
     kept = _sifted_object(body, known, "", found)
     if kept is body:
@@ -241,7 +214,7 @@ def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unli
 
 
 def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
-    """Return the error for the first unlisted field of what is new, if it has one."""
+    """Return the error for the first unknown field of what is new, if any."""
     place = next(_unlisted_places(without_past(body), known, ""), None)
     if place is None:
         return None
@@ -250,8 +223,6 @@ def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
 
 
 class _Found:
-    """The unlisted fields: the first ones by name, each once for all elements of an array."""
-
     __slots__ = ("message", "more", "names")
 
     def __init__(self) -> None:
@@ -260,7 +231,7 @@ class _Found:
         self.message = 0  # index of the message that is read, if one is
 
     def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
-        """Note ``count`` fields of an object; those that are ``null`` get no name."""
+        """Note ``count`` unknown fields of an object; ``null`` ones get no name."""
         if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
             path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
         for name in _unlisted(value, known):
@@ -291,7 +262,6 @@ def _sifted_value(value: Any, known: Known, path: str, found: _Found) -> Any:
 def _sifted_object(
     value: Mapping[str, Any], known: Known, path: str, found: _Found
 ) -> Mapping[str, Any]:
-    """Return the listed fields of an object: the object itself where there are no others."""
     fields = known.fields
     kept: dict[str, Any] | None = None
     if not value.keys() <= fields.keys() or any(_is_bare(value, name) for name in known.objects):
@@ -350,12 +320,11 @@ def _below(known: Known, name: str) -> Known:
 
 
 def _joined(path: str, name: str) -> str:
-    """Return the path of a field, cut: a name may be as long as a body, and hold many fields."""
+    # Cut: a name may be as long as a body and hold many fields.
     return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
 
 
 def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
-    """Yield the paths of the unlisted fields, with the indexes of elements in arrays."""
     if known is OPEN:
         return
     if isinstance(value, list):
@@ -371,7 +340,7 @@ def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
 
 
 def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body of a request with empty messages in place of its past."""
+    """Return the body with empty messages in place of its past."""
     values = body.get("messages")
     if not isinstance(values, list):
         return body
@@ -381,7 +350,10 @@ def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
-    """Return the roles of the messages that are past, by their indexes."""
+    """Return the roles of past messages by index.
+
+    Past are all assistant and tool messages, and those before the last of a user or tool.
+    """
     roles = {index: role for index, value in enumerate(values) if (role := role_of(value))}
     last = max((index for index, role in roles.items() if role in ("user", "tool")), default=0)
     return {
@@ -392,6 +364,6 @@ def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
 
 
 def role_of(value: Any) -> Role | None:
-    """Return the role of a message that may be anything; ``None`` if it has none."""
+    """Return the role of a message of any type, or ``None``."""
     role = value.get("role") if isinstance(value, dict) else None
     return ROLES.get(role) if isinstance(role, str) else None

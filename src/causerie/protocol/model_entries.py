@@ -1,10 +1,4 @@
-"""Types of the catalog on the wire: entries of ``GET /models``, at the doors of routers and
-others, and the variants of a model by the end of its id.
-
-Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written
-as ``null``. Names of the router's fields are those that clients of the well-known aggregating
-router read.
-"""
+"""Wire types of the catalog, and variants of a model by the end of its id."""
 
 from __future__ import annotations
 
@@ -15,8 +9,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.protocol.parameters import Effort, SamplingDefaults
 from causerie.protocol.targets import CallCounts, Percentiles
-
-# Variants of a model in the router's catalog, by the end of its id.
 
 FREE = ":free"
 
@@ -30,12 +22,6 @@ def free_name(name: str) -> str:
     """Return the name of the counts of free variants, apart from those of everything else."""
     return f"{name} free"
 
-
-# Types of the catalog on the wire: entries of ``GET /models``, at the doors of routers and others.
-#
-# Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written as
-# ``null``. Names of the router's fields are those that clients of the well-known aggregating router
-# read.
 
 DefaultParameters = Annotated[
     SamplingDefaults | None,

@@ -1,7 +1,4 @@
-"""Format of amounts of money: in the one currency of the service, never in powers of ten.
-
-Knows no budget and no page.
-"""
+"""Format amounts of money."""
 
 from __future__ import annotations
 

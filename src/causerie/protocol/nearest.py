@@ -1,10 +1,4 @@
-"""The nearest of many known names to an unknown one, in bounded work.
-
-The distance of two names is the length of what differs between their common beginning and their
-common end. A typing error is in one place, so that is as good as an edit distance, and linear.
-Only neighbours in the order of beginnings and in that of ends are compared, so the number of
-names does not matter.
-"""
+"""Find the known name that is nearest to an unknown one, in bounded work."""
 
 from __future__ import annotations
 
@@ -12,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 AROUND = 8
-"""How many names are compared on each side in each of the two orders."""
+"""Names that are compared on each side in each of the two orders."""
 ALIKE = 0.65
 """The distance up to which a word is taken for one of a few known ones."""
 _LONGEST = 200
@@ -34,10 +28,10 @@ class NameIndex:
 
 
 def nearest(text: str, names: Iterable[str], most: float) -> str | None:
-    """Return the name with the least distance, if it is at most this share of the longer name.
+    """Return the name with the least distance, if that is at most this share of the longer name.
 
-    A name that has one more segment before it (``maker/NAME``) is the same name. Of two names that
-    are as near, the one that begins more alike is meant.
+    The distance is the length of what differs between common beginning and end. ``maker/NAME`` is
+    the same as ``NAME``. Of two names that are as near, the one that begins more alike is meant.
     """
     wanted = _folded(text)
 

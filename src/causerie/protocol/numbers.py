@@ -1,9 +1,4 @@
-"""Numbers that are read from outside: amounts of money, and whole numbers as text.
-
-A short text may name a number that fills the memory once it is written out (``1e-50000000``),
-or that no operation can hold (``9e999999``). What these functions return is small, so every
-operation with it is cheap. Only :func:`money` makes a decimal of what came from outside.
-"""
+"""Parse amounts of money and whole numbers from outside."""
 
 from __future__ import annotations
 
@@ -16,9 +11,9 @@ _MOST_DECIMALS = 30
 
 
 def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decimal:
-    """Return an amount of money from 0, or from ``-MOST_MONEY`` if ``signed``, to ``MOST_MONEY``.
+    """Parse an amount of money of at most ``MOST_MONEY`` and 30 decimals, or raise ``ValueError``.
 
-    It has at most 30 decimals. Raises :class:`ValueError` for everything else.
+    Other texts may be numbers that fill the memory (``1e-50000000``).
     """
     try:
         amount = _decimal(given)
@@ -34,7 +29,7 @@ def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decima
 
 
 def whole_number(text: str, most: int = 2**31 - 1) -> int | None:
-    """Return a number from 0 to ``most`` in decimal digits, or ``None`` if the text is none."""
+    """Parse decimal digits of a number up to ``most``, or return ``None``."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(most))):
         return None
     number = int(text)

@@ -1,13 +1,4 @@
-"""Every parameter of a request, declared once, with the words of reasoning effort and the rules by
-which a door reads them.
-
-A parameter is a field of the struct of its group: its type and range, a description, and the
-:class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
-messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
-engines, the parameters that models support, the probe, the defaults of models, the playground and
-the reference page are derived from here. Decision 0050 says how; `add-a-request-parameter.md`
-shows it by an example.
-"""
+"""Every parameter of a request, declared once, and the rules by which doors read them."""
 
 from __future__ import annotations
 
@@ -34,30 +25,24 @@ from causerie.protocol.body_types import (
 )
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
 
-# Reasoning effort, in words, and the share of the output limit that each word stands for.
-
-EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
 EFFORT_SHARES: Mapping[str, float] = MappingProxyType(
     {
-        "max": 0.95,
-        "xhigh": 0.95,
-        "high": 0.8,
-        "medium": 0.5,
-        "low": 0.2,
-        "minimal": 0.1,
-        "none": 0.0,
+        **{"max": 0.95, "xhigh": 0.95, "high": 0.8, "medium": 0.5},
+        **{"low": 0.2, "minimal": 0.1, "none": 0.0},
     }
 )
+"""Efforts, and the share of the output limit that each stands for."""
+EFFORTS = tuple(EFFORT_SHARES)
 USUAL_EFFORT = "medium"
-"""What ``reasoning: {"enabled": true}`` stands for where no effort is said."""
+"""The effort of ``reasoning: {"enabled": true}``."""
 ASSUMED_OUTPUT_LIMIT = 16_384
-"""The output limit, in tokens, that shares are of where none is said and none is known."""
+"""The limit in tokens that shares are of if none is known."""
 
 
 def effort_within(budget: int, limit: int | None) -> str:
-    """The greatest effort whose share of ``limit`` is no more than ``budget`` (both in tokens).
+    """Return the greatest effort whose share of ``limit`` is at most ``budget`` tokens.
 
-    ``minimal`` where even that is more: thinking is not turned off by a small budget.
+    It is ``minimal`` at least: a small budget does not turn thinking off.
     """
     most = limit or ASSUMED_OUTPUT_LIMIT
     for effort in ("xhigh", "high", "medium", "low"):
@@ -66,14 +51,10 @@ def effort_within(budget: int, limit: int | None) -> str:
     return "minimal"
 
 
-# Every parameter of a request, declared once.
-#
-# A parameter is a field of the struct of its group: its type and range, a description, and the
-# :class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
-# messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
-# engines, the parameters that models support, the probe, the defaults of models, the playground and
-# the reference page are derived from here. `docs/internals/design/events-and-shapes.md` says
-# how; `docs/internals/change-one-thing.md` shows it by an example.
+# Readers and their messages, the fast path, known fields, the OpenAPI document, dialects, requests
+# to engines, supported parameters, the probe, model defaults, the playground and the reference page
+# are derived from here; see `docs/internals/design/events-and-shapes.md` and
+# `docs/internals/change-one-thing.md`.
 
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
@@ -492,9 +473,6 @@ def refused_by(engine: str) -> frozenset[str]:
     return frozenset(
         name for name, each in PARAMETERS.items() if each.facts.engines.get(engine, name) is None
     )
-
-
-# Rules by which a door reads requests, and the names of all parameters by their treatment.
 
 
 class ParsingRules(Struct, frozen=True):

@@ -1,9 +1,4 @@
-"""Blocks of reasoning: ``reasoning_details`` as the well-known aggregating router has them.
-
-A block is a JSON object: readable text, a summary, or what only its provider
-can read (encrypted, or text with a signature). The latter must come back to
-the provider as it was. This module knows their shape, and no provider.
-"""
+"""Reasoning in blocks, as providers send it and need it back."""
 
 from __future__ import annotations
 
@@ -24,20 +19,17 @@ _PLAIN = frozenset({"type", "text", "index", "format"})
 
 
 def block_of(text: str) -> dict[str, Any]:
-    """Reasoning that is nothing but text, as a block.
-
-    Without a format its readers would take it for one that lacks its signature.
-    """
+    """Return a block of text; with a format, since readers miss a signature otherwise."""
     return {"type": "reasoning.text", "text": text, "format": "unknown", "index": 0}
 
 
 def blocks_of(value: object) -> tuple[Block, ...]:
-    """The blocks of what a server or a client sent; what is no block is left out."""
+    """Return the blocks among the elements of a sent value."""
     return tuple(block for block in _objects(value) if isinstance(block.get("type"), str))
 
 
 def text_of(value: object) -> str:
-    """All that can be read of what a server or a client sent as blocks."""
+    """Return the readable text of sent blocks."""
     texts = (block.get("text") or block.get("summary") for block in _objects(value))
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -54,7 +46,7 @@ def seal_of(call: str, extra: Mapping[str, Any]) -> Block:
 
 
 def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
-    """The blocks of a client without our seals, and what those hold, by the ids of their calls."""
+    """Return a client's blocks without :func:`seal_of` ones, and the data of these by call id."""
     blocks: list[Block] = []
     extras: dict[str, Mapping[str, Any]] = {}
     for block in _objects(value):
@@ -70,7 +62,7 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
-    """The blocks of a reply out of the pieces of its stream: neighbours of one text together."""
+    """Join successive pieces of one text."""
     out: list[Block] = []
     texts: list[str] = []  # of the last one, where there are several
     field = ""
@@ -91,7 +83,6 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
 
 
 def _put_together(blocks: list[Block], field: str, texts: Sequence[str]) -> None:
-    """Give the last block its text, of which there were several pieces."""
     if texts:
         blocks[-1] = {**blocks[-1], field: "".join(texts)}
 
@@ -110,7 +101,6 @@ def _is_plain(block: Block) -> bool:
 
 
 def _continues(last: Block, block: Block) -> bool:
-    """Return true if the block is a further piece of the same text; a signature ends one."""
     return (
         last["type"] == block["type"]
         and last.get("index") == block.get("index")

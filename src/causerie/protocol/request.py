@@ -1,10 +1,4 @@
-"""A request for a chat, parsed: what the pipeline and every stage read, its labels, its images,
-and an estimate of its tokens.
-
-A shape makes it from the body and refuses what is wrong; from there on nothing reads the raw
-dictionary again, except a provider to which it is passed on. Objects made for every request are
-never part of a reference cycle, so the garbage collector skips them (``gc=False``).
-"""
+"""A parsed chat completion request, as all stages read it."""
 
 from __future__ import annotations
 
@@ -19,8 +13,6 @@ from msgspec import Meta, Struct, structs
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import Count, ModelId, SamplingParams, Temperature, TopP
 from causerie.protocol.targets import NO_PREFERENCES, UNBOUNDED_TOKENS, Preferences, TokenBounds
-
-# A client's labels for its request. Never an identity: anybody may send any label.
 
 
 class Labels(Struct, frozen=True):
@@ -40,20 +32,12 @@ class Labels(Struct, frozen=True):
 UNLABELLED = Labels()
 
 
-# A chat completion request, parsed: what the pipeline and every stage read.
-#
-# ``protocol.parsing`` makes it from the body and refuses what is wrong; from
-# there on nothing reads the raw dictionary again, except a provider to which it is
-# passed on. Objects made for every request are never part of a reference cycle, so
-# the garbage collector skips them (``gc=False``).
+# Objects made for every request are in no reference cycle, so the garbage collector skips them.
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
 ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
+    **{"system": "system", "developer": "system"},
+    **{"user": "user", "assistant": "assistant", "tool": "tool"},
 }
 
 
@@ -62,10 +46,7 @@ class TextPart(Struct, frozen=True, tag="text"):
 
 
 class ImagePart(Struct, frozen=True, tag="image"):
-    """An image as the client named it: a ``data:`` address, or one of ``https:``.
-
-    The latter is never fetched here; some providers of others do so themselves.
-    """
+    """An image by its ``data:`` or ``https:`` address; the latter is never fetched here."""
 
     url: str
 
@@ -116,9 +97,7 @@ class ToolChoice(Struct, frozen=True):
 
     mode: Literal["none", "auto", "required"] = "auto"
     allowed: tuple[str, ...] | None = None
-    """``None`` for all tools, else the names that the model may choose from (a named function is
-    ``required`` with one allowed name).
-    """
+    """Names of the allowed tools, ``None`` for all; a named function is one with ``required``."""
 
 
 class JsonObject(Struct, frozen=True):
@@ -151,14 +130,10 @@ OutputFormat = JsonObject | JsonSchema | Regex | ToolMode | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """The one setting behind ``enable_thinking``, ``reasoning_effort``, ``reasoning``
-    and ``thinking_token_budget``; contradictions were refused at parsing.
+    """Setting of thinking; ``enabled`` ``None`` leaves it to the model, ``budget`` is in tokens.
 
-    ``enabled`` ``None`` leaves it to the model; ``budget`` is in tokens;
-    ``usual_effort`` is what turning it on stands for, where the way it was said
-    defines that and no effort or budget was said; servers of others have their
-    own. ``visible`` ``False`` keeps the reasoning out of the reply
-    (``include_reasoning: false``, ``reasoning.exclude``).
+    ``usual_effort`` is the effort that ``reasoning: {"enabled": true}`` stands for. ``visible``
+    false keeps the reasoning out of the reply.
     """
 
     enabled: bool | None = None
@@ -172,7 +147,7 @@ class Unread(Struct, frozen=True, gc=False):
     """The fields of a request as they were sent; converted to a mapping only on demand."""
 
     def document(self) -> Mapping[str, object]:
-        """All of it, but for what asks for nothing: fields that are ``null``."""
+        """Return all fields that are not ``null``."""
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
 
@@ -185,13 +160,13 @@ class Unlisted(Struct, frozen=True, gc=False):
     body: Mapping[str, object]
     """All of the body as sent, with these fields."""
     names: tuple[str, ...] = ()
-    """Names of the first ones that ask for something, without the places of elements in arrays."""
+    """Names of the first ones that are not ``null``."""
     more: int = 0
     """Number of the others."""
 
     @property
     def changes(self) -> Sequence[str]:
-        """Return the report of them, in characters that a header may have, of bounded length."""
+        """Return their report for a header, of bounded length."""
         told = [f"{quote(name[:_LONGEST_NAME], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
@@ -291,9 +266,6 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
     top_p: TopP | None = None
 
 
-# Images among the messages, and who may be given one by its address.
-
-
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
     """Each with the place of its part, as errors name it."""
     for index, message in enumerate(messages):
@@ -322,10 +294,6 @@ def image_not_fetched(param: str) -> InvalidRequest:
     )
 
 
-# The line in which Claude Code tells its billing, with a checksum of the request.
-#
-# It stands at the head of a system message and changes at every turn of a conversation.
-
 _BILLING = "x-anthropic-billing-header:"
 
 
@@ -353,16 +321,11 @@ def _behind_line(text: str) -> str:
     return text.partition("\n")[2].lstrip("\n")
 
 
-# Estimate of a request's tokens, from its size.
+# No tokenizer is used: the target is not chosen yet, and a provider's tokenizer is not known. The
+# estimate sizes reservations, and is charged if a provider never reports tokens:
 #
-# No tokenizer is used: the right one is known only once a target is chosen, a limit must be checked
-# before that, and a provider's tokenizer is not known at all. The estimate is the size of a
-# reservation, and the charge of a request whose provider never reported its tokens:
-#
-# - a token for each four characters of ASCII text, for each three bytes of UTF-8
-#   of any other (a Chinese character is three bytes and about one token);
-# - four more a message, for the template's markers;
-# - 1,024 an image (128 to 1,600 are common, by its size);
+# - a token for each four characters of ASCII text, and for each three bytes of other UTF-8;
+# - four more a message, for the template's markers, and 1,024 an image;
 # - tools, schemas and documents by the size of their JSON;
 # - the output that was allowed, for each choice; 1,024 if no limit is named.
 
@@ -393,7 +356,6 @@ def output_estimate(request: ChatRequest) -> int:
 
 
 def _tokens_alongside(request: ChatRequest) -> int:
-    """Estimate the tokens of the prompt in addition to its messages."""
     tokens = sum(map(_json_tokens, request.documents))
     for tool in request.tools:
         tokens += (

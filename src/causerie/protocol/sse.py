@@ -1,15 +1,8 @@
-r"""Server-sent events as bytes, in both directions.
-
-Lines end at ``\r\n``, ``\n`` or ``\r``. Readers that split text at every character that Unicode
-calls a line break cut JSON strings in two; on bytes that cannot happen. The meaning of the data
-is not known here.
-"""
+"""Server-sent events as bytes, and the end of JSON that arrives in pieces."""
 
 from __future__ import annotations
 
 import re
-
-# The end of a JSON object or array whose text arrives in pieces.
 
 _STRUCTURE = re.compile(r'[{}\[\]"]')
 _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -35,7 +28,6 @@ class Brackets:
         return at
 
     def _string(self, text: str, at: int) -> int:
-        """Read a string up to its end, or to that of the text."""
         if self._escaped:
             self._escaped = False
             return at + 1
@@ -47,7 +39,6 @@ class Brackets:
         return len(text)
 
     def _outside(self, text: str, at: int) -> int:
-        """Read up to behind the next bracket or the beginning of a string."""
         found = _STRUCTURE.search(text, at)
         if self.empty:
             self.empty = found is None and text[at:].isspace()
@@ -59,12 +50,6 @@ class Brackets:
         self.closed = mark in "}]" and self._depth <= 0
         return found.end()
 
-
-# Server-sent events as bytes, in both directions.
-#
-# Lines end at ``\r\n``, ``\n`` or ``\r``. Readers that split text at every character that Unicode
-# calls a line break cut JSON strings in two; on bytes that cannot happen. The meaning of the data
-# is not known here.
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
 _FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")
@@ -149,7 +134,6 @@ class EventDecoder:
         return None
 
     def _lines(self, piece: bytes) -> list[bytes]:
-        """The same, line by line. A line that comes in many pieces is put together once."""
         if not self._started:
             started = self._begin(piece)
             if started is None:
@@ -182,14 +166,13 @@ class EventDecoder:
         return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _taken(self) -> bytes:
-        """The beginning of a line that was held; nothing of it is held any more."""
         rest = b"".join(self._rest)
         self._rest.clear()
         self._size = 0
         return rest
 
     def _begin(self, piece: bytes) -> bytes | None:
-        """Pass over a byte order mark; ``None`` while it may still be coming."""
+        # None while a byte order mark may still be coming.
         piece = self._taken() + piece
         if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:
             self._rest.append(piece)
@@ -221,7 +204,6 @@ class EventDecoder:
         return self._values and line.lstrip()[:1] in (b"{", b"[")
 
     def _line_of_value(self, line: bytes) -> bytes | None:
-        """Read a line of a value without a field name, or the field behind one that never ends."""
         brackets = self._brackets
         assert brackets is not None
         if _FIELD_LINE.match(line):

@@ -1,6 +1,4 @@
-"""Targets that may answer a request: candidates and their bounds, what a request prefers among
-them, and what was observed of them.
-"""
+"""Data on targets that several rooms share: candidates, preferences, statistics."""
 
 from __future__ import annotations
 
@@ -9,11 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-# A target that may answer a request for a model: its name, and its rank among the others.
-
 
 class TokenBounds(Struct, frozen=True):
-    """In tokens; ``None`` is as much as whoever answers can. A context is of prompt and output."""
+    """Bounds in tokens, ``None`` for those of the target; a context has prompt and output."""
 
     context_length: int | None = None
     max_output_tokens: int | None = None
@@ -23,10 +19,7 @@ UNBOUNDED_TOKENS = TokenBounds()
 
 
 class Candidate(Struct, frozen=True):
-    """``priority`` 0 is asked first; inside a group more ``weight`` means more requests.
-
-    ``bounds`` are of what it is asked here, whatever the target could do.
-    """
+    """A target for a request; ``priority`` 0 is the first, and ``weight`` is within a priority."""
 
     name: str
     priority: int = 0
@@ -34,16 +27,11 @@ class Candidate(Struct, frozen=True):
     bounds: TokenBounds = UNBOUNDED_TOKENS
 
 
-# Preferences of a request at the router's door: providers, and their order.
-
 SortBy = Literal["price", "throughput", "latency"]
 
 
 class MostPrice(Struct, frozen=True):
-    """The most that a provider may cost; ``None`` is no bound.
-
-    Money per 1M tokens of the prompt and of the reply, and for one request.
-    """
+    """Price limits per 1M tokens of prompt and reply, and per request; ``None``: no limit."""
 
     prompt: Decimal | None = None
     completion: Decimal | None = None
@@ -76,10 +64,8 @@ NO_PREFERENCES = Preferences()
 """Of requests that say nothing."""
 
 
-# Classes of the calls of a reply, as metrics and catalog count them.
-
 CallClass = Literal["fine", "invalid_json", "unknown_name", "schema_mismatch", "unchecked"]
-"""``unchecked``: too large for the check, or its schema is one that nobody here can check."""
+"""``unchecked``: too large, or its schema cannot be checked."""
 
 
 class CallCounts(Struct, frozen=True):
@@ -92,9 +78,6 @@ class CallCounts(Struct, frozen=True):
     unchecked: int = 0
 
 
-# State of a target as observed, for the choice among targets.
-
-
 class Percentiles(Struct, frozen=True):
     """Of many measurements: so much or less was half of them, three quarters, and so on."""
 
@@ -105,10 +88,7 @@ class Percentiles(Struct, frozen=True):
 
 
 class TargetStats(Struct, frozen=True):
-    """Measurements of a target, of the last five minutes unless the name says otherwise.
-
-    ``None`` is what nobody has measured lately.
-    """
+    """Measurements of a target in the last five minutes unless named otherwise; ``None``: none."""
 
     up: bool = True
     """Requests are sent to it."""
@@ -147,4 +127,3 @@ class TimeBucket(Struct, frozen=True):
 
 
 UNKNOWN_STATS = TargetStats()
-"""Of a target that nobody has asked yet."""

@@ -28,14 +28,12 @@ from causerie.providers.wire import (
     whole_characters,
 )
 
-# Reasoning that a server left inside the content, told apart: the seam to whoever can do that.
-
 
 class Separator(Protocol):
     """Reads the content of one choice, however it is cut; never loses text."""
 
     def feed(self, text: str) -> Sequence[ContentEvent]:
-        """Reasoning and text, as far as it is known which is which."""
+        """Return reasoning and text as far as they can be told apart."""
 
     def finish(self) -> Sequence[ContentEvent]:
         """Return the events held back, at the end of the content."""
@@ -48,10 +46,7 @@ class Separators(Protocol):
         """Return true if content that begins like this may begin with reasoning."""
 
     def separator(self) -> Separator:
-        """One for a choice."""
-
-
-# Recognize the repetition of an earlier text, however both are cut into pieces.
+        """Return a new separator for a choice."""
 
 
 class Echo:
@@ -60,29 +55,29 @@ class Echo:
     ``over``: the comparison has ended. ``repeated``: its result.
     """
 
-    __slots__ = ("_at", "_held", "_text", "over", "repeated")
+    __slots__ = ("_at", "_expected", "_held", "over", "repeated")
 
     def __init__(self, text: str) -> None:
-        self._text = _squeezed(text)
+        self._expected = _squeezed(text)
         self._at = 0
         self._held: list[str] = []
-        self.over = not self._text
+        self.over = not self._expected
         self.repeated = False
 
     def feed(self, text: str) -> str:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = _squeezed(text), len(self._text) - self._at
-        if not self._text.startswith(squeezed[:left], self._at):
+        squeezed, left = _squeezed(text), len(self._expected) - self._at
+        if not self._expected.startswith(squeezed[:left], self._at):
             return self.end() + text
         self._held.append(text)
         self._at += min(len(squeezed), left)
-        if self._at < len(self._text):
+        if self._at < len(self._expected):
             return ""
         self.over = self.repeated = True
         self._held.clear()
-        return _behind(text, left).lstrip()
+        return _after_characters(text, left).lstrip()
 
     def end(self) -> str:
         """End the comparison; return the text that was held back."""
@@ -96,8 +91,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _behind(text: str, count: int) -> str:
-    """Return what follows so many characters that are no white space."""
+def _after_characters(text: str, count: int) -> str:
     for at, character in enumerate(text):
         if not count:
             return text[at:]
@@ -112,7 +106,7 @@ _MOST_COMPARED = 16 * 1024 * 1024  # characters of reasoning that repetitions ar
 _TAGGED = "<think>{}</think>"
 
 
-class AnswerStart(Struct, eq=False):
+class AnswerState(Struct, eq=False):
     """State of one choice of a reply."""
 
     index: int
@@ -151,7 +145,7 @@ class AnswerStart(Struct, eq=False):
 
     @property
     def size(self) -> int:
-        """Characters of everything."""
+        """Return the characters of text, reasoning and calls."""
         size = self.reasoned + self.texts
         return size if self._calls is None else size + self._calls.size
 
@@ -167,7 +161,7 @@ class AnswerStart(Struct, eq=False):
         return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
     def read(self, choice: ProviderChoice, events: list[Event], *, mended: bool = False) -> None:
-        """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown.
+        """Add the events of a piece; raises :class:`UpstreamFailed` where it reports a failure.
 
         Some servers have both a piece and a message: the piece is empty where the message is the
         whole reply, else the message repeats what was said. ``mended``: characters may be halves.
@@ -176,12 +170,12 @@ class AnswerStart(Struct, eq=False):
         if delta is None and message is None and choice.text:
             delta = ProviderDelta(content=choice.text)
         is_whole = message is not None and (
-            delta is None or _says_nothing(delta) or self._repeats(delta, message)
+            delta is None or _is_empty(delta) or self._is_whole_text_again(delta, message)
         )
         said = message if is_whole else delta
         if said is not None:
             if mended or self._halves:
-                self._put_halves_together(said)
+                self._join_split_characters(said)
             if is_whole:
                 self._read_message(said, choice, events)
             else:
@@ -189,8 +183,7 @@ class AnswerStart(Struct, eq=False):
         if choice.finish_reason:
             self.finish = later(self.finish, choice.finish_reason)
 
-    def _repeats(self, delta: ProviderDelta, message: ProviderDelta) -> bool:
-        """Return whether a last piece, like the message beside it, is the whole text again."""
+    def _is_whole_text_again(self, delta: ProviderDelta, message: ProviderDelta) -> bool:
         text = delta.content
         return (
             isinstance(text, str)
@@ -211,33 +204,31 @@ class AnswerStart(Struct, eq=False):
         reasoning = delta.reasoning_content or delta.reasoning
         content = delta.content
         if delta.reasoning_details:
-            self._blocks(reasoning or text_of(delta.reasoning_details), delta, events)
+            self._add_reasoning_blocks(reasoning or text_of(delta.reasoning_details), delta, events)
         elif reasoning and not (content and self._is_all_reasoning(reasoning)):
-            self._reasoning(reasoning, events, last=last)
+            self._add_reasoning(reasoning, events, last=last)
         if self.top_logprobs is not None and logprobs is not None and not reasoning:
-            self._logprobs += self._tokens(logprobs.told)
+            self._logprobs += self._token_logprobs(logprobs.told)
         if content:
             if self._plain and content.__class__ is str:
                 self.texts += self._said.write(content)
                 events.append(TextDelta(content, (), self.index))
             else:
-                self._content(content, events)
+                self._add_content(content, events)
         if delta.tool_calls or delta.refusal or delta.function_call:
-            self._others(delta, events, whole=whole)
+            self._read_refusal_and_calls(delta, events, whole=whole)
 
     def _read_message(
         self, message: ProviderDelta, choice: ProviderChoice, events: list[Event]
     ) -> None:
-        """Read a whole message, or what of it is new where some has come before."""
         self.whole, logprobs = True, choice.logprobs
         if self.texts or self.reasoned or self._calls is not None:
-            message, logprobs = self._new_of(message), None
+            message, logprobs = self._without_known_content(message), None
         else:
             self._message, self._only_messages = _text_of(message.content), True
         self._read_piece(message, events, logprobs, last=True, whole=True)
 
-    def _new_of(self, message: ProviderDelta) -> ProviderDelta:
-        """Return what of a message has not come before."""
+    def _without_known_content(self, message: ProviderDelta) -> ProviderDelta:
         thought, text = message.reasoning_content or message.reasoning or "", ""
         told_more = not self.texts and len(thought) > self.reasoned
         known = self._thoughts.getvalue() if told_more else thought
@@ -259,7 +250,7 @@ class AnswerStart(Struct, eq=False):
         )
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
-        """The event of a piece that has more of the same text, else ``None``: nothing was read."""
+        """Return the event of a piece that continues the text; ``None`` if nothing was read."""
         delta = choice.delta
         if delta is None or choice.finish_reason or self.finish is not None:
             return None
@@ -278,7 +269,7 @@ class AnswerStart(Struct, eq=False):
         return self.more(reasoning, reasoning=True)
 
     def more(self, text: str, *, reasoning: bool) -> ContentEvent:
-        """The event of more of the text, or of the reasoning, that came last."""
+        """Add to the text or the reasoning that came last; return the event."""
         if reasoning:
             self.reasoned += self._thoughts.write(text)
             return ReasoningDelta(text, self.index)
@@ -292,13 +283,13 @@ class AnswerStart(Struct, eq=False):
         reason is known for that.
         """
         if self._held:
-            self._text(self._held, events)
+            self._add_text(self._held, events)
         if self._echo is not None:
-            self._text(self._echo.end(), events)
+            self._add_text(self._echo.end(), events)
         if self._halves:
-            self._end_halves(events)
+            self._replace_lone_halves(events)
         if self._separator is not None:
-            self._separated(events)
+            self._end_separation(events)
         if self._logprobs:
             events.append(TextDelta("", tuple(self._logprobs), self.index))
         started = 0
@@ -309,23 +300,21 @@ class AnswerStart(Struct, eq=False):
         reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index))
 
-    def _reasoning(self, text: str, events: list[Event], *, last: bool = False) -> None:
-        """The server tells reasoning and answer apart itself."""
+    def _add_reasoning(self, text: str, events: list[Event], *, last: bool = False) -> None:
         if not text:
             return
         if self.in_text:
-            self._content(text, events)
+            self._add_content(text, events)
             return
         if self.texts or (self._calls is not None and self.reasoned):
-            text = self._new_reasoning(text, last=last)
+            text = self._without_repeated_reasoning(text, last=last)
             if not text:
                 return
-        self._separated(events)
+        self._end_separation(events)
         self.reasoned += self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index))
 
-    def _new_reasoning(self, text: str, *, last: bool) -> str:
-        """Return what of reasoning behind the text repeats no earlier reasoning."""
+    def _without_repeated_reasoning(self, text: str, *, last: bool) -> str:
         if self._late_echo is not None and self._late_echo.repeated and text.isspace():
             return ""  # the end of what was repeated, whose white space is not compared
         if self._late_echo is None or self._late_echo.repeated:
@@ -338,45 +327,41 @@ class AnswerStart(Struct, eq=False):
         return self._late_echo.feed(text)
 
     def _may_compare(self) -> bool:
-        """Count a comparison with the reasoning; return false once they have been too many."""
         self._compared += self.reasoned
         return self._compared <= _MOST_COMPARED
 
     def _is_all_reasoning(self, text: str) -> bool:
         return self.reasoned == len(text) and self._thoughts.getvalue() == text
 
-    def _blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
-        """Reasoning in blocks; those that are more than their text are kept for their provider."""
+    def _add_reasoning_blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
         blocks = blocks_of(delta.reasoning_details)
         if are_plain(blocks) or self.in_text:
-            self._reasoning(text, events)
+            self._add_reasoning(text, events)
             return
-        self._separated(events)
+        self._end_separation(events)
         self._signed = True
         self.reasoned += self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
-    def _separated(self, events: list[Event]) -> None:
-        """No more tags are looked for."""
+    def _end_separation(self, events: list[Event]) -> None:
         separator, self._separator, self.separators = self._separator, None, None
         if separator is not None:
-            self._give(separator.finish(), events)
+            self._emit_separated(separator.finish(), events)
 
-    def _content(self, content: str | list[Any], events: list[Event]) -> None:
+    def _add_content(self, content: str | list[Any], events: list[Event]) -> None:
         if isinstance(content, str):
-            self._heard(content, events)
+            self._add_answer_text(content, events)
             return
         for part in content:
-            thought, text = _part(part)
+            thought, text = _reasoning_and_text(part)
             if thought:
-                self._reasoning(thought, events)
+                self._add_reasoning(thought, events)
             if text:
-                self._heard(text, events)
+                self._add_answer_text(text, events)
 
-    def _heard(self, text: str, events: list[Event]) -> None:
-        """Text, without what the server only repeats."""
+    def _add_answer_text(self, text: str, events: list[Event]) -> None:
         if not self.ahead:
-            self._text(text, events)
+            self._add_text(text, events)
             return
         heard = self._held + text
         if self.ahead.startswith(heard) and heard != self.ahead:
@@ -385,31 +370,30 @@ class AnswerStart(Struct, eq=False):
         ahead, self.ahead, self._held = self.ahead, "", ""
         rest = heard.removeprefix(ahead)
         if rest:
-            self._text(rest, events)
+            self._add_text(rest, events)
 
-    def _text(self, text: str, events: list[Event]) -> None:
+    def _add_text(self, text: str, events: list[Event]) -> None:
         if self._late_echo is not None:  # what began like a repetition of the reasoning was none
             late, self._late_echo = self._late_echo.end(), None
             if late:
                 self.reasoned += self._thoughts.write(late)
                 events.append(ReasoningDelta(late, self.index))
         if not self.texts and self.reasoned and self._separator is None:
-            text = self._without_echo(text)
+            text = self._without_tagged_reasoning(text)
         if not text:
             return
         if self.separators is not None:  # the content begins
             if self.separators.may_begin(text):
                 self._separator, self.separators = self.separators.separator(), None
             else:
-                self._separated(events)
+                self._end_separation(events)
         if self._separator is not None:
-            self._give(self._separator.feed(text), events)
+            self._emit_separated(self._separator.feed(text), events)
             return
         self._plain = self.top_logprobs is None
-        self._say(text, events)
+        self._emit_text(text, events)
 
-    def _without_echo(self, text: str) -> str:
-        """Return the beginning of the text without the reasoning, which was said, between tags."""
+    def _without_tagged_reasoning(self, text: str) -> str:
         if self._echo is None:
             tagged = text.isspace() or text.lstrip().startswith("<")
             if not tagged or not self._may_compare():
@@ -418,8 +402,7 @@ class AnswerStart(Struct, eq=False):
         new = self._echo.feed(text)
         return new.lstrip() if self._echo.repeated else new
 
-    def _put_halves_together(self, said: ProviderDelta) -> None:
-        """Complete characters whose first halves came before; keep first halves at the ends."""
+    def _join_split_characters(self, said: ProviderDelta) -> None:
         if (
             said.content
             and not (said.reasoning_content or said.reasoning)
@@ -431,72 +414,75 @@ class AnswerStart(Struct, eq=False):
         for name in ("reasoning_content", "reasoning", "content", "refusal"):
             text = getattr(said, name)
             if isinstance(text, str):
-                setattr(said, name, self._joined(name, text))
+                setattr(said, name, self._join_half(name, text))
         for call in said.calls:
             function = call.function
             if function is not None and isinstance(function.arguments, str):
                 key = f"{call.index} {call.id or ''}"
-                function.arguments = self._joined(key, function.arguments)
+                function.arguments = self._join_half(key, function.arguments)
 
-    def _joined(self, name: str, text: str) -> str:
+    def _join_half(self, name: str, text: str) -> str:
         text = self._halves.pop(name, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[name], text = text[-1], text[:-1]
         return whole_characters(text)
 
-    def _end_halves(self, events: list[Event]) -> None:
+    def _replace_lone_halves(self, events: list[Event]) -> None:
         halves, self._halves = self._halves, {}
         if "content" in halves or "refusal" in halves:
-            self._heard("\ufffd", events)
+            self._add_answer_text("\ufffd", events)
         elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
-            self._reasoning("\ufffd", events)
+            self._add_reasoning("\ufffd", events)
 
-    def _give(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
+    def _emit_separated(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
         for event in found:
             if isinstance(event, ReasoningDelta):
                 self.reasoned += self._thoughts.write(event.text)
                 self._logprobs.clear()  # those are of the answer
                 events.append(ReasoningDelta(event.text, self.index))
             elif isinstance(event, TextDelta):
-                self._say(event.text, events)
+                self._emit_text(event.text, events)
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _emit_text(self, text: str, events: list[Event]) -> None:
         self.texts += self._said.write(text)
         events.append(TextDelta(text, tuple(self._logprobs), self.index))
         self._logprobs.clear()
 
-    def _others(self, delta: ProviderDelta, events: list[Event], *, whole: bool) -> None:
-        """A refusal is the answer's text; calls end the text before them."""
+    def _read_refusal_and_calls(
+        self, delta: ProviderDelta, events: list[Event], *, whole: bool
+    ) -> None:
         if delta.refusal:
-            self._heard(delta.refusal, events)
+            self._add_answer_text(delta.refusal, events)
         calls = delta.calls
         if calls:
-            self._separated(events)
+            self._end_separation(events)
             if self._calls is None:
                 self._calls = ChoiceCalls(self.index, self.ids, self.functions)
             (self._calls.feed_whole if whole else self._calls.feed)(calls, events)
 
-    def _tokens(self, tokens: Iterable[ProviderLogprob]) -> list[TokenLogprob]:
+    def _token_logprobs(self, tokens: Iterable[ProviderLogprob]) -> list[TokenLogprob]:
         return [
-            _token(token, tuple(map(_token, (token.top_logprobs or ())[: self.top_logprobs])))
+            _token_logprob(
+                token, tuple(map(_token_logprob, (token.top_logprobs or ())[: self.top_logprobs]))
+            )
             for token in tokens
         ]
 
 
-def _token(
+def _token_logprob(
     token: ProviderLogprob | ProviderAlternative, top: tuple[TokenLogprob, ...] = ()
 ) -> TokenLogprob:
     logprob = _LEAST if token.logprob is None else token.logprob
-    return TokenLogprob(token.token, logprob, _raw(token), top)
+    return TokenLogprob(token.token, logprob, _token_bytes(token), top)
 
 
-def _raw(token: ProviderLogprob | ProviderAlternative) -> bytes:
+def _token_bytes(token: ProviderLogprob | ProviderAlternative) -> bytes:
     if token.bytes is not None and all(0 <= byte < 256 for byte in token.bytes):
         return bytes(token.bytes)
     return token.token.encode("utf-8", "surrogatepass")
 
 
-def _says_nothing(delta: ProviderDelta) -> bool:
+def _is_empty(delta: ProviderDelta) -> bool:
     return not (
         delta.content or delta.reasoning_content or delta.reasoning or delta.refusal
         or delta.tool_calls or delta.function_call or delta.reasoning_details
@@ -505,19 +491,18 @@ def _says_nothing(delta: ProviderDelta) -> bool:
 
 def _text_of(content: str | list[Any] | None) -> str:
     if isinstance(content, list):
-        return "".join(_part(part)[1] for part in content)
+        return "".join(_reasoning_and_text(part)[1] for part in content)
     return content or ""
 
 
-def _part(part: Any) -> tuple[str, str]:
-    """The reasoning and the text of one part of a content that is a list."""
+def _reasoning_and_text(part: Any) -> tuple[str, str]:
     if isinstance(part, str):
         return "", part
     if not isinstance(part, dict):
         return "", ""
     thinking = part.get("thinking")
     if isinstance(thinking, list):
-        return "".join(_part(inner)[1] for inner in thinking), ""
+        return "".join(_reasoning_and_text(inner)[1] for inner in thinking), ""
     if isinstance(thinking, str):
         return thinking, ""
     text = part.get("text") or part.get("refusal")

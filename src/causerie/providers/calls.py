@@ -64,16 +64,15 @@ class ConversationCallIds:
 
 
 @dataclass(slots=True, eq=False)
-class _Open:
-    """A call under way; ``index`` is ours, once it has started for the client."""
-
+class _PendingCall:
+    # `index` is ours, once the call has started for the client.
     given: str | None = None
     place: int | None = None
     """The server's index."""
     name: str = ""
     index: int | None = None
     extra: dict[str, Any] | None = None
-    repeats: _Open | None = None
+    repeats: _PendingCall | None = None
     """A call whose repetition this one may be: nothing of it goes out until that is known."""
     text: list[str] = field(default_factory=list)
     sent: int = 0
@@ -109,7 +108,7 @@ class _Open:
             self.whole = True
         return end
 
-    def may_repeat(self, other: _Open) -> bool:
+    def may_repeat(self, other: _PendingCall) -> bool:
         """Return true if what there is of the arguments begins those of a whole call."""
         return "".join(other.text).startswith("".join(self.text))
 
@@ -117,7 +116,7 @@ class _Open:
     def said(self) -> tuple[str, bytes]:
         """The name and what the arguments mean, of a call that is whole or has none."""
         if self.whole and not self.meaning:
-            self.meaning = _meaning("".join(self.text))
+            self.meaning = _arguments_digest("".join(self.text))
         return self.name, self.meaning or _NO_ARGUMENTS
 
 
@@ -133,12 +132,14 @@ class ChoiceCalls:
         self._choice = choice
         self._ids = ids
         self._functions = functions
-        self._open: list[_Open] = []
-        self._unstarted: list[_Open] = []  # for the client, without those that may be repetitions
+        self._open: list[_PendingCall] = []
+        self._unstarted: list[
+            _PendingCall
+        ] = []  # for the client, without those that may be repetitions
         self._begun = 0
         self._compared = 0  # calls that the calls of messages were compared with
-        self._by_id: dict[str, _Open] = {}
-        self._by_place: dict[int, _Open] = {}
+        self._by_id: dict[str, _PendingCall] = {}
+        self._by_place: dict[int, _PendingCall] = {}
         self.started = 0
         self.size = 0
         """Characters of names and arguments that have gone out."""
@@ -155,12 +156,12 @@ class ChoiceCalls:
             raise UnusableOutput("The provider repeated its calls too often.")
         before = Counter(each.said for each in self._open if each.ended)
         for call in calls:
-            said = _name(call), _meaning(_arguments(call))
+            said = _name(call), _arguments_digest(_arguments(call))
             known = self._by_id.get(call.id or "")
             if before[said]:
                 before[said] -= 1
             elif known is None or not known.ended or known.said != said:
-                self._advance(self._new(call), call, events)
+                self._advance(self._open_call(call), call, events)
 
     def arguments(self) -> str:
         """Return the arguments of all calls, one behind the other."""
@@ -172,33 +173,29 @@ class ChoiceCalls:
             if current.brackets.empty:
                 current.text.clear()
             elif not current.opened:
-                current.text[:] = [] if cut else _meant("".join(current.text))
+                current.text[:] = [] if cut else _objects_in("".join(current.text))
                 current.opened = current.whole = bool(current.text)
             if not cut:
-                self._check_end(current)
+                if current.name not in self._functions:
+                    raise UnusableOutput("The provider sent a call that names no function.")
+                if current.text and not current.whole:
+                    raise UnusableOutput("The provider broke its reply off amid a call.")
             elif current.repeats is not None and current.may_repeat(current.repeats):
                 continue
             current.repeats = None
-            if current.index is None and not self._start(current, events, ended=True):
+            if current.index is None and not self._emit_start(current, events, ended=True):
                 continue
             self._emit(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
 
-    def _check_end(self, current: _Open) -> None:
-        if current.name not in self._functions:
-            raise UnusableOutput("The provider sent a call that names no function.")
-        if current.text and not current.whole:
-            raise UnusableOutput("The provider broke its reply off amid a call.")
-
-    def _find(self, call: ProviderCall) -> _Open:
-        found = self._addressed(call)
-        if found is None or not self._goes_on(found, call):
-            return self._new(call)
+    def _find(self, call: ProviderCall) -> _PendingCall:
+        found = self._call_by_id_or_index(call)
+        if found is None or not self._is_more_of(found, call):
+            return self._open_call(call)
         return found
 
-    def _addressed(self, call: ProviderCall) -> _Open | None:
-        """Return the call that a piece belongs to by its id, its index or its place."""
+    def _call_by_id_or_index(self, call: ProviderCall) -> _PendingCall | None:
         if call.id and (same := self._by_id.get(call.id)) is not None:
             return same
         last = self._open[-1] if self._open else None
@@ -208,52 +205,48 @@ class ChoiceCalls:
         nameless = not call.id and not _name(call)
         return last if found is None and nameless and last and not last.whole else found
 
-    def _goes_on(self, found: _Open, call: ProviderCall) -> bool:
-        """Return true if the piece is more of that call, or repeats it, and begins no other."""
+    def _is_more_of(self, found: _PendingCall, call: ProviderCall) -> bool:
         name = _name(call)
         other = bool(call.id and found.given and call.id != found.given)
         if name and found.name and name != found.name:
-            return not other and found.brackets.empty and bool(self._joined(found, name))
+            return not other and found.brackets.empty and bool(self._longer_name(found, name))
         if not other:
             return True
         if found.is_amid:  # older servers give each piece an id of its own
             return found.brackets.quoted or not _arguments(call).lstrip().startswith("{")
         return not name and (found.brackets.empty or not _arguments(call).strip())
 
-    def _joined(self, found: _Open, name: str) -> str:
-        """Return the name of a call with one more piece of it; empty if that is none."""
+    def _longer_name(self, found: _PendingCall, name: str) -> str:
         if found.index is None:
             for joined in (found.name + name, name if name.startswith(found.name) else ""):
                 if joined and any(each.startswith(joined) for each in self._functions):
                     return joined
         return ""
 
-    def _new(self, call: ProviderCall) -> _Open:
-        made = self._opened(_Open(place=call.index))
+    def _open_call(self, call: ProviderCall) -> _PendingCall:
+        made = self._register(_PendingCall(place=call.index))
         self._unstarted.append(made)
         if call.index is not None:
             self._by_place[call.index] = made
         return made
 
-    def _opened(self, made: _Open) -> _Open:
+    def _register(self, made: _PendingCall) -> _PendingCall:
         self._begun += 1
         if self._begun > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
         self._open.append(made)
         return made
 
-    def _behind(self, whole: _Open) -> _Open:
-        """Return the call of an object behind a whole one, unless it repeats that."""
-        made = self._opened(_Open(None, whole.place, whole.name, repeats=whole))
-        self._readdress(whole, made)
+    def _open_next_object(self, whole: _PendingCall) -> _PendingCall:
+        made = self._register(_PendingCall(None, whole.place, whole.name, repeats=whole))
+        self._redirect_pieces(whole, made)
         return made
 
-    def _readdress(self, before: _Open, now: _Open) -> None:
-        """Have the pieces that belong to one call go to another."""
+    def _redirect_pieces(self, before: _PendingCall, now: _PendingCall) -> None:
         self._by_id.update({key: now for key, each in self._by_id.items() if each is before})
         self._by_place.update({key: now for key, each in self._by_place.items() if each is before})
 
-    def _advance(self, current: _Open, call: ProviderCall, events: list[Event]) -> None:
+    def _advance(self, current: _PendingCall, call: ProviderCall, events: list[Event]) -> None:
         if call.id and current.given is None and current.repeats is None:
             current.given = call.id
             self._by_id[call.id] = current
@@ -261,48 +254,45 @@ class ChoiceCalls:
             self._by_place.setdefault(call.index, current)
         name = _name(call)
         if name and (name != current.name or name not in self._functions):
-            current.name = self._joined(current, name) if current.name else name
+            current.name = self._longer_name(current, name) if current.name else name
             if not any(each.startswith(current.name) for each in self._functions):
                 raise UnusableOutput("The provider called a function that the request has not.")
         current.extra = call.extra_content or current.extra
         text = _arguments(call)
         if not text:
-            self._send(current, events)
+            self._emit_ready(current, events)
         while text and (not current.whole or (text := text.lstrip())):
             if current.whole:
-                current = self._behind(current.repeats or current)
+                current = self._open_next_object(current.repeats or current)
             text = text[current.read(text) :]
             if current.whole and current.repeats is not None:
-                current = self._judged(current, current.repeats)
-            self._send(current, events)
+                current = self._resolve_repetition(current, current.repeats)
+            self._emit_ready(current, events)
 
-    def _judged(self, current: _Open, repeated: _Open) -> _Open:
-        """Return a call that turned out to be another one, or the one that it repeats."""
+    def _resolve_repetition(self, current: _PendingCall, repeated: _PendingCall) -> _PendingCall:
         if repeated.said == current.said:
             self._open.remove(current)
-            self._readdress(current, repeated)
+            self._redirect_pieces(current, repeated)
             return repeated
         current.repeats = None
         self._unstarted.append(current)
         return current
 
-    def _send(self, current: _Open, events: list[Event]) -> None:
-        """Emit what is known of a call and has not gone out; calls start in their order."""
+    def _emit_ready(self, current: _PendingCall, events: list[Event]) -> None:
         if current.index is not None:
             self._emit(current, events)
             return
-        while self._unstarted and self._start(self._unstarted[0], events, ended=False):
+        while self._unstarted and self._emit_start(self._unstarted[0], events, ended=False):
             self._emit(self._unstarted.pop(0), events)
 
-    def _emit(self, current: _Open, events: list[Event]) -> None:
+    def _emit(self, current: _PendingCall, events: list[Event]) -> None:
         if current.opened and current.sent < len(current.text):
             text = "".join(current.text[current.sent :])
             current.sent = len(current.text)
             self.size += len(text)
             events.append(ToolCallDelta(current.index or 0, text, self._choice))
 
-    def _start(self, current: _Open, events: list[Event], *, ended: bool) -> bool:
-        """Emit the start of a call, once its name is known for certain."""
+    def _emit_start(self, current: _PendingCall, events: list[Event], *, ended: bool) -> bool:
         name = current.name
         if current.repeats is not None or name not in self._functions:
             return False
@@ -331,8 +321,7 @@ def _arguments(call: ProviderCall) -> str:
     return arguments or ""
 
 
-def _meaning(arguments: str) -> bytes:
-    """Return a digest that arguments have in common which say the same."""
+def _arguments_digest(arguments: str) -> bytes:
     if arguments.strip() in ("", "{}", "null"):
         return _NO_ARGUMENTS
     value = _parsed(arguments)
@@ -347,8 +336,7 @@ def _parsed(*texts: str) -> object:
         return None
 
 
-def _meant(arguments: str) -> list[str]:
-    """Return the object that another value stands for: the one in a string, or none by ``null``."""
+def _objects_in(arguments: str) -> list[str]:
     value = _parsed(arguments)
     if isinstance(value, str) and is_object(value):
         return [value]

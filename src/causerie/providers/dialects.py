@@ -18,11 +18,6 @@ from causerie.providers.dialect import (
     ThinkingControl,
 )
 
-# The dialects that are known, by the names that the configuration uses.
-#
-# Each fact was taken from the server's own documentation or source, or seen on
-# the server itself; ``docs/reference/dialects.md`` shows them as a table.
-
 _COMMON = of_origin("common")
 _OPENAI = of_origin("common", "openai")
 _ENGINES = of_origin("common", "openai", "engines")
@@ -31,14 +26,9 @@ _PLAIN_TEXT = frozenset({"skip_special_tokens", "spaces_between_special_tokens"}
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _AS_THEY_ARE = {effort: effort for effort in _EFFORTS}
 _THREE = {
-    "none": "none",
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "high",
-    "max": "high",
-}
+    "none": "none", "minimal": "low", "low": "low", "medium": "medium", "high": "high",
+    "xhigh": "high", "max": "high",
+}  # fmt: skip
 _PROVIDERS_HINTS = HINT_NAMES - {
     "service_tier"
 }  # which is a class of price, and the operator's choice
@@ -55,6 +45,11 @@ _BY_FORMAT: dict[Shape, Shaping] = {
     "json_object": "response_format",
     "json_schema": "response_format",
 }
+_STRUCTURED: dict[Shape, Shaping] = _BY_FORMAT | {
+    "regex": "structured_outputs",
+    "choice": "structured_outputs",
+    "grammar": "structured_outputs",
+}
 
 GENERIC = Dialect(
     name="generic",
@@ -63,12 +58,7 @@ GENERIC = Dialect(
     accepts=_ENGINES | _PROVIDERS_HINTS | {"documents", "modalities", "session_id"},
     history=HistoryStyle(details=True, extras=True, developer=True),
     continuing=Continuing("as_sent"),
-    shapes=_BY_FORMAT
-    | {
-        "regex": "structured_outputs",
-        "choice": "structured_outputs",
-        "grammar": "structured_outputs",
-    },
+    shapes=_STRUCTURED,
     tags=True,
 )
 
@@ -115,12 +105,7 @@ VLLM = Dialect(
     knows=_PLAIN_TEXT | {"include_stop_str_in_output"},
     history=HistoryStyle(reasoning=("reasoning_content", "reasoning")),
     continuing=Continuing("flag", after_reasoning=True),
-    shapes=_BY_FORMAT
-    | {
-        "regex": "structured_outputs",
-        "choice": "structured_outputs",
-        "grammar": "structured_outputs",
-    },
+    shapes=_STRUCTURED,
     cache_salt="cache_salt",
     tags=True,
 )
@@ -204,14 +189,9 @@ DEEPSEEK = Dialect(
     server="DeepSeek",
     thinking=ThinkingControl(
         "typed",
-        efforts={
-            "minimal": "low",
-            "low": "low",
-            "medium": "high",
-            "high": "high",
-            "xhigh": "high",
-            "max": "max",
-        },
+        efforts={"minimal": "low", "low": "low"}
+        | dict.fromkeys(("medium", "high", "xhigh"), "high")
+        | {"max": "max"},
     ),
     accepts=_COMMON | _LOGPROBS,
     knows=frozenset({"messages.prefix"}),
@@ -276,33 +256,11 @@ ANTHROPIC = Dialect(
     coarse_cache=True,
 )
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType(
-    {
-        dialect.name: dialect
-        for dialect in (
-            GENERIC,
-            CAUSERIE,
-            OPENAI,
-            VLLM,
-            SGLANG,
-            LLAMA_SERVER,
-            OLLAMA,
-            LM_STUDIO,
-            OPENROUTER,
-            DEEPSEEK,
-            MISTRAL,
-            ANTHROPIC,
-            AZURE,
-            AZURE_DEPLOYMENTS,
-        )
-    }
-)
-
-
-# Providers that many people use: where they are, how they are spoken to, how their keys look.
-#
-# Each fact is from the provider's own documentation, which ``docs`` names; the reference page
-# ``docs/reference/providers.md`` shows them as a table.
+_EVERY = (
+    GENERIC, CAUSERIE, OPENAI, VLLM, SGLANG, LLAMA_SERVER, OLLAMA, LM_STUDIO, OPENROUTER,
+    DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS,
+)  # fmt: skip
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in _EVERY})
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,18 +102,13 @@ WORDINGS: tuple[tuple[str, str], ...] = (
 
 _CODES = frozenset(
     {
-        "context_length_exceeded",
-        "context_window_exceeded",
-        "exceed_context_size_error",
-        "max_prompt_tokens_exceeded",
-        "model_context_window_exceeded",
-        "model_max_prompt_tokens_exceeded",
-        "prompt_too_long",
-        "request_too_large",
+        "context_length_exceeded", "context_window_exceeded", "exceed_context_size_error",
+        "max_prompt_tokens_exceeded", "model_context_window_exceeded",
+        "model_max_prompt_tokens_exceeded", "prompt_too_long", "request_too_large",
         "1261",  # Z.ai
         "3051",  # Mistral
     }
-)
+)  # fmt: skip
 _PROMPT = r"(?:prompt|inputs?|messages|conversation|request)"
 _EXCEEDS = r"exceed(?:s|ed|ing)?|(?:longer|larger|greater|more) than|too (?:long|large)|overflow"
 _OVERFLOW_WORDS = re.compile(
@@ -158,7 +153,7 @@ class Overflow:
 
 def overflow(error: Mapping[str, object]) -> Overflow | None:
     """Read from the error why a prompt does not fit; ``None`` for errors about other things."""
-    words = _text(error)
+    words = _message_and_raw(error)
     known = bool({str(error.get("code")), str(error.get("type"))} & _CODES)
     if not known and _ANOTHER_ERROR.search(words):
         return None
@@ -173,8 +168,7 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
     )
 
 
-def _text(error: Mapping[str, object]) -> str:
-    """Return the message, and the raw words of a server behind a router."""
+def _message_and_raw(error: Mapping[str, object]) -> str:
     behind = error.get("metadata")
     raw = behind.get("raw") if isinstance(behind, Mapping) else None
     return " ".join(
@@ -204,7 +198,6 @@ def _count(value: object) -> int | None:
 
 
 def _pattern(wording: str) -> re.Pattern[str]:
-    """Return the pattern of a wording: any case, and any white space between its words."""
     escaped = r"\s+".join(re.escape(part) for part in wording.split(" "))
     pattern = _PLACE.sub(
         lambda place: rf"(?P<{place[1]}>{_TOKEN_COUNT})" if place[1] else ".{0,80}?", escaped
@@ -263,24 +256,24 @@ def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int 
     one.
     """
     now = _date(headers.get("date", "")) or datetime.now(UTC)
-    for seconds in _said(headers, error, now):
+    for seconds in _delays_in_order(headers, error, now):
         if seconds is not None:
             return math.ceil(min(max(seconds, LEAST_SECONDS), MOST_SECONDS))
     return None
 
 
-def _said(
+def _delays_in_order(
     headers: Mapping[str, str], error: Mapping[str, object], now: datetime
 ) -> Iterator[float | None]:
     milliseconds = headers.get("retry-after-ms", "").strip()
     yield float(milliseconds) / 1000 if _SECONDS_NUMBER.fullmatch(milliseconds) else None
     text = headers.get("retry-after", "").strip()
-    yield float(text) if _DIGITS.fullmatch(text) else _until(_date(text), now)
-    yield from _in_body(error)
-    yield _reset(headers, now)
+    yield float(text) if _DIGITS.fullmatch(text) else _seconds_until(_date(text), now)
+    yield from _delays_in_body(error)
+    yield _seconds_until_reset(headers, now)
 
 
-def _in_body(error: Mapping[str, object]) -> Iterator[float | None]:
+def _delays_in_body(error: Mapping[str, object]) -> Iterator[float | None]:
     details = error.get("details")
     for detail in details[:_MAX_DETAILS] if isinstance(details, list) else ():
         if isinstance(detail, dict) and str(detail.get("@type", "")).endswith("RetryInfo"):
@@ -288,15 +281,14 @@ def _in_body(error: Mapping[str, object]) -> Iterator[float | None]:
     metadata = error.get("metadata")
     for place in (error, metadata if isinstance(metadata, dict) else {}):
         for name, unit in DELAY_NAMES.items():
-            if (seconds := _amount(place.get(name))) is not None:
+            if (seconds := _seconds_of(place.get(name))) is not None:
                 yield seconds * unit
     for text in (error.get("message"), metadata.get("raw") if isinstance(metadata, dict) else None):
         if isinstance(text, str) and (found := _DELAY_WORDS.search(text[:_MAX_SEARCHED])):
-            yield _sum(found["delay"])
+            yield _duration_seconds(found["delay"])
 
 
-def _amount(value: object) -> float | None:
-    """Return seconds of a number, of its digits, or of a duration."""
+def _seconds_of(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if 0 <= value < _EPOCH else None
     if isinstance(value, str) and _SECONDS_NUMBER.fullmatch(value):
@@ -305,53 +297,50 @@ def _amount(value: object) -> float | None:
 
 
 def _duration(value: object) -> float | None:
-    """Return the seconds of a duration like ``1m30.5s``, or of protobuf's JSON or fields."""
     if isinstance(value, dict):
-        seconds, nanos = _amount(value.get("seconds", 0)), _amount(value.get("nanos", 0))
+        seconds, nanos = _seconds_of(value.get("seconds", 0)), _seconds_of(value.get("nanos", 0))
         return None if seconds is None or nanos is None else seconds + nanos / 1e9
     if isinstance(value, str) and len(value) < 100 and _DURATION.fullmatch(value):
-        return _sum(value)
+        return _duration_seconds(value)
     return None
 
 
-def _sum(duration: str) -> float:
-    return sum(map(_seconds, _PARTS.findall(duration)))
+def _duration_seconds(duration: str) -> float:
+    return sum(map(_part_seconds, _PARTS.findall(duration)))
 
 
-def _seconds(part: str) -> float:
+def _part_seconds(part: str) -> float:
     number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
     unit = part[len(number) :].strip().lower()
     factor = 1e-3 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
     return float(number) * factor
 
 
-def _reset(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return seconds until all used-up limits are reset; if none is, until the next reset."""
+def _seconds_until_reset(headers: Mapping[str, str], now: datetime) -> float | None:
     waits: list[tuple[bool, float]] = []
     for name, value in headers.items():
-        if _RESET.fullmatch(name) and (seconds := _to_reset(value.strip(), now)) is not None:
+        if _RESET.fullmatch(name) and (seconds := _reset_seconds(value.strip(), now)) is not None:
             left = headers.get(name.replace("reset", "remaining"), "").strip()
             waits.append((left == "0", seconds))
     spent = [seconds for is_spent, seconds in waits if is_spent]
     return max(spent) if spent else min((seconds for _, seconds in waits), default=None)
 
 
-def _to_reset(value: str, now: datetime) -> float | None:
+def _reset_seconds(value: str, now: datetime) -> float | None:
     if _SECONDS_NUMBER.fullmatch(value):
         seconds = float(value)
         if seconds >= _EPOCH:
             seconds /= 1000 if seconds >= 1000 * _EPOCH else 1
             return max(seconds - now.timestamp(), 0)
         return seconds
-    return _duration(value) if "-" not in value else _until(_timestamp(value), now)
+    return _duration(value) if "-" not in value else _seconds_until(_timestamp(value), now)
 
 
-def _until(moment: datetime | None, now: datetime) -> float | None:
+def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else (moment - now).total_seconds()
 
 
 def _timestamp(text: str) -> datetime | None:
-    """Return the moment of a timestamp with its zone (RFC 3339)."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

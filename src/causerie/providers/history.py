@@ -24,14 +24,14 @@ Entry = Mapping[str, Any]
 
 
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
-    """The messages, and with ``partial`` what there is of the reply, to be continued."""
+    """Write the messages, and with ``partial`` the reply so far, to be continued."""
     if draft.request.characters is None:
         _check_images(draft)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
     messages: Any = sent
-    if not all(map(_usual, sent)):
-        messages = [_message(draft, index, message) for index, message in enumerate(sent)]
+    if not all(map(_needs_no_change, sent)):
+        messages = [_adapted_message(draft, index, message) for index, message in enumerate(sent)]
         draft.changes[:] = dict.fromkeys(draft.changes)
     if not history.lenient:
         messages = _in_strict_order(draft, messages)
@@ -43,7 +43,6 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
 
 
 def _check_images(draft: RequestDraft) -> None:
-    """Raise :class:`InvalidRequest` for an address that the server may not be given."""
     for param, image in images(draft.request.messages):
         if image.enclosed:
             continue
@@ -53,8 +52,7 @@ def _check_images(draft: RequestDraft) -> None:
             raise image_inside_network(param, why)
 
 
-def _usual(message: Entry) -> bool:
-    """Return true if every server reads the message as it is."""
+def _needs_no_change(message: Entry) -> bool:
     role = message.get("role")
     if role == "assistant":
         return (
@@ -65,13 +63,13 @@ def _usual(message: Entry) -> bool:
     return role != "developer" and role != "tool" and _ASSISTANTS.isdisjoint(message)
 
 
-def _message(draft: RequestDraft, index: int, message: Entry) -> Entry:
+def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     history = draft.dialect.history
     role = message.get("role")
     if role == "assistant":
-        message = _assistant(draft, index, message)
+        message = _adapted_assistant(draft, index, message)
     elif not _ASSISTANTS.isdisjoint(message):
-        message = _without_the_assistants(draft, message)
+        message = _without_assistant_fields(draft, message)
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
@@ -83,15 +81,14 @@ def _message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     return message
 
 
-def _without_the_assistants(draft: RequestDraft, message: Entry) -> Entry:
-    """Return the message of another role without the fields of assistants' messages."""
+def _without_assistant_fields(draft: RequestDraft, message: Entry) -> Entry:
     for name in sorted(_ASSISTANTS & message.keys()):
         if message[name]:
             draft.dropped(f"messages.{name}")
     return {name: value for name, value in message.items() if name not in _ASSISTANTS}
 
 
-def _assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
+def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
     extras: Mapping[str, Entry] = {}
     if _DETAILS in message:
         blocks, extras = unsealed(message[_DETAILS])
@@ -99,7 +96,7 @@ def _assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
     message = _with_reasoning(draft, message)
     calls: Sequence[Entry] = message.get("tool_calls") or ()
     if calls:
-        calls = [_call(draft, call, extras) for call in calls]
+        calls = [_adapted_call(draft, call, extras) for call in calls]
         return {**message, "tool_calls": _with_ids(draft, index, calls)}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
         message = {name: value for name, value in message.items() if name != "tool_calls"}
@@ -107,13 +104,12 @@ def _assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
 
 
 def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
-    """Earlier reasoning under the names of that server."""
     history = draft.dialect.history
     if _DETAILS in message:
         message = _with_details(draft, message)
     given = [name for name in _REASONING if message.get(name) is not None]
     reasoning = message[given[0]] if given else None
-    if not reasoning and history.placeholder and message.get("tool_calls") and _thinks(draft):
+    if not reasoning and history.placeholder and message.get("tool_calls") and _may_think(draft):
         draft.changes.append("messages.reasoning_content added")
         return {**message, "reasoning_content": history.placeholder}
     if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
@@ -121,7 +117,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     bare = {key: value for key, value in message.items() if key not in _REASONING}
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
-        return {**bare, "content": _parts(reasoning, message.get("content"))}
+        return {**bare, "content": _as_parts(reasoning, message.get("content"))}
     if not history.reasoning:
         draft.dropped(f"messages.{given[0]}")
     elif given[0] not in history.reasoning:
@@ -135,10 +131,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
 
 
 def _with_details(draft: RequestDraft, message: Entry) -> Entry:
-    """Blocks of reasoning for a server that knows them and needs them; else their text.
-
-    Blocks that are nothing but text were made here, for clients that read blocks.
-    """
+    # Blocks that are only text were made here, for clients that read blocks.
     blocks = blocks_of(message[_DETAILS])
     plain = are_plain(blocks)
     bare = {key: value for key, value in message.items() if key != _DETAILS}
@@ -151,19 +144,18 @@ def _with_details(draft: RequestDraft, message: Entry) -> Entry:
     return bare
 
 
-def _thinks(draft: RequestDraft) -> bool:
+def _may_think(draft: RequestDraft) -> bool:
     return draft.request.thinking.enabled is not False
 
 
-def _parts(reasoning: str, content: object) -> list[Any]:
+def _as_parts(reasoning: str, content: object) -> list[Any]:
     said: list[Any] = list(content) if isinstance(content, list) else []
     if isinstance(content, str) and content:
         said = [{"type": "text", "text": content}]
     return [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]
 
 
-def _call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
-    """A call of the history, with what its provider put alongside it."""
+def _adapted_call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
     extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
@@ -191,7 +183,6 @@ def in_strict_order(messages: Sequence[Message]) -> bool:
 
 
 def _in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
-    """Leave out empty answers, and add what has to stand between others or at the end."""
     placed: list[Entry] = []
     for message in messages:
         role = message.get("role")
@@ -210,7 +201,6 @@ def _in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Ent
 
 
 def _with_partial(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:
-    """The reply so far as the last message."""
     last: dict[str, Any] = {"role": "assistant", "content": ""}
     if draft.request.continue_final_message:
         last = dict(messages.pop())

@@ -12,7 +12,7 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.events import ContentEvent, Event, Partial, Usage
 from causerie.protocol.request import ChatRequest, prompt_estimate
 from causerie.protocol.sse import EventDecoder, LineTooLong, NamedEvent
-from causerie.providers.answer import AnswerStart, Separators
+from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
 from causerie.providers.finish import is_cut
@@ -54,21 +54,21 @@ _BYTES_PER_ESTIMATE = 4  # at most: a token for four bytes of ASCII, or three of
 _MOST_OF_CHOICE = 1_048_576  # tokens, where no limit is known
 
 
-class Told(Struct, frozen=True, gc=False):
-    """The last that the server said of its tokens, after so many pieces and characters."""
+class ReportedUsage(Struct, frozen=True, gc=False):
+    """The last usage that the server reported, after so many pieces and characters."""
 
     usage: ProviderUsage
     pieces: int
     size: int
 
 
-NOTHING_TOLD = Told(ProviderUsage(), 0, 0)
+NO_REPORT = ReportedUsage(ProviderUsage(), 0, 0)
 
 
 def counted(
-    last: Told, pieces: int, answers: Collection[AnswerStart], request: ChatRequest
+    last: ReportedUsage, pieces: int, answers: Collection[AnswerState], request: ChatRequest
 ) -> Usage:
-    """The tokens so far; ``pieces`` is how many have brought content."""
+    """Return the tokens so far; ``pieces`` counts the pieces with content."""
     told = last.usage
     reasoned = size = 0
     for answer in answers:
@@ -89,9 +89,9 @@ def counted(
         impossible, prompt, cached = True, None, 0
     unsure = not completion or not prompt or pieces > last.pieces
     if not completion:
-        completion = _made(pieces, size)
+        completion = _estimated_tokens(pieces, size)
     elif pieces > last.pieces:
-        completion += _made(pieces - last.pieces, size - last.size)
+        completion += _estimated_tokens(pieces - last.pieces, size - last.size)
     if not prompt:
         prompt = prompt_estimate(request)
     if reasoning is None:
@@ -104,14 +104,11 @@ def _is_possible(
     completion: int,
     reasoning: int,
     size: int,
-    answers: Collection[AnswerStart],
+    answers: Collection[AnswerState],
     request: ChatRequest,
 ) -> bool:
-    """Return true if so many tokens may have made what came.
-
-    A token makes a byte or more, but for a few that show nowhere. Reasoning may not be shown, or
-    only a summary of it; then only the limits of the request and the model bound the tokens.
-    """
+    # A token makes a byte or more, but for a few that show nowhere. Hidden reasoning makes none:
+    # only the limits of the request and the model bound it.
     count, bounds = max(request.n, len(answers)), request.bounds
     model = bounds.max_output_tokens or bounds.context_length or _MOST_OF_CHOICE
     most = model if request.max_tokens is None else request.max_tokens
@@ -127,14 +124,12 @@ def _is_possible(
 
 
 def _most_of_prompt(request: ChatRequest) -> int:
-    """Return how many tokens the prompt may have: one a byte, and what the server adds to it."""
     most = BELIEVED_PROMPT + _BYTES_PER_ESTIMATE * prompt_estimate(request)
     context = request.bounds.context_length
     return most if context is None else min(most, context)
 
 
-def _made(pieces: int, size: int) -> int:
-    """About how many tokens so many pieces are, of so many characters together."""
+def _estimated_tokens(pieces: int, size: int) -> int:
     apart = pieces > 1 and size <= pieces * _OF_ONE
     return pieces if apart else -(-size // _CHARACTERS)
 
@@ -167,12 +162,12 @@ class ChunkForm(Struct, frozen=True, gc=False):
 
     before: bytes
     behind: bytes
-    answer: AnswerStart
+    answer: AnswerState
     reasoning: bool
 
     @classmethod
-    def of(cls, data: bytes, delta: ProviderDelta, answer: AnswerStart) -> ChunkForm | None:
-        """The form of a chunk, whose only text ``delta`` has; ``None`` where it cannot be told."""
+    def of(cls, data: bytes, delta: ProviderDelta, answer: AnswerState) -> ChunkForm | None:
+        """Return the form of a chunk whose only text is that of ``delta``; ``None`` if unclear."""
         if delta.content:
             name = b'"content"'
         else:
@@ -186,7 +181,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
         return cls(data[:start], data[start + len(quoted) :], answer, not delta.content)
 
     def event(self, data: bytes) -> ContentEvent | None:
-        """The event of a chunk of this form; ``None``, and nothing is counted, of another one."""
+        """Return the event of a chunk of this form; ``None``, and count nothing, for others."""
         before, behind = self.before, self.behind
         if not (data.startswith(before) and data.endswith(behind)):
             return None
@@ -198,10 +193,6 @@ class ChunkForm(Struct, frozen=True, gc=False):
 
 
 # A reply as it arrives, into events in the contract's order.
-#
-# Tolerant of what servers really send, and never losing text: an end of a choice
-# is held back until the reply ends, because some servers say more after it. Anything
-# that is no reply at all is a failure of the provider.
 
 _DONE = b"[DONE]"
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
@@ -224,10 +215,10 @@ class Incoming(Struct, eq=False):
     call_id: Callable[[], str] = new_call_id
     ended: bool = False
     fingerprint: str | None = None
-    _answers: dict[int, AnswerStart] = {}
+    _answers: dict[int, AnswerState] = {}
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
-    _told: Told = NOTHING_TOLD
+    _told: ReportedUsage = NO_REPORT
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
     _messages: MessagesReader | None = None  # where the server speaks the Messages API
@@ -246,7 +237,7 @@ class Incoming(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        """The tokens so far: as told, else counted by what has arrived."""
+        """Return the tokens so far: as reported, else counted by what has arrived."""
         found = counted(self._told, self._pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
@@ -275,15 +266,15 @@ class Incoming(Struct, eq=False):
                 raise failure_in_reply(chunk.error, started=self._pieces > 0)
             if chunk.choices:
                 self._read(chunk.choices, events, mended=mended)
-            elif data.__class__ is NamedEvent and messages is None:
-                self._read_named(data)
-            self._note(chunk)
+            elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
+                told = data.decode("utf-8", "replace")
+                raise failure_in_reply({"message": told}, started=self._pieces > 0)
+            self._record_metadata(chunk)
             if messages is not None and messages.ended:
                 self._end(events)
                 return
 
     def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
-        """Return the chunk in ``data``, and whether characters in it may be halves."""
         messages = self._messages
         try:
             return (read_chunk if messages is None else messages.read)(data), False
@@ -291,32 +282,30 @@ class Incoming(Struct, eq=False):
             named = data.__class__ is NamedEvent and messages is None
             if named or data.strip() == b"null":
                 return ProviderChunk(), False
-            return self._mended(data, error), messages is None
+            return self._mended_chunk(data, error), messages is None
 
     def _read(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
     ) -> None:
         answers, before = self._answers, len(events)
         if self.request.n > 1:
-            _tell_apart(choices)
+            # Some servers give all choices the same index.
+            whole = all(choice.message is not None for choice in choices)
+            if whole and len({choice.index for choice in choices}) < len(choices):
+                for index, choice in enumerate(choices):
+                    choice.index = index
         for choice in choices:
             answer = answers.get(choice.index)
             if answer is None:
                 if len(answers) >= self.request.n:
                     continue  # nobody asked for one more
-                answer = self._answer(choice.index)
+                answer = self._new_answer(choice.index)
             answer.read(choice, events, mended=mended)
         if len(events) > before:
             self._pieces += 1
 
-    def _read_named(self, data: bytes) -> None:
-        """Raise the failure that an event named so tells of; others are signs of life."""
-        if isinstance(data, NamedEvent) and data.name == b"error":
-            told = data.decode("utf-8", "replace")
-            raise failure_in_reply({"message": told}, started=self._pieces > 0)
-
     def goes_on(self, data: bytes) -> ContentEvent | None:
-        """The event of a chunk that has more of the same text, as most have, and that is read then.
+        """Return the event of a chunk that only continues the text, as most do.
 
         ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
         """
@@ -341,7 +330,7 @@ class Incoming(Struct, eq=False):
         if event is None or answer is None or choice.delta is None:
             return None
         self._pieces += 1
-        self._note(chunk)
+        self._record_metadata(chunk)
         self._unlike += 1
         told = chunk.usage or choice.usage
         forms = self._unlike < _MOST_UNLIKE and told is None and chunk.x_groq is None
@@ -349,7 +338,7 @@ class Incoming(Struct, eq=False):
         return event
 
     def whole(self, body: bytes) -> list[Event]:
-        """The events of a plain reply; raises :class:`ServiceError`."""
+        """Return the events of a plain reply; raises :class:`ServiceError`."""
         events: list[Event] = []
         decoder = EventDecoder(MAX_EVENT_BYTES, values=True)
         try:
@@ -375,8 +364,8 @@ class Incoming(Struct, eq=False):
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end(events)
 
-    def _note(self, chunk: ProviderChunk) -> None:
-        """Note the metadata of a chunk; some servers put usage inside the only choice."""
+    def _record_metadata(self, chunk: ProviderChunk) -> None:
+        # Some servers put usage inside the only choice.
         usage = chunk.usage
         if usage is None and chunk.x_groq is not None:
             usage = chunk.x_groq.usage
@@ -384,12 +373,11 @@ class Incoming(Struct, eq=False):
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.size for answer in self._answers.values()])
-            self._told = Told(merged(self._told.usage, usage), self._pieces, size)
+            self._told = ReportedUsage(merged(self._told.usage, usage), self._pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _mended(self, data: bytes, error: Exception) -> ProviderChunk:
-        """The chunk, where only characters are cut in two or numbers are none."""
+    def _mended_chunk(self, data: bytes, error: Exception) -> ProviderChunk:
         if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
             raise self._unreadable(str(error)) from error
         try:
@@ -402,39 +390,30 @@ class Incoming(Struct, eq=False):
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
-    def _answer(self, index: int) -> AnswerStart:
+    def _new_answer(self, index: int) -> AnswerState:
         if self._ids is None:
             self._ids = ConversationCallIds(self.request.messages, self.call_id)
         top = self.request.top_logprobs
         said = self.partial.text if self.partial is not None else ""
-        ahead = self._started() + said if self.dialect.continuing.repeats else ""
+        ahead = self._answer_start() + said if self.dialect.continuing.repeats else ""
         if said:  # the answer's text had started before: nothing that comes is reasoning
-            answer = AnswerStart(index, self._ids, None, top, in_text=True, ahead=ahead)
+            answer = AnswerState(index, self._ids, None, top, in_text=True, ahead=ahead)
         else:
             separators = self.separators if self.dialect.tags else None
-            answer = AnswerStart(index, self._ids, separators, top, ahead=ahead)
+            answer = AnswerState(index, self._ids, separators, top, ahead=ahead)
         if self.request.tools:
             answer.functions = frozenset([tool.name for tool in self.request.tools])
         self._answers[index] = answer
         return answer
 
-    def _started(self) -> str:
-        """Return the beginning of the answer that the client itself sent."""
+    def _answer_start(self) -> str:
         return self.request.messages[-1].text if self.request.continue_final_message else ""
 
     def _end(self, events: list[Event]) -> None:
-        """Add every choice's end, then the usage. A choice without a reason ended as it should."""
+        # A choice without a reason ended as it should.
         self.ended = True
         if not self._answers:
             raise UpstreamFailed("The provider ended its reply before it began.")
         for index in sorted(self._answers):
             self._answers[index].end(events)
         events.append(self.usage)
-
-
-def _tell_apart(choices: Sequence[ProviderChoice]) -> None:
-    """Choices of one reply, by their order where the server gives them the same index."""
-    whole = all(choice.message is not None for choice in choices)
-    if whole and len({choice.index for choice in choices}) < len(choices):
-        for index, choice in enumerate(choices):
-            choice.index = index

@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
 from causerie.protocol.reasoning import blocks_of
 from causerie.providers.request_body import RequestDraft
 from causerie.providers.wire import (
-    NoJson,
     ProviderCall,
     ProviderChoice,
     ProviderChunk,
@@ -22,6 +20,7 @@ from causerie.providers.wire import (
     ProviderPromptDetails,
     ProviderUsage,
     Tokens,
+    decode_bounded,
     is_nothing,
 )
 
@@ -58,38 +57,38 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
         if role == "system":
             if made:
                 draft.changes.append("messages.role.system moved to the front")
-            system += _content(message.get("content"))
+            system += _content_blocks(message.get("content"))
             continue
         role, blocks = _turn(draft, message)
         if not blocks and role == "user" and message is messages[-1]:
-            blocks = [_silence(draft)]
+            blocks = [_placeholder_text(draft)]
         if role == "assistant" and blocks and not made:
-            made.append({"role": "user", "content": [_silence(draft)]})
+            made.append({"role": "user", "content": [_placeholder_text(draft)]})
         if made and made[-1]["role"] == role:
             made[-1]["content"] += blocks
         elif blocks:
             made.append({"role": role, "content": blocks})
-    _strip_end(draft, made)
+    _strip_trailing_space(draft, made)
     draft.changes[:] = dict.fromkeys(draft.changes)
     return system, made
 
 
-def _silence(draft: RequestDraft) -> Block:
-    """Return the text block that stands for an empty user message, which the API rejects."""
+def _placeholder_text(draft: RequestDraft) -> Block:
+    # The API rejects an empty user message.
     draft.changes.append("messages.content added")
     return {"type": "text", "text": _SILENCE}
 
 
 def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
     if message["role"] == "assistant":
-        return "assistant", _assistant(draft, message)
+        return "assistant", _assistant_blocks(draft, message)
     if message["role"] == "tool":
-        return "user", [_result(message)]
-    return "user", list(_content(message.get("content")))
+        return "user", [_tool_result(message)]
+    return "user", list(_content_blocks(message.get("content")))
 
 
-def _assistant(draft: RequestDraft, message: Entry) -> list[Block]:
-    others = list(_content(message.get("content") or message.get("refusal")))
+def _assistant_blocks(draft: RequestDraft, message: Entry) -> list[Block]:
+    others = list(_content_blocks(message.get("content") or message.get("refusal")))
     for call in message.get("tool_calls") or ():
         function = call["function"]
         others.append(
@@ -100,15 +99,14 @@ def _assistant(draft: RequestDraft, message: Entry) -> list[Block]:
                 "input": msgspec.Raw(function["arguments"].encode()),  # an object, by now
             }
         )
-    return list(_in_place(_thinking(draft, message), others))
+    return list(_interleaved(_signed_blocks(draft, message), others))
 
 
-def _thinking(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
-    """The blocks of reasoning that the API has made, with their places."""
+def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
     for block in blocks_of(message.get("reasoning_details")):
         made: Block | None = None
         if block.get("format") in _FORMATS:
-            made = _signed(block)
+            made = _signed_block(block)
         if made is None:
             draft.dropped("messages.reasoning_details")
             continue
@@ -116,7 +114,7 @@ def _thinking(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]
         yield (index if isinstance(index, int) else 0), made
 
 
-def _signed(block: Entry) -> Block | None:
+def _signed_block(block: Entry) -> Block | None:
     if block["type"] == "reasoning.encrypted" and block.get("format") == FORMAT:
         return {"type": "redacted_thinking", "data": block.get("data")}
     if block["type"] == "reasoning.text" and block.get("signature"):
@@ -125,8 +123,7 @@ def _signed(block: Entry) -> Block | None:
     return None
 
 
-def _in_place(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Iterator[Block]:
-    """Put blocks of reasoning between the others, by the places that they had."""
+def _interleaved(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Iterator[Block]:
     rest = iter(others)
     place = 0
     for index, block in thinking:
@@ -141,9 +138,9 @@ def _in_place(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Ite
     yield from rest
 
 
-def _result(message: Entry) -> Block:
-    """The result of a call; it is cached as a whole where its last part is to be."""
-    content = list(_content(message.get("content")))
+def _tool_result(message: Entry) -> Block:
+    # It is cached as a whole where its last part is to be.
+    content = list(_content_blocks(message.get("content")))
     result: Block = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
     if content:
         marks = [mark for part in content if (mark := part.pop("cache_control", None))]
@@ -153,18 +150,18 @@ def _result(message: Entry) -> Block:
     return result
 
 
-def _content(content: object) -> Iterator[Block]:
-    """The blocks of a content; the API refuses blank texts, which say nothing."""
+def _content_blocks(content: object) -> Iterator[Block]:
+    # The API refuses blank texts.
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for part in parts if isinstance(parts, Iterable) else ():
-        block = _part(part)
+        block = _content_block(part)
         if block["type"] == "text" and not block["text"].strip():
             continue
         more = part.keys() - _OF_A_PART
         yield block | {name: part[name] for name in more if part[name] is not None}
 
 
-def _part(part: Entry) -> Block:
+def _content_block(part: Entry) -> Block:
     if part["type"] == "image_url":
         return {"type": "image", "source": _source(part["image_url"]["url"])}
     return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
@@ -178,8 +175,8 @@ def _source(url: str) -> Block:
     return {"type": "base64", "media_type": _MEDIA.get(media, media), "data": data}
 
 
-def _strip_end(draft: RequestDraft, made: list[Block]) -> None:
-    """The API refuses a reply to be continued that ends in white space."""
+def _strip_trailing_space(draft: RequestDraft, made: list[Block]) -> None:
+    # The API refuses a reply to be continued that ends in white space.
     if not made or made[-1]["role"] != "assistant":
         return
     last = made[-1]["content"][-1]
@@ -189,10 +186,6 @@ def _strip_end(draft: RequestDraft, made: list[Block]) -> None:
 
 
 # Body of a request to the Messages API, from one that is written in terms of chat completions.
-#
-# What the server does not support was refused or dropped before. Here only the form changes, and
-# what the API demands in addition is filled in: an output limit, and an object as the input of
-# tools.
 
 _LIMIT = 32_000  # tokens; every model since Claude 4 may write so many
 _LEAST_BUDGET = 1024
@@ -216,25 +209,25 @@ def messages_fields(draft: RequestDraft) -> Fields:
     system, fields["messages"] = turns(draft)
     if system:
         fields["system"] = system
-    _limit(draft, fields)
+    _write_limit(draft, fields)
     stop = given.get("stop")
     if stop:
         fields["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     if given.get("user"):
         fields["metadata"] = {"user_id": given["user"]}
     if given.get("tools"):
-        fields["tools"] = [_tool(tool) for tool in given["tools"]]
-        _choice(given, fields)
-    elif called := _called(fields["messages"]):
+        fields["tools"] = [_tool_definition(tool) for tool in given["tools"]]
+        _write_tool_choice(given, fields)
+    elif called := _called_functions(fields["messages"]):
         fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         fields["tool_choice"] = {"type": "none"}
         draft.changes.append("tools added, which earlier messages call")
-    _output(given, fields)
+    _write_output_config(given, fields)
     return fields
 
 
-def _limit(draft: RequestDraft, fields: Fields) -> None:
-    """The output limit, which the API demands; a budget of thinking must be below it."""
+def _write_limit(draft: RequestDraft, fields: Fields) -> None:
+    # The API demands a limit, above any budget of thinking.
     thinking = fields.get("thinking") or {}
     budget = thinking.get("budget_tokens", 0)
     limit: Any = draft.fields.get("max_tokens")
@@ -247,7 +240,7 @@ def _limit(draft: RequestDraft, fields: Fields) -> None:
     fields["max_tokens"] = limit
 
 
-def _tool(tool: Mapping[str, Any]) -> Fields:
+def _tool_definition(tool: Mapping[str, Any]) -> Fields:
     function = tool["function"]
     schema = function.get("parameters") or {}
     made: Fields = {"name": function["name"], "input_schema": {"type": "object", **schema}}
@@ -256,14 +249,13 @@ def _tool(tool: Mapping[str, Any]) -> Fields:
     return made
 
 
-def _called(messages: list[Fields]) -> list[str]:
-    """Return the names of the functions of earlier calls; the API demands that they are defined."""
+def _called_functions(messages: list[Fields]) -> list[str]:
+    # The API demands the definitions of all functions in the history.
     blocks = (block for message in messages for block in message["content"])
     return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
 
 
-def _choice(given: Mapping[str, Any], fields: Fields) -> None:
-    """Set which tool is called, and whether several may be called at once."""
+def _write_tool_choice(given: Mapping[str, Any], fields: Fields) -> None:
     sent = given.get("tool_choice")
     choice: Fields = {"type": _CHOICES.get(sent, "auto") if isinstance(sent, str) else "auto"}
     if isinstance(sent, Mapping):
@@ -275,8 +267,7 @@ def _choice(given: Mapping[str, Any], fields: Fields) -> None:
     fields["tool_choice"] = choice
 
 
-def _output(given: Mapping[str, Any], fields: Fields) -> None:
-    """The effort and the schema of the answer."""
+def _write_output_config(given: Mapping[str, Any], fields: Fields) -> None:
     output: Fields = dict(given.get("output_config") or {})
     asked = given.get("response_format") or {}
     if asked.get("type") == "json_schema":
@@ -286,9 +277,6 @@ def _output(given: Mapping[str, Any], fields: Fields) -> None:
 
 
 # Replies of the Messages API, whole or as events of a stream, as chunks of chat completions.
-#
-# Blocks of reasoning keep their signature and their place among the blocks: the API wants them back
-# unchanged.
 
 _MOST_BLOCKS = 4096
 
@@ -355,18 +343,18 @@ class MessagesReader:
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-        event = _read(data)
+        event = _read_event(data)
         match event.type:
             case "message":
-                return self._whole(event)
+                return self._whole_reply(event)
             case "message_start" if event.message is not None:
-                return self._told(event.message.usage, started=True)
+                return self._usage_chunk(event.message.usage, started=True)
             case "content_block_start" if event.content_block is not None:
-                return _chunk(self._block(event.index, event.content_block))
+                return _chunk(self._delta_of_block(event.index, event.content_block))
             case "content_block_delta" if event.delta is not None:
-                return _chunk(self._piece(event.index, event.delta))
+                return _chunk(self._delta_of_event(event.index, event.delta))
             case "message_delta":
-                told = self._told(event.usage)
+                told = self._usage_chunk(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
                     told.choices = [ProviderChoice(finish_reason=event.delta.stop_reason)]
                 return told
@@ -378,26 +366,27 @@ class MessagesReader:
                 return ProviderChunk(error=event.error)
         return ProviderChunk()
 
-    def _whole(self, message: ReplyMessage) -> ProviderChunk:
-        pieces = [self._block(index, block) for index, block in enumerate(message.content)]
+    def _whole_reply(self, message: ReplyMessage) -> ProviderChunk:
+        pieces = [self._delta_of_block(index, block) for index, block in enumerate(message.content)]
         delta = ProviderDelta(
             content="".join(piece.content for piece in pieces if isinstance(piece.content, str)),
             reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
-        chunk = self._told(message.usage)
+        chunk = self._usage_chunk(message.usage)
         chunk.choices = [ProviderChoice(message=delta, finish_reason=message.stop_reason)]
         return chunk
 
-    def _block(self, index: int, block: ContentBlock) -> ProviderDelta:
-        """A block that begins, or a whole one."""
+    def _delta_of_block(self, index: int, block: ContentBlock) -> ProviderDelta:
         match block.type:
             case "text":
                 return ProviderDelta(content=block.text)
             case "thinking" if block.thinking or block.signature:
-                return _thought(index, block.thinking, block.signature)
+                return _reasoning_delta(index, block.thinking, block.signature)
             case "redacted_thinking":
-                return _details({"type": "reasoning.encrypted", "data": block.data, "index": index})
+                return _details_delta(
+                    {"type": "reasoning.encrypted", "data": block.data, "index": index}
+                )
             case "tool_use":
                 place = self._calls.setdefault(index, len(self._calls))
                 given = bytes(block.input).decode()
@@ -407,12 +396,12 @@ class MessagesReader:
                 return ProviderDelta(tool_calls=[call])
         return ProviderDelta()
 
-    def _piece(self, index: int, delta: EventDelta) -> ProviderDelta:
+    def _delta_of_event(self, index: int, delta: EventDelta) -> ProviderDelta:
         match delta.type:
             case "text_delta":
                 return ProviderDelta(content=delta.text)
             case "thinking_delta" | "signature_delta":
-                return _thought(index, delta.thinking, delta.signature)
+                return _reasoning_delta(index, delta.thinking, delta.signature)
             case "input_json_delta" if index in self._calls:
                 function = ProviderFunction(arguments=delta.partial_json)
                 return ProviderDelta(
@@ -420,8 +409,8 @@ class MessagesReader:
                 )
         return ProviderDelta()
 
-    def _told(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
-        """Note the tokens; those of the prompt come first, and may be told once only."""
+    def _usage_chunk(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
+        # Prompt tokens come first, and may come only once.
         if usage is None:
             return ProviderChunk()
         told = self._usage
@@ -437,29 +426,23 @@ class MessagesReader:
         return ProviderChunk(usage=msgspec.structs.replace(told))
 
 
-def _read(data: bytes) -> MessagesEvent:
+def _read_event(data: bytes) -> MessagesEvent:
     try:
-        if len(data) > SMALL:
-            check(data, REPLY)
-        return _decode(data)
-    except TooMuchWork as error:
-        raise ValueError(f"it takes too long to decode: {error}") from error
+        return decode_bounded(data, _decode)
     except msgspec.ValidationError as error:
         raise ValueError("no event of the Messages API") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NoJson("no JSON") from error
 
 
 def _chunk(delta: ProviderDelta) -> ProviderChunk:
     return ProviderChunk(choices=[ProviderChoice(delta=delta)])
 
 
-def _thought(index: int, text: str, signature: str) -> ProviderDelta:
+def _reasoning_delta(index: int, text: str, signature: str) -> ProviderDelta:
     block: dict[str, Any] = {"type": "reasoning.text", "text": text, "index": index}
     if signature:
         block["signature"] = signature
-    return _details(block)
+    return _details_delta(block)
 
 
-def _details(block: dict[str, Any]) -> ProviderDelta:
+def _details_delta(block: dict[str, Any]) -> ProviderDelta:
     return ProviderDelta(reasoning_details=[block | {"format": FORMAT}])

@@ -38,16 +38,10 @@ WRITTEN = (
     | thinking.PARAMETERS
     | request_body.TOOL_PARAMETERS
     | {
-        "model",
-        "messages",
-        "stream",
-        "stream_options",
-        "max_tokens",
-        "max_completion_tokens",
-        "continue_final_message",
-        "add_generation_prompt",
+        "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens",
+        "continue_final_message", "add_generation_prompt",
     }
-)
+)  # fmt: skip
 """Parameters that are written by steps of their own, each from what was parsed."""
 # Hints are taken whatever they hold, but not by every server.
 _HINT_TYPES: Mapping[str, Any] = {name: each.type for name, each in parameters.HINTS.items()}
@@ -92,24 +86,19 @@ def outgoing(
     ):
         asks = _USAGE if streamed and dialect.tells_usage else None
         given = replace(sent, model=model, stream=streamed or None, stream_options=asks)
-        return Outgoing(_salted(_encode(given), request, dialect), (), streamed)
+        return Outgoing(_with_cache_salt(_encode(given), request, dialect), (), streamed)
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
-    body = _salted(_encode(fields), request, dialect)
+    body = _with_cache_salt(_encode(fields), request, dialect)
     if _WITH_SCHEMAS & request.params:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
 
 
-def _salted(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
-    """Return the body with the cache scope of the request, for servers that take one."""
+def _with_cache_salt(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
     if not (request.cache_scope and dialect.cache_salt):
         return body
-    return b'%b,"%b":"%b"}' % (
-        body[:-1],
-        dialect.cache_salt.encode(),
-        request.cache_scope.encode(),
-    )
+    return b'%b,"%b":"%b"}' % (body[:-1], dialect.cache_salt.encode(), request.cache_scope.encode())
 
 
 def drafted(
@@ -121,7 +110,7 @@ def drafted(
     streamed: bool,
 ) -> RequestDraft:
     """Return the request with what the provider supports, in the terms of chat completions."""
-    document, unlisted = _listed(request, dialect)
+    document, unlisted = _listed_fields(request, dialect)
     draft = RequestDraft(request, dialect, document)
     draft.fields["model"] = model
     write_messages(draft, partial)
@@ -129,7 +118,10 @@ def drafted(
     _write_limits(draft, partial)
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
-        _write_rest_of_thought(draft, partial)
+        name = draft.dialect.thinking.budget
+        budget = draft.fields.get(name or "")
+        if partial is not None and name is not None and isinstance(budget, int):
+            draft.fields[name] = max(budget - partial.reasoning_tokens, 0)
     if request_body.TOOL_PARAMETERS & request.params:
         write_tools(draft)
     if request_body.FORMAT_PARAMETERS & request.params:
@@ -137,16 +129,21 @@ def drafted(
     _note_unheeded(draft)
     _write_demand(draft)
     if partial is None:
-        _note_rest(draft)
+        _note_replaced_fields(draft)
     if streamed:
-        _write_stream(draft)
+        draft.fields["stream"] = True
+        if draft.dialect.tells_usage:
+            sent = draft.document.get("stream_options")
+            options = sent if isinstance(sent, Mapping) else {}
+            draft.fields["stream_options"] = {**options, "include_usage": True}
     if unlisted is not None:
         draft.changes += unlisted.changes
     return draft
 
 
-def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object], Unlisted | None]:
-    """Return the fields that may go out, and what else was sent."""
+def _listed_fields(
+    request: ChatRequest, dialect: Dialect
+) -> tuple[Mapping[str, object], Unlisted | None]:
     document, unlisted = request.document, request.unlisted
     if unlisted is not None and dialect.adds_to(unlisted):
         document, unlisted = sift(unlisted.body, dialect.lists)
@@ -158,15 +155,14 @@ def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object
 
 
 def _write_plain(draft: RequestDraft) -> None:
-    """Every parameter that means the same everywhere, and what else is listed for this server."""
     accepts, fields = draft.dialect.accepts, draft.fields
     for name, value in draft.document.items():
         if value is None or name in WRITTEN:
             continue
-        if name in accepts and _is_usual(name, value):
+        if name in accepts and _has_usual_type(name, value):
             fields[name] = value
         elif name in HINT_NAMES or name in HONOURED:
-            _write_unusual(draft, name, value)
+            _write_unknown(draft, name, value)
         else:
             fields[name] = value
     least, asked = draft.dialect.least_top_logprobs, draft.request.top_logprobs
@@ -174,8 +170,7 @@ def _write_plain(draft: RequestDraft) -> None:
         fields["top_logprobs"] = least  # what was not asked for is left out of the reply
 
 
-def _is_usual(name: str, value: object) -> bool:
-    """Return whether a hint has the type that servers take; other parameters were checked."""
+def _has_usual_type(name: str, value: object) -> bool:
     if name not in HINT_NAMES:
         return True
     try:
@@ -185,8 +180,7 @@ def _is_usual(name: str, value: object) -> bool:
     return True
 
 
-def _write_unusual(draft: RequestDraft, name: str, value: object) -> None:
-    """A parameter that this server does not know by that name."""
+def _write_unknown(draft: RequestDraft, name: str, value: object) -> None:
     other = draft.dialect.renames.get(name)
     if other is not None:
         draft.fields[other] = value
@@ -200,7 +194,6 @@ def _write_unusual(draft: RequestDraft, name: str, value: object) -> None:
 
 
 def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:
-    """The output limits, less what of the reply is there already."""
     request = draft.request
     there = partial.completion if partial is not None else 0
     if request.max_tokens is not None:
@@ -218,22 +211,6 @@ def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:
             raise draft.unsupported("add_generation_prompt")
 
 
-def _write_rest_of_thought(draft: RequestDraft, partial: Partial | None) -> None:
-    """The budget of the reasoning, less what of it is there already."""
-    name = draft.dialect.thinking.budget
-    budget = draft.fields.get(name or "")
-    if partial is not None and name is not None and isinstance(budget, int):
-        draft.fields[name] = max(budget - partial.reasoning_tokens, 0)
-
-
-def _write_stream(draft: RequestDraft) -> None:
-    draft.fields["stream"] = True
-    if draft.dialect.tells_usage:
-        sent = draft.document.get("stream_options")
-        options = sent if isinstance(sent, Mapping) else {}
-        draft.fields["stream_options"] = {**options, "include_usage": True}
-
-
 def _note_unheeded(draft: RequestDraft) -> None:
     unheeded = draft.dialect.unheeded
     if unheeded and draft.request.thinking.enabled is not False:
@@ -241,8 +218,7 @@ def _note_unheeded(draft: RequestDraft) -> None:
             draft.changes.append(f"{name} has no effect while thinking")
 
 
-def _note_rest(draft: RequestDraft) -> None:
-    """Report the remaining fields that were changed because another field has the same meaning."""
+def _note_replaced_fields(draft: RequestDraft) -> None:
     fields, document = draft.fields, draft.document
     told = {each for change in draft.changes for each in _NAME.findall(change)} | _UNTOLD
     for name, value in document.items():
@@ -257,7 +233,6 @@ def _note_rest(draft: RequestDraft) -> None:
 
 
 def _write_demand(draft: RequestDraft) -> None:
-    """Ask a router not to choose a provider that would ignore parameters."""
     if not draft.dialect.demands or not draft.request.params & _DEMANDING:
         return
     sent = draft.document.get("provider")

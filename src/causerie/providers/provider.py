@@ -19,8 +19,6 @@ from causerie.protocol import bounded_json
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
-# Requests under way at a provider, and how many there may be.
-
 
 class RequestSlots:
     """The slots of one provider, counted in this process; ``most`` of ``None`` bounds nothing."""
@@ -31,7 +29,7 @@ class RequestSlots:
 
     @property
     def taken(self) -> int:
-        """Requests under way."""
+        """Return the number of requests under way."""
         return self._taken
 
     @property
@@ -41,7 +39,7 @@ class RequestSlots:
         return most is None or (self.taken < most and (most - self.taken) * 4 >= most)
 
     def take(self) -> bool:
-        """Take a slot; false where none is free."""
+        """Acquire a slot; return false where none is free."""
         if self.most is not None and self._taken >= self.most:
             return False
         self._taken += 1
@@ -52,9 +50,6 @@ class RequestSlots:
 
 
 # One provider that others run: where it is, how it is spoken to, who may use it at once.
-#
-# Knows HTTP and the list of models; what a chat request looks like there is the
-# dialect's, and what becomes of a reply is ``reply``'s.
 
 MAX_ERROR_BYTES = 64 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024
@@ -95,7 +90,7 @@ class Deadlines:
 
 
 def failed(failure: TransportFailed) -> UpstreamFailed:
-    """Our error for a failed exchange; the address is in its cause, not in its words."""
+    """Return our error for a failed exchange; only its cause holds the address."""
     if failure.kind == "timeout":
         return too_late()
     late = failure.kind == "connect_timeout"
@@ -108,7 +103,7 @@ def failed(failure: TransportFailed) -> UpstreamFailed:
 
 
 def too_late() -> UpstreamFailed:
-    """Our error for a deadline that passed."""
+    """Return our error for a deadline that passed."""
     return UpstreamFailed(
         "The provider took too long.", code="upstream_timeout", status=504
     ).caused_by(ErrorClass.TIMEOUT)
@@ -182,16 +177,16 @@ class Provider:
         return self._client.head("POST", api.at(api.path, model), self._sending)
 
     def enter(self) -> None:
-        """Count a request; raises :class:`Overloaded` where there are too many."""
+        """Acquire a slot for a request; raises :class:`Overloaded` if none is free."""
         if not self.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
 
     def leave(self) -> None:
-        """The request that entered is over."""
+        """Release the slot of a request."""
         self.slots.give_back()
 
     async def refused(self, response: HttpResponse) -> ServiceError:
-        """The error that a response with a bad status stands for."""
+        """Return the error for a response with an error status."""
         try:
             body = await (await decoded(response)).read(MAX_ERROR_BYTES)
         except TransportFailed:
@@ -209,11 +204,11 @@ class Provider:
         return failure
 
     async def models(self, seconds: float = 10.0) -> list[str]:
-        """Ids of the models, in the provider's order. Raises :class:`ServiceError`."""
+        """Return the ids of the models in the provider's order. Raises :class:`ServiceError`."""
         return [entry["id"] for entry in await self.listing(seconds)]
 
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
-        """Everything that the provider says of its models; raises :class:`ServiceError`."""
+        """Return the provider's entries of its models; raises :class:`ServiceError`."""
         async with self._get(self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)

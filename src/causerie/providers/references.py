@@ -66,7 +66,6 @@ def _schemas(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _may_lead_out(schema: bytes) -> bool:
-    """Return whether an encoded schema has more than local references and usual dialects."""
     references = schema.count(b'ef":')  # of `$ref`, `$dynamicRef` and `$recursiveRef`
     if references != schema.count(b'ef":"#') or b'"$id":' in schema:
         return True
@@ -77,8 +76,6 @@ def _may_lead_out(schema: bytes) -> bool:
 
 
 class _Budget:
-    """Work that is left for all schemas of a request."""
-
     def __init__(self) -> None:
         self._nodes = _MOST_NODES
         self._addresses = _MOST_ADDRESSES
@@ -97,8 +94,6 @@ class _Budget:
 
 
 class _SchemaWalk:
-    """Visits every object of a schema that a validator may read as a schema."""
-
     def __init__(self, root: dict[str, Any], budget: _Budget) -> None:
         self._root = root
         self._budget = budget
@@ -118,7 +113,7 @@ class _SchemaWalk:
                 outside.append(address)
             elif fragment.startswith("/"):
                 # What is data elsewhere is a schema where a reference names it.
-                self._visit(_part(document, fragment), address)
+                self._visit(_target_of_pointer(document, fragment), address)
         if any(address not in self._documents for address in outside):
             raise ValueError(
                 "has a reference that leads out of the schema, which no provider may fetch; put "
@@ -136,21 +131,20 @@ class _SchemaWalk:
             self._budget.node()
             if not by_name:
                 self._seen.add(id(each))
-                base = self._note(each, base)
+                base = self._record_references(each, base)
             left += [
                 (one, base, not by_name and name in _BY_NAME)
                 for name, one in each.items()
                 if isinstance(one, dict | list) and (by_name or name not in _DATA)
             ]
 
-    def _note(self, schema: dict[str, Any], base: str) -> str:
-        """Note what a schema refers to; return the address from which its references start."""
+    def _record_references(self, schema: dict[str, Any], base: str) -> str:
         name, older = schema.get("$id"), schema.get("id")
         if isinstance(name, str):
             base, _ = self._absolute(base, name)
             self._documents.setdefault(base, schema)
         elif isinstance(older, str) and not older.startswith("#"):
-            base = self._older_base(schema, base, older)
+            base = self._base_of_old_id(schema, base, older)
         dialect = schema.get("$schema")
         if dialect is not None and not (
             isinstance(dialect, str) and _DIALECT.fullmatch(dialect) is not None
@@ -168,11 +162,8 @@ class _SchemaWalk:
                 self._references.append((base, reference))
         return base
 
-    def _older_base(self, schema: dict[str, Any], base: str, name: str) -> str:
-        """Return the address after ``id``, which old dialects have for ``$id``.
-
-        Others may have it as a note, so it names nothing but the whole schema.
-        """
+    def _base_of_old_id(self, schema: dict[str, Any], base: str, name: str) -> str:
+        # Other schemas may have `id` as a note, so it names nothing but the whole schema.
         address, _ = self._absolute(base, name)
         if schema is self._root:
             self._documents.setdefault(address, schema)
@@ -191,8 +182,7 @@ class _SchemaWalk:
         return address, fragment
 
 
-def _part(document: object, pointer: str) -> object:
-    """Return what a JSON pointer leads to, or ``None``."""
+def _target_of_pointer(document: object, pointer: str) -> object:
     found = document
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")

@@ -70,14 +70,14 @@ _TRACE = re.compile(r"traceback|\bat 0x[0-9a-f]+|\.py\b.*\bline \d+", re.IGNOREC
 
 
 def phrase(words: object) -> str:
-    """``words`` on one line, or nothing where they cannot be shown."""
+    """Return ``words`` on one line, or nothing where they cannot be shown."""
     if not isinstance(words, str) or _MARKUP.search(words) or _TRACE.search(words):
         return ""
     text = "".join(char if char.isprintable() else " " for char in words[: 4 * _MOST])
     for address in _ADDRESSES:
         text = address.sub(_HIDDEN, text)
-    text = _PREFIXED.sub(_prefixed, text)
-    text = _NAMED.sub(_named, text)
+    text = _PREFIXED.sub(_hide_prefixed, text)
+    text = _NAMED.sub(_hide_named, text)
     text = _LONG.sub(lambda found: _HIDDEN if _is_secret(found[0]) else found[0], text)
     text = " ".join(text.split())
     return text if len(text) <= _MOST else text[: _MOST - 1].rstrip() + "…"
@@ -105,7 +105,6 @@ def without(text: str, credential: str | None) -> str:
 
 @lru_cache(maxsize=64)
 def _pieces(credential: str) -> frozenset[str]:
-    """Return all parts of the credential in its forms, eight characters long."""
     data = credential.encode("utf-8", "surrogatepass")
     forms = [credential, quote(credential, safe=""), data.hex(), data.hex().upper()]
     for start in range(3):  # wherever it stands in what was encoded
@@ -117,13 +116,13 @@ def _pieces(credential: str) -> frozenset[str]:
     )
 
 
-def _prefixed(found: re.Match[str]) -> str:
+def _hide_prefixed(found: re.Match[str]) -> str:
     value, sure = found["value"], found["sure"]
     hidden = _is_secret(value) if sure is None else _is_secret(sure) or _NO_WORD.search(sure)
     return _HIDDEN if hidden else found[0]
 
 
-def _named(found: re.Match[str]) -> str:
+def _hide_named(found: re.Match[str]) -> str:
     value, between = found["value"], found["between"]
     assigned = ":" in between or "=" in between
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -133,14 +132,12 @@ def _named(found: re.Match[str]) -> str:
 
 
 def _is_secret(text: str) -> bool:
-    """Return true for characters that no word, number or name of a model or field looks like."""
     if _MASKED.search(text) or _HEXADECIMAL.fullmatch(text):
         return True
     return any(len(part) >= _LEAST_SECRET and _is_random(part) for part in _SEPARATORS.split(text))
 
 
 def _is_random(part: str) -> bool:
-    """Return true where letters, cases and digits change as often as in characters by chance."""
     if _LETTERS.fullmatch(part) is not None:
         return True
     changes, long = len(_CHANGES.findall(part)), len(part) >= 2 * _LEAST_SECRET
@@ -189,16 +186,11 @@ _OUR_KEY_CODES = frozenset({"invalid_api_key", "API_KEY_INVALID"})
 _ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
 _OUR_BILL_CODES = frozenset(
     {
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "exceeded_current_quota_error",
-        "insufficient_balance",
-        "insufficient_user_quota",
-        "Arrearage",
-        "1113",
+        "insufficient_quota", "billing_hard_limit_reached", "billing_not_active",
+        "exceeded_current_quota_error", "insufficient_balance", "insufficient_user_quota",
+        "Arrearage", "1113",
     }
-)
+)  # fmt: skip
 _ABOUT_OUR_BILL = re.compile(
     r"credit balance is too low|insufficient (?:account )?balance|insufficient (?:credits|funds)"
     r"|exceeded your current quota|account is in good standing|欠费|余额不足",
@@ -209,20 +201,20 @@ _WAIT = 1
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect) -> ServiceError:
-    """Our error for a response with ``status``; ``headers`` are by lower-case name."""
-    return _refusal(status, headers, _error(body), dialect)
+    """Return our error for a response with ``status``; ``headers`` are by lower-case name."""
+    return _service_error(status, headers, _error(body), dialect)
 
 
 def failure_in_reply(error: object, *, started: bool) -> ServiceError:
-    """Our error for one that came in a reply with status 200.
+    """Return our error for one that came in a reply with status 200.
 
     Before anything else came it is as if its status had come; ``started`` it is a reply that
     broke off.
     """
-    fields = _fields(error)
+    fields = _normalised_error(error)
     status = _status(fields)
     if not started and (status != 500 or overflow(fields) is not None):
-        return _refusal(status, {}, fields, None)
+        return _service_error(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
     cause = ErrorClass.BROKEN_STREAM if started else ErrorClass.SERVER_ERROR
     return UpstreamFailed(f"The provider {words}.", metadata=_metadata(status, fields)).caused_by(
@@ -230,7 +222,7 @@ def failure_in_reply(error: object, *, started: bool) -> ServiceError:
     )
 
 
-def _refusal(
+def _service_error(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], dialect: Dialect | None
 ) -> ServiceError:
     metadata = _metadata(status, error)
@@ -239,16 +231,16 @@ def _refusal(
             "The provider answers with a redirect, which is not followed.", metadata=metadata
         ).caused_by(ErrorClass.WRONG_ADDRESS)
     delay = retry_delay(headers, error)
-    if (wrong := _about_us(status, error, delay)) is not None:
+    if (wrong := _own_fault(status, error, delay)) is not None:
         words, cause = wrong
         return UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
     too_long = overflow(error)
     if too_long is None and status == 413 and not phrase(error.get("message")):
         too_long = Overflow(None, None, None)  # as Cerebras says it, without a word
     if too_long is not None:
-        return _too_long(too_long, metadata)
-    if _is_full(status, headers, error, delay):
-        limited = status == 429 or _marks(error) & _RATE_LIMITED
+        return _context_error(too_long, metadata)
+    if _has_no_room(status, headers, error, delay):
+        limited = status == 429 or _codes_of(error) & _RATE_LIMITED
         return Overloaded(
             "The provider has no room now; please try again later.",
             code="no_endpoint",
@@ -256,7 +248,7 @@ def _refusal(
             metadata=metadata,
         ).caused_by(ErrorClass.RATE_LIMITED if limited else ErrorClass.OVERLOADED)
     if status in _ABOUT_REQUEST:
-        return _about_request(status, error, metadata, dialect)
+        return _request_error(status, error, metadata, dialect)
     if status in _TIMED_OUT:
         return UpstreamFailed(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
@@ -267,14 +259,11 @@ def _refusal(
     ).caused_by(cause)
 
 
-def _about_us(
+def _own_fault(
     status: int, error: Mapping[str, object], delay: int | None
 ) -> tuple[str, ErrorClass] | None:
-    """Return what is wrong with our key, account or address, by the status or by words.
-
-    A quota with a time to wait is a rate limit.
-    """
-    marks, words = _marks(error), str(error.get("message"))
+    # A quota with a time to wait is a rate limit.
+    marks, words = _codes_of(error), str(error.get("message"))
     if status in (400, 422) and (marks & _OUR_KEY_CODES or _ABOUT_OUR_KEY.search(words)):
         return _CONFIGURED_WRONG[401]
     if status in (400, 403, 429) and (
@@ -284,7 +273,7 @@ def _about_us(
     return _CONFIGURED_WRONG.get(status)
 
 
-def _marks(error: Mapping[str, object]) -> set[str]:
+def _codes_of(error: Mapping[str, object]) -> set[str]:
     return {str(error.get("code")), str(error.get("type"))}
 
 
@@ -302,16 +291,15 @@ def _error(body: bytes) -> dict[str, Any]:
         found = found[0]
     if not isinstance(found, dict):
         return {}
-    return {**_delays(found), **_fields(found.get("error") or found)}
+    return {**_delay_fields(found), **_normalised_error(found.get("error") or found)}
 
 
-def _delays(answer: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what stands beside the error and says how long to wait."""
+def _delay_fields(answer: Mapping[str, object]) -> Mapping[str, object]:
     return {name: answer[name] for name in DELAY_NAMES if name in answer}
 
 
-def _fields(error: object) -> dict[str, Any]:
-    """The error as an object: some servers send only words, or put them under another name."""
+def _normalised_error(error: object) -> dict[str, Any]:
+    # Some servers send only words, or put them under another name.
     if isinstance(error, str):
         return {"message": error}
     if not isinstance(error, dict):
@@ -323,15 +311,16 @@ def _fields(error: object) -> dict[str, Any]:
         told = found.get("detail") if isinstance(found, dict) else found
         if isinstance(told, str):
             return {**error, "message": told}
-        if faults := _faults(told):
+        if faults := _validator_faults(told):
             words = "; ".join(f"{place}: {what}" for place, what in faults)
             return {**error, "message": words, "param": error.get("param") or faults[0][0]}
     listed = error.get("errors")
-    return {**error, **_fields(listed[0])} if isinstance(listed, list) and listed else error
+    return (
+        {**error, **_normalised_error(listed[0])} if isinstance(listed, list) and listed else error
+    )
 
 
-def _faults(told: object) -> list[tuple[str, str]]:
-    """Return places and messages of a list of errors in the form of a widespread validator."""
+def _validator_faults(told: object) -> list[tuple[str, str]]:
     found = []
     for fault in told if isinstance(told, list) else ():
         if isinstance(fault, dict) and isinstance(fault.get("msg"), str):
@@ -365,7 +354,7 @@ def _metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
     return metadata
 
 
-def _too_long(found: Overflow, metadata: dict[str, object]) -> ServiceError:
+def _context_error(found: Overflow, metadata: dict[str, object]) -> ServiceError:
     if found.prompt is not None and found.context is not None:
         failure: InvalidRequest = ContextLengthExceeded(
             prompt_tokens=found.prompt, max_tokens=found.output, context_length=found.context
@@ -386,21 +375,20 @@ def _too_long(found: Overflow, metadata: dict[str, object]) -> ServiceError:
     ).caused_by(ErrorClass.CONTEXT_LENGTH)
 
 
-def _about_request(
+def _request_error(
     status: int, error: Mapping[str, object], metadata: dict[str, object], dialect: Dialect | None
 ) -> InvalidRequest:
     words = phrase(error.get("message"))
     end = f": {words}" if words else "."
     return InvalidRequest(
         f"The provider refused the request{end}",
-        param=_param(error.get("param"), dialect),
+        param=_client_param(error.get("param"), dialect),
         status=status if status in (413, 415) else None,
         metadata=metadata,
     )
 
 
-def _param(value: object, dialect: Dialect | None) -> str | None:
-    """The parameter by the name that our client gave it, where it is one."""
+def _client_param(value: object, dialect: Dialect | None) -> str | None:
     if not isinstance(value, str) or not _PARAM.fullmatch(value):
         return None
     renames = dialect.renames if dialect is not None else {}
@@ -408,10 +396,10 @@ def _param(value: object, dialect: Dialect | None) -> str | None:
     return value if re.split(r"[.\[]", value, maxsplit=1)[0] in _PARAMETERS else None
 
 
-def _is_full(
+def _has_no_room(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], delay: int | None
 ) -> bool:
-    if status in _FULL or (status == 413 and _marks(error) & _RATE_LIMITED):
+    if status in _FULL or (status == 413 and _codes_of(error) & _RATE_LIMITED):
         return True
-    loads = "retry-after" in headers or delay is not None or bool(_marks(error) & _LOADING)
+    loads = "retry-after" in headers or delay is not None or bool(_codes_of(error) & _LOADING)
     return status == 503 and loads

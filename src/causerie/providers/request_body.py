@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import ToolParameters
 from causerie.protocol.request import ChatRequest, Grammar, JsonObject, JsonSchema, Regex, ToolMode
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
-
-# Body of a request to a provider while it is written, with the changes made to it.
 
 
 class RequestDraft:
@@ -43,7 +41,7 @@ class RequestDraft:
         self.changes.append(f"{name}->{to}")
 
     def unsupported(self, param: str, advice: str = "") -> InvalidRequest:
-        """The refusal of a parameter whose effect was relied on."""
+        """Return the error for a parameter whose effect the client relies on."""
         words = f"The provider that serves this model does not support `{param}`."
         return InvalidRequest(
             f"{words} {advice}".rstrip(), code="unsupported_parameter", param=param
@@ -51,15 +49,12 @@ class RequestDraft:
 
 
 # Functions and which of them must be called, where a server knows only some of the ways to say it.
-#
-# A way that it does not know is said by another one that has the same effect, by
-# sending fewer functions; what cannot be said is refused.
 
 TOOL_PARAMETERS = frozenset(ToolParameters.__struct_fields__)
 
 
 def write_tools(draft: RequestDraft) -> None:
-    """The functions, the choice among them, and whether several may be called at once."""
+    """Write the functions, the choice among them, and whether several may be called."""
     request, fields = draft.request, draft.fields
     if not request.tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls"):
@@ -76,7 +71,7 @@ def _write_choice(draft: RequestDraft) -> None:
     sent = draft.document.get("tool_choice")
     if sent is None:
         return
-    way, known = _way(sent), draft.dialect.choices
+    way, known = _choice_form(sent), draft.dialect.choices
     if way in known:
         draft.fields["tool_choice"] = sent
         return
@@ -90,25 +85,20 @@ def _write_choice(draft: RequestDraft) -> None:
         case "auto" | "required":
             draft.dropped("tool_choice")
         case "named" | "allowed":
-            _only(draft, choice.allowed or ())
+            tools: Any = draft.fields["tools"]
+            kept = [tool for tool in tools if tool["function"]["name"] in (choice.allowed or ())]
+            if len(kept) < len(tools):
+                draft.changes.append(f"tools {len(tools)}->{len(kept)}")
+            draft.fields["tools"] = kept
             if choice.mode in known:
                 draft.fields["tool_choice"] = choice.mode
             draft.moved("tool_choice", choice.mode)
 
 
-def _way(sent: object) -> Choice:
+def _choice_form(sent: object) -> Choice:
     if isinstance(sent, dict):
         return "named" if sent.get("type") == "function" else "allowed"
     return "none" if sent == "none" else "required" if sent == "required" else "auto"
-
-
-def _only(draft: RequestDraft, names: Collection[str]) -> None:
-    """Leave out the functions that may not be called."""
-    tools: Any = draft.fields["tools"]
-    kept = [tool for tool in tools if tool["function"]["name"] in names]
-    if len(kept) < len(tools):
-        draft.changes.append(f"tools {len(tools)}->{len(kept)}")
-    draft.fields["tools"] = kept
 
 
 def _write_parallel(draft: RequestDraft) -> None:
@@ -123,12 +113,8 @@ def _write_parallel(draft: RequestDraft) -> None:
 
 
 # The shape that an answer must have, in the fields of the server that is to enforce it.
-#
-# A shape that the server cannot enforce is refused: an answer without it would
-# be one that the client cannot use.
 
 FORMAT_PARAMETERS = frozenset({"response_format", "structured_outputs"})
-_ANY_OBJECT = {"type": "object"}
 
 
 def write_shape(draft: RequestDraft) -> None:
@@ -138,17 +124,16 @@ def write_shape(draft: RequestDraft) -> None:
         if draft.given("response_format"):
             draft.fields["response_format"] = draft.document["response_format"]  # plain text
         return
-    shape, param = _asked(draft)
+    shape, param = _shape_and_param(draft)
     way = draft.dialect.shapes.get(shape)
     if way is None:
         raise draft.unsupported(param, "It cannot hold an answer to that shape.")
-    _WRITERS[way](draft)
+    _write_shape_as(way, draft)
     if param.split(".", maxsplit=1)[0] not in draft.fields:
         draft.moved(param, next(name for name in reversed(draft.fields)))
 
 
-def _asked(draft: RequestDraft) -> tuple[Shape, str]:
-    """Return the response format's shape, and the parameter that asks for it."""
+def _shape_and_param(draft: RequestDraft) -> tuple[Shape, str]:
     structured = draft.given("structured_outputs")
     match draft.request.output:
         case JsonObject():
@@ -163,7 +148,28 @@ def _asked(draft: RequestDraft) -> tuple[Shape, str]:
             return "json_schema", "structured_outputs.json" if structured else "response_format"
 
 
-def _response_format(draft: RequestDraft) -> None:
+def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
+    fields = draft.fields
+    match way, draft.request.output:
+        case "response_format", _:
+            _write_response_format(draft)
+        case "structured_outputs", _:
+            fields["structured_outputs"] = draft.document["structured_outputs"]
+        case "object_schema", _:
+            schema = {"name": "object", "schema": {"type": "object"}, "strict": True}
+            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+            draft.moved("response_format.json_object", "response_format.json_schema")
+        case "regex", Regex(pattern=pattern):
+            fields["regex"] = pattern
+        case "choice_regex", ToolMode(options=options):
+            fields["regex"] = "(" + "|".join(map(re.escape, options)) + ")"
+        case "choice_grammar", ToolMode(options=options):
+            fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, options))
+        case "ebnf" | "grammar", Grammar(text=text):
+            fields[way] = text
+
+
+def _write_response_format(draft: RequestDraft) -> None:
     output = draft.request.output
     sent: Any = draft.document.get("response_format")
     if not isinstance(output, JsonSchema):
@@ -176,18 +182,11 @@ def _response_format(draft: RequestDraft) -> None:
             "type": "json_schema",
             "json_schema": {"name": output.name, "schema": _as_object(output), "strict": True},
         }
-    elif draft.dialect.strict_schemas:
-        sent = _strict(draft, sent)
+    elif draft.dialect.strict_schemas and sent["json_schema"].get("strict") is not True:
+        # Some servers enforce only a schema that is marked as strict.
+        sent = {**sent, "json_schema": {**sent["json_schema"], "strict": True}}
+        draft.changes.append("response_format.json_schema.strict->true")
     draft.fields["response_format"] = sent
-
-
-def _strict(draft: RequestDraft, sent: Any) -> Any:
-    """The same, but enforced, which some servers do only for a schema that asks for it."""
-    schema = sent["json_schema"]
-    if schema.get("strict") is True:
-        return sent
-    draft.changes.append("response_format.json_schema.strict->true")
-    return {**sent, "json_schema": {**schema, "strict": True}}
 
 
 def _as_object(output: JsonSchema) -> Mapping[str, object]:
@@ -196,64 +195,9 @@ def _as_object(output: JsonSchema) -> Mapping[str, object]:
     return output.schema
 
 
-def _object_schema(draft: RequestDraft) -> None:
-    draft.fields["response_format"] = {
-        "type": "json_schema",
-        "json_schema": {"name": "object", "schema": _ANY_OBJECT, "strict": True},
-    }
-    draft.moved("response_format.json_object", "response_format.json_schema")
-
-
-def _structured_outputs(draft: RequestDraft) -> None:
-    draft.fields["structured_outputs"] = draft.document["structured_outputs"]
-
-
-def _regex(draft: RequestDraft) -> None:
-    assert isinstance(draft.request.output, Regex)
-    draft.fields["regex"] = draft.request.output.pattern
-
-
-def _choice_regex(draft: RequestDraft) -> None:
-    draft.fields["regex"] = "(" + "|".join(map(re.escape, _options(draft))) + ")"
-
-
-def _choice_grammar(draft: RequestDraft) -> None:
-    """One rule in GBNF, whose strings are written almost as in JSON."""
-    draft.fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, _options(draft)))
-
-
 def _gbnf(text: str) -> str:
+    # GBNF writes strings almost as JSON does.
     written = json.dumps(text, ensure_ascii=False)
     for short, code in (("\\b", "\\x08"), ("\\f", "\\x0c")):
         written = re.sub(rf"(?<!\\)((?:\\\\)*)\{short}", rf"\1\{code}", written)
     return re.sub(r"(?<!\\)((?:\\\\)*)\\u00([0-9a-f]{2})", r"\1\\x\2", written)
-
-
-def _options(draft: RequestDraft) -> tuple[str, ...]:
-    assert isinstance(draft.request.output, ToolMode)
-    return draft.request.output.options
-
-
-def _ebnf(draft: RequestDraft) -> None:
-    draft.fields["ebnf"] = _grammar_text(draft)
-
-
-def _grammar(draft: RequestDraft) -> None:
-    draft.fields["grammar"] = _grammar_text(draft)
-
-
-def _grammar_text(draft: RequestDraft) -> str:
-    assert isinstance(draft.request.output, Grammar)
-    return draft.request.output.text
-
-
-_WRITERS: Mapping[Shaping, Callable[[RequestDraft], None]] = {
-    "response_format": _response_format,
-    "structured_outputs": _structured_outputs,
-    "object_schema": _object_schema,
-    "regex": _regex,
-    "choice_regex": _choice_regex,
-    "ebnf": _ebnf,
-    "grammar": _grammar,
-    "choice_grammar": _choice_grammar,
-}

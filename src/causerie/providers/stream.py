@@ -25,7 +25,7 @@ _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 
 
 class BufferedBody:
-    """A body that is there already, read as one that arrives."""
+    """A complete body with the interface of one that is still arriving."""
 
     __slots__ = ("_body", "due", "late", "taker")
 
@@ -35,23 +35,24 @@ class BufferedBody:
         self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        """The body, then ``b""``."""
+        """Return the body, then ``b""``."""
         del late
         body, self._body = self._body, b""
         return body
 
     async def finish(self, seconds: float) -> None:
-        """Nothing is to come."""
+        """Do nothing: the body is complete."""
 
     def close(self) -> None:
-        """The same."""
+        """Do nothing: no connection is open."""
 
 
 class BodyStream:
-    """Iterate once. The first content must be there when ``body`` is due.
+    """Reads the batches of a streamed reply; iterate it once.
 
-    From then on content may take ``between`` seconds after content, and the whole until
-    ``end`` (on the monotonic clock). It may have ``max_bytes``, decoded.
+    The first content must be there when ``body`` is due. From then on content may take ``between``
+    seconds after content, and the whole until ``end`` (on the monotonic clock). It may have
+    ``max_bytes``, decoded.
     """
 
     __slots__ = (
@@ -91,13 +92,13 @@ class BodyStream:
     def on_arrival(self, sink: ArrivalSink) -> None:
         """Hand to ``sink`` what only goes on with a text, while the next batch is awaited."""
         self._sink = sink
-        self._body.taker = self._take
+        self._body.taker = self._take_continuation
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
-        """The events that arrived together; raises :class:`ServiceError` where the reply breaks.
+        """Return the events that arrived together; raises :class:`ServiceError` for a broken reply.
 
         Failures are kept for the next call, where events came before them.
         """
@@ -114,24 +115,23 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = b"" if self._ahead else self._counted(await body.piece(self._late))
+                piece = b"" if self._ahead else self._within_limit(await body.piece(self._late))
                 if self._ahead or len(piece) > _AT_ONCE:
-                    piece = await self._part(piece)
+                    piece = await self._next_part(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
                 else:
-                    await self._read(piece, events)
+                    await self._read_piece(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
-                await self._broken(_told(failure), events)
+                await self._record_failure(_service_error(failure), events)
             if events:
                 body.due = self._end
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._between
-                return self._first_of(events) if large else events
+                return self._first_portion(events) if large else events
             if incoming.complete:
                 self._late = min(self._late, monotonic() + _TAIL_SECONDS)
 
-    def _take(self, piece: bytes) -> bool:
-        """Hand on a piece that only goes on with a text; of any other nothing is read."""
+    def _take_continuation(self, piece: bytes) -> bool:
         sink, body = self._sink, self._body
         data = self._decoder.only(piece)
         if sink is None or data is None or len(data) > LARGE or self._room < 0:
@@ -145,15 +145,13 @@ class BodyStream:
             self._sink = body.taker = None
         return True
 
-    def _counted(self, piece: bytes) -> bytes:
-        """Return a piece that fits; raises :class:`UpstreamFailed` where the reply is too long."""
+    def _within_limit(self, piece: bytes) -> bytes:
         self._room -= len(piece)
         if self._room < 0:
             raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
         return piece
 
-    async def _part(self, piece: bytes) -> bytes:
-        """The next part of a large piece that has come, or of ``piece``, which comes now."""
+    async def _next_part(self, piece: bytes) -> bytes:
         if self._ahead:
             await asyncio.sleep(0)  # others have their turn
         else:
@@ -161,8 +159,7 @@ class BodyStream:
         part, self._ahead = bytes(self._ahead[:_AT_ONCE]), self._ahead[_AT_ONCE:]
         return part
 
-    async def _read(self, piece: bytes, events: list[Event]) -> None:
-        """Add what a piece says, or the end of the body; off the event loop where it is large."""
+    async def _read_piece(self, piece: bytes, events: list[Event]) -> None:
         if self._decoder.held > LARGE and (not piece or b"\n" in piece):
             await offload(self._feed, piece, events)
         else:
@@ -176,25 +173,23 @@ class BodyStream:
             incoming.feed(decoder.close(), events)
             incoming.finish(events)
 
-    def _first_of(self, events: list[Event]) -> Batch:
-        """The first portion of many events; the others are handed on after it."""
+    def _first_portion(self, events: list[Event]) -> Batch:
         first, *others = in_portions(events)
         self._portions.extend(others)
         return first
 
-    async def _broken(self, failure: ServiceError, events: list[Event]) -> None:
-        """It cannot be read on: a failure, unless the reply is complete but for its usage."""
+    async def _record_failure(self, failure: ServiceError, events: list[Event]) -> None:
+        # A reply that lacks only its usage is complete.
         incoming = self._incoming
         if incoming.ended or not incoming.complete:
             self._failure = failure
             return
         with suppress(ServiceError, LineTooLong):  # of half an event
-            await self._read(b"", events)
+            await self._read_piece(b"", events)
         incoming.finish(events)
 
 
-def _told(failure: TransportFailed | LineTooLong | ServiceError) -> ServiceError:
-    """Our error for what ended the reading of a reply."""
+def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> ServiceError:
     if isinstance(failure, ServiceError):
         return failure
     if isinstance(failure, LineTooLong):

@@ -102,7 +102,7 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
 ) -> Read | None:
-    """The events and the server's fingerprint; ``None`` where the reply is of another kind.
+    """Return the events and the server's fingerprint; ``None`` for other kinds of replies.
 
     It is, too, where its text may begin with reasoning, by ``separators``, and where its usage may
     be impossible.
@@ -123,7 +123,7 @@ def read_fast_path(
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
     if asked is not None and asked.cached_tokens > told.prompt_tokens:
         return None
-    if thought is not None and thought.reasoning_tokens and _has_more(told):
+    if thought is not None and thought.reasoning_tokens and _reasoning_is_extra(told):
         return None
     usage = Usage(
         told.prompt_tokens,
@@ -134,16 +134,11 @@ def read_fast_path(
     return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint
 
 
-def _has_more(told: FastUsage) -> bool:
-    """Return true if the total counts more than prompt and completion."""
+def _reasoning_is_extra(told: FastUsage) -> bool:
     return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens
 
 
 # Running reply of a provider: requested, started, left.
-#
-# Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
-# the connection is free again or closed at once, which ends the work on the other side. The
-# tokens that it costs are known at any time, also while nothing has come back.
 
 _NEVER = float("inf")
 _NOTHING = Usage(0, 0)
@@ -158,7 +153,7 @@ class ProviderReply(Struct, eq=False):
 
     cache_report: ClassVar[None] = None
     """Other servers report their cache at the end only."""
-    _asked: ProviderTarget
+    _target: ProviderTarget
     _request: ChatRequest
     _partial: Partial | None
     changes: Sequence[str] = ()
@@ -187,7 +182,7 @@ class ProviderReply(Struct, eq=False):
             named = self._fast_path[1]
         elif self._incoming is not None:
             named = self._incoming.fingerprint
-        return named or self._asked.provider.fingerprint
+        return named or self._target.provider.fingerprint
 
     def usage(self) -> Usage:
         """The tokens so far: none before the server has the request, the whole prompt from then on.
@@ -205,11 +200,11 @@ class ProviderReply(Struct, eq=False):
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
-        """Other servers' tokens are not known."""
+        """Return ``None``: the tokens of other servers are not known."""
         return None
 
     async def __aenter__(self) -> Self:
-        asked, request = self._asked, self._request
+        asked, request = self._target, self._request
         provider = asked.provider
         if request.large:
             sent = await offload(self._outgoing)
@@ -225,32 +220,31 @@ class ProviderReply(Struct, eq=False):
             if self._stream is not None:
                 await self._stream.leave()
         finally:
-            self._asked.provider.leave()
+            self._target.provider.leave()
 
     def __aiter__(self) -> Self:
         return self
 
     def __anext__(self) -> Awaitable[Batch]:
-        """The first batch, which is asked for; of a stream also the next one."""
+        """Return the first batch, which sends the request, or the next one of a stream."""
         if self._sent is not None:
-            return self._first()
-        return self._rest()
+            return self._send_and_read()
+        return self._next_batch()
 
     def _outgoing(self) -> Outgoing:
-        asked = self._asked
+        asked = self._target
         model = asked.model_for(self._request)
         return outgoing(self._request, asked.provider.dialect, model, self._partial)
 
-    async def _first(self) -> Batch:
-        """Send the request; returns the whole reply, or what of it comes first."""
+    async def _send_and_read(self) -> Batch:
         sent, self._sent = self._sent, None
         assert sent is not None
-        provider, model = self._asked.provider, self._asked.model_for(self._request)
+        provider, model = self._target.provider, self._target.model_for(self._request)
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
-        asking = provider.post(model, sent.body, due, asked=self._on_its_way)
+        asking = provider.post(model, sent.body, due, asked=self._record_response)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -258,23 +252,28 @@ class ProviderReply(Struct, eq=False):
             except Stale:
                 self._response = None
                 body = (await offload(self._outgoing)).body
-                response = await provider.post(model, body, due, anew=True, asked=self._on_its_way)
+                response = await provider.post(
+                    model, body, due, anew=True, asked=self._record_response
+                )
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(TEXTS)
-            whole = at_hand if usual else await self._arriving(response, end)
+            whole = at_hand if usual else await self._whole_body(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:
-                    self._read(whole)
+                    self._read_body(whole)
                 else:
-                    await self._read_large(whole)
+                    await offload(self._read_body, whole)
+                    if self._stream is None:
+                        self._batch, *others = in_portions(self._batch)
+                        self._portions = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
             provider.private(failure)
             raise
-        return self._batch or await self._rest()
+        return self._batch or await self._next_batch()
 
-    async def _rest(self) -> Batch:
+    async def _next_batch(self) -> Batch:
         if self._stream is not None:
             return await self._stream.__anext__()
         if not self._portions:
@@ -282,34 +281,26 @@ class ProviderReply(Struct, eq=False):
         await asyncio.sleep(0)  # others have their turn
         return self._portions.pop()
 
-    def _on_its_way(self, response: HttpResponse) -> None:
+    def _record_response(self, response: HttpResponse) -> None:
         self._response = response
 
-    async def _arriving(self, response: HttpResponse, end: float) -> bytes | None:
-        """Return the body once it is there; of a stream, which has started then, ``None``."""
+    async def _whole_body(self, response: HttpResponse, end: float) -> bytes | None:
         try:
             if not 200 <= response.status < 300:
                 self._response = None  # which costs nothing
-                raise await self._asked.provider.refused(response)
+                raise await self._target.provider.refused(response)
             body = await decoded(response)
-            is_value = _begins_value(await body.beginning(_is_telling))
+            is_value = _begins_value(await body.beginning(_shows_kind))
             if is_value and response.media_type != b"text/event-stream":
                 return await body.read(MAX_EVENT_BYTES)
-            self._arrives(body, end)
+            self._start_stream(body, end)
             return None
         except BaseException:
             response.close()
             raise
 
-    async def _read_large(self, body: bytes) -> None:
-        await offload(self._read, body)
-        if self._stream is None:
-            self._batch, *others = in_portions(self._batch)
-            self._portions = others[::-1]
-
-    def _read(self, body: bytes) -> None:
-        """A plain reply, or a stream that came as something else."""
-        asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
+    def _read_body(self, body: bytes) -> None:
+        asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
@@ -323,30 +314,28 @@ class ProviderReply(Struct, eq=False):
             incoming = self._incoming = self._reader()
             self._batch = incoming.whole(body)
         else:
-            self._arrives(BufferedBody(body), _NEVER)
+            self._start_stream(BufferedBody(body), _NEVER)
 
-    def _arrives(self, body: HttpResponse | DecodedResponse | BufferedBody, end: float) -> None:
-        incoming, provider = self._reader(), self._asked.provider
+    def _start_stream(
+        self, body: HttpResponse | DecodedResponse | BufferedBody, end: float
+    ) -> None:
+        incoming, provider = self._reader(), self._target.provider
         self._incoming = incoming
         self._stream = BodyStream(
             incoming, body, provider.deadlines.between_chunks, end, provider.max_reply_bytes
         )
 
     def _reader(self) -> Incoming:
-        asked = self._asked
+        asked = self._target
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
 
 
-def _is_telling(start: bytes) -> bool:
-    """Return true if the first bytes of a body tell whether it is one JSON value or a stream."""
+def _shows_kind(start: bytes) -> bool:
     return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
 
 
 def _begins_value(start: bytes) -> bool:
     return start.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")
-
-
-# A model of somebody's provider, as a target of routing.
 
 
 class ProviderTarget:
@@ -381,7 +370,7 @@ class ProviderTarget:
         return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        """The reply; entering raises :class:`ServiceError` where there is none."""
+        """Return the reply; entering it raises :class:`ServiceError` where there is none."""
         return ProviderReply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:

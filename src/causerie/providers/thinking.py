@@ -1,4 +1,4 @@
-"""The one setting for thinking, said the way a server understands it.
+"""Control of thinking, in the fields that each kind of server knows.
 
 The request was parsed already: contradictions are refused, and what several
 fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
@@ -32,22 +32,20 @@ _GRADED = 3  # words of effort that a server needs for a budget to be said in th
 
 
 def write_thinking(draft: RequestDraft) -> None:
-    """Say how to think; raises :class:`InvalidRequest` where that cannot be said."""
+    """Write the control of thinking; raises :class:`InvalidRequest` if there is none."""
     control = draft.dialect.thinking
     _WRITERS[control.switch](draft)
-    sent = draft.document.get("reasoning")
-    if control.switch != "object" and isinstance(sent, Mapping) and sent.get("summary"):
+    if control.switch != "object" and _mapping(draft.document.get("reasoning")).get("summary"):
         draft.dropped("reasoning.summary")
 
 
 def _as_sent(draft: RequestDraft) -> None:
-    """To a server that is not known: as it came, but for the object that few servers know."""
     for name in ("reasoning_effort", "thinking_token_budget"):
         if draft.given(name):
             draft.fields[name] = draft.document[name]
     _write_template_arguments(draft)
     if not draft.given("reasoning"):
-        if _by_name(draft):
+        if _only_by_name(draft):
             _write_switch(draft, _NAME)
         return
     thinking = draft.request.thinking
@@ -63,16 +61,16 @@ def _as_sent(draft: RequestDraft) -> None:
 def _by_template(draft: RequestDraft) -> None:
     control, thinking = draft.dialect.thinking, draft.request.thinking
     _write_template_arguments(draft)
-    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
-    if said or _by_name(draft):
+    said = _first_given(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
+    if said or _only_by_name(draft):
         _write_switch(draft, said or _NAME)
     if thinking.effort is not None:
-        _write_effort(draft, in_template=control.effort_in_template)
+        write = _write_effort_argument if control.effort_in_template else _write_word
+        write(draft, thinking.effort)
     _write_budget(draft)
 
 
 def _by_effort(draft: RequestDraft) -> None:
-    """Off is one of the words."""
     _refuse_template_arguments(draft)
     thinking = draft.request.thinking
     if thinking.enabled is False:
@@ -100,8 +98,7 @@ def _by_type(draft: RequestDraft) -> None:
 def _by_object(draft: RequestDraft) -> None:
     _refuse_template_arguments(draft)
     thinking, control = draft.request.thinking, draft.dialect.thinking
-    sent = draft.document.get("reasoning")
-    reasoning = dict(sent) if isinstance(sent, Mapping) else {}
+    reasoning = dict(_mapping(draft.document.get("reasoning")))
     reasoning.pop("exclude", None)
     if thinking.effort is not None and thinking.budget is not None:
         raise draft.unsupported(
@@ -126,10 +123,8 @@ def _by_object(draft: RequestDraft) -> None:
 
 
 def _by_adaptive(draft: RequestDraft) -> None:
-    """A budget is manual thinking; an effort, or thinking alone, leaves its length to the model.
-
-    The summary is asked for, because some models send no text of their reasoning otherwise.
-    """
+    # A budget is manual thinking; with an effort the model chooses the length. The summary is
+    # requested because some models send no text of their reasoning otherwise.
     _refuse_template_arguments(draft)
     thinking = draft.request.thinking
     if thinking.enabled is False:
@@ -141,7 +136,7 @@ def _by_adaptive(draft: RequestDraft) -> None:
         draft.fields["thinking"] = {
             "type": "enabled", "budget_tokens": budget, "display": "summarized"
         }  # fmt: skip
-        said = _said(draft, "thinking_token_budget", "reasoning")
+        said = _first_given(draft, "thinking_token_budget", "reasoning")
         draft.moved("reasoning.max_tokens" if said == "reasoning" else said, "thinking")
         if budget != thinking.budget:
             draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
@@ -151,7 +146,7 @@ def _by_adaptive(draft: RequestDraft) -> None:
     if thinking.effort is not None:
         word = draft.dialect.thinking.efforts[thinking.effort]
         draft.fields["output_config"] = {"effort": word}
-        draft.moved(_said(draft, "reasoning_effort", "reasoning"), "output_config.effort")
+        draft.moved(_first_given(draft, "reasoning_effort", "reasoning"), "output_config.effort")
         if word != thinking.effort:
             draft.changes.append(f"output_config.effort {thinking.effort}->{word}")
 
@@ -167,10 +162,7 @@ _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
 
 
 def _write_template_arguments(draft: RequestDraft) -> None:
-    """Write the template's own arguments, without those of the function that renders it.
-
-    With the latter a client would have its own template run, or the tokeniser do something else.
-    """
+    # The renderer's own arguments would let a client run its own template.
     sent = draft.document.get(_KWARGS)
     if not isinstance(sent, Mapping):
         return
@@ -181,32 +173,26 @@ def _write_template_arguments(draft: RequestDraft) -> None:
 
 
 def _write_switch(draft: RequestDraft, said: str) -> None:
-    """Both names of the switch: templates know one or the other, and pass over what they do not."""
+    # Templates know one of the two names and ignore the other.
     enabled = draft.request.thinking.enabled
-    sent = draft.fields.get(_KWARGS)
-    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    kwargs = _mapping(draft.fields.get(_KWARGS))
     if enabled is None or any(isinstance(kwargs.get(name), bool) for name in _SWITCHES):
         return
     draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
     draft.moved(said, f"{_KWARGS}.enable_thinking")
 
 
-def _write_effort(draft: RequestDraft, *, in_template: bool) -> None:
-    if not in_template:
-        effort = draft.request.thinking.effort
-        if effort is not None:
-            _write_word(draft, effort)
-        return
-    sent = draft.fields.get(_KWARGS)
-    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+def _write_effort_argument(draft: RequestDraft, effort: str) -> None:
+    kwargs = _mapping(draft.fields.get(_KWARGS))
     if "reasoning_effort" not in kwargs:
-        word = draft.dialect.thinking.efforts[draft.request.thinking.effort or "medium"]
+        word = draft.dialect.thinking.efforts[effort]
         draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
-        draft.moved(_said(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort")
+        draft.moved(
+            _first_given(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort"
+        )
 
 
 def _write_word(draft: RequestDraft, effort: str) -> None:
-    """The effort at the top, in the server's word."""
     word = draft.dialect.thinking.efforts.get(effort)
     if word is None:
         raise draft.unsupported("reasoning_effort")
@@ -224,7 +210,7 @@ def _write_budget(draft: RequestDraft) -> None:
     budget, name = draft.request.thinking.budget, draft.dialect.thinking.budget
     if not budget:
         return
-    said = _said(draft, "thinking_token_budget", "reasoning")
+    said = _first_given(draft, "thinking_token_budget", "reasoning")
     if name is None:
         raise draft.unsupported(
             "reasoning.max_tokens" if said == "reasoning" else said, "Use `reasoning_effort`."
@@ -235,10 +221,7 @@ def _write_budget(draft: RequestDraft) -> None:
 
 
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
-    """``reasoning.max_tokens`` where only words are known: the greatest effort within it.
-
-    As on the well-known router. A client that sends ``thinking_token_budget`` relies on the number.
-    """
+    # As the well-known router does. A client that sends `thinking_token_budget` relies on it.
     thinking, control = draft.request.thinking, draft.dialect.thinking
     graded = len(set(control.efforts.values()) - {"none"}) >= _GRADED
     if not thinking.budget or thinking.effort is not None or control.budget is not None:
@@ -252,11 +235,7 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
 
 
 def _refuse_template_arguments(draft: RequestDraft) -> None:
-    """Reject template arguments other than thinking: there is no template to read them."""
-    kwargs = draft.document.get(_KWARGS)
-    if not isinstance(kwargs, Mapping):
-        return
-    for name, value in kwargs.items():
+    for name, value in _mapping(draft.document.get(_KWARGS)).items():
         means = (name in _SWITCHES and isinstance(value, bool)) or (
             name == "reasoning_effort" and value == draft.request.thinking.effort
         )
@@ -264,20 +243,21 @@ def _refuse_template_arguments(draft: RequestDraft) -> None:
             raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
 
 
-def _said(draft: RequestDraft, *names: str) -> str:
-    """The first of the fields that was given, or nothing."""
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _first_given(draft: RequestDraft, *names: str) -> str:
     return next((name for name in names if draft.given(name)), "")
 
 
 def _switched_by(draft: RequestDraft) -> str:
-    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
+    said = _first_given(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
     return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
 
 
-def _by_name(draft: RequestDraft) -> bool:
-    """Return true if only the name of the model (``:thinking``) turned thinking on."""
-    sent = draft.document.get(_KWARGS)
-    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+def _only_by_name(draft: RequestDraft) -> bool:
+    kwargs = _mapping(draft.document.get(_KWARGS))
     said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
-    given = _said(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
+    given = _first_given(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
     return draft.request.thinking.enabled is True and not said and not given

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from itertools import chain, repeat
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
 from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
+
+T = TypeVar("T")
 
 MOST_TOKENS = 2**31 - 1
 """More than any reply has: who is told of more is told nonsense, which must not be charged."""
@@ -90,11 +93,13 @@ class ProviderLogprobs(Struct, gc=False):
             return self.content or []
         tops = chain(self.top_logprobs or (), repeat(None))
         told = zip(self.tokens, self.token_logprobs, tops, strict=False)
-        return [ProviderLogprob(token, logprob, None, _ranked(top)) for token, logprob, top in told]
+        return [
+            ProviderLogprob(token, logprob, None, _by_probability(top))
+            for token, logprob, top in told
+        ]
 
 
-def _ranked(top: dict[str, float | None] | None) -> list[ProviderAlternative]:
-    """Alternatives as the older interface has them, the likeliest first."""
+def _by_probability(top: dict[str, float | None] | None) -> list[ProviderAlternative]:
     found = [ProviderAlternative(token, logprob) for token, logprob in (top or {}).items()]
     return sorted(found, key=lambda each: -inf if each.logprob is None else each.logprob)[::-1]
 
@@ -166,27 +171,44 @@ _CUT = frozenset({"content", "reasoning_content", "reasoning", "refusal", "argum
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
 _OF_A_PART = frozenset({"type", "text", "content", "annotations"})
 _NUMBERS = int | float | str
-_strictly = msgspec.json.Decoder(ProviderChunk).decode
+_decode = msgspec.json.Decoder(ProviderChunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
 
-class _Telling(Struct, gc=False):
-    """An object that may be an error; others, which may be large, are only read over."""
-
+class _ErrorFields(Struct, gc=False):
+    # Raw, because an object that is no error may be large: it is only read over.
     message: msgspec.Raw = msgspec.Raw()
     object: msgspec.Raw = msgspec.Raw()
     detail: msgspec.Raw = msgspec.Raw()
 
 
-_telling = msgspec.json.Decoder(_Telling).decode
+_decode_error_fields = msgspec.json.Decoder(_ErrorFields).decode
 
 
 class NoJson(ValueError):
     """The text is no JSON."""
 
 
+def decode_bounded(data: bytes, decode: Callable[[bytes], T]) -> T:
+    """Return JSON as ``decode`` reads it.
+
+    Raises :class:`ValueError` for too much of it and :class:`NoJson`, or what ``decode`` raises for
+    another form: :class:`msgspec.ValidationError`.
+    """
+    try:
+        if len(data) > SMALL:
+            check(data, REPLY)
+        return decode(data)
+    except TooMuchWork as error:
+        raise ValueError(f"it takes too long to decode: {error}") from error
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson("no JSON") from error
+
+
 def read_chunk(data: bytes) -> ProviderChunk:
-    """The chunk in ``data``; raises :class:`ValueError` where there is none.
+    """Return the chunk in ``data``; raises :class:`ValueError` where there is none.
 
     Numbers that were sent as strings are read as well, ids that were sent as numbers, and texts
     that were sent as objects; log-probabilities of no known form are left out; what cannot be a
@@ -195,15 +217,9 @@ def read_chunk(data: bytes) -> ProviderChunk:
     and null, are chunks that say nothing.
     """
     try:
-        if len(data) > SMALL:
-            check(data, REPLY)
-        chunk = _strictly(data)
-    except TooMuchWork as error:
-        raise ValueError(f"it takes too long to decode: {error}") from error
+        chunk = decode_bounded(data, _decode)
     except msgspec.ValidationError:
-        chunk = _leniently(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NoJson("no JSON") from error
+        chunk = _converted(decode_bounded(data, msgspec.json.decode))
     if is_nothing(chunk.error):
         chunk.error = None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
@@ -218,7 +234,7 @@ def read_mended(data: bytes) -> ProviderChunk:
     :class:`ValueError` if that does not help.
     """
     text = _STRING_OR_NAN.sub(_null_for_nan, data).decode("utf-8", "replace")
-    return _converted(_sound(json.loads(text)))
+    return _converted(_without_lone_surrogates(json.loads(text)))
 
 
 def is_nothing(error: object) -> bool:
@@ -232,15 +248,6 @@ def _null_for_nan(found: re.Match[bytes]) -> bytes:
     return b"null" if found[1] else found[0]
 
 
-def _leniently(data: bytes) -> ProviderChunk:
-    """Convert a chunk with wrong types to the right ones."""
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NoJson("no JSON") from error
-    return _converted(found)
-
-
 def _converted(found: Any) -> ProviderChunk:
     if isinstance(found, list):  # an error, as Google sends it
         found = next((each for each in found if isinstance(each, dict)), None)
@@ -251,38 +258,35 @@ def _converted(found: Any) -> ProviderChunk:
             return ProviderChunk(error=found["error"])
         _drop_empty(found)
         for choice in _objects(found.get("choices"), _MOST_CHOICES):
-            _put_right(choice)
-        _believe(found)
+            _mend_choice(choice)
+        _keep_plausible_usage(found)
     try:
         return msgspec.convert(found, ProviderChunk, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError("no chunk of a chat completion") from error
 
 
-def _believe(found: dict[str, Any]) -> None:
-    """Keep of its usage what can be one."""
+def _keep_plausible_usage(found: dict[str, Any]) -> None:
     usage = found.pop("usage", None)
     if isinstance(usage, dict):
-        found["usage"] = _believed(usage)
+        found["usage"] = _plausible(usage)
     extra = found.pop("x_groq", None)
     if isinstance(extra, dict) and isinstance(extra.get("usage"), dict):
-        found["x_groq"] = {"usage": _believed(extra["usage"])}
+        found["x_groq"] = {"usage": _plausible(extra["usage"])}
 
 
-def _believed(told: dict[str, Any]) -> dict[str, Any]:
-    """Numbers of tokens, without those that no reply can have."""
+def _plausible(told: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: _believed(value) if isinstance(value, dict) else value
+        name: _plausible(value) if isinstance(value, dict) else value
         for name, value in told.items()
         if isinstance(value, dict if name.endswith("_details") else _NUMBERS)
-        and not _nonsense(value)
+        and not _is_implausible(value)
     }
 
 
-def _put_right(choice: dict[str, Any]) -> None:
-    """Its place where none is told, texts that are none, and ids of calls that are numbers."""
+def _mend_choice(choice: dict[str, Any]) -> None:
     _drop_empty(choice)
-    _believe(choice)
+    _keep_plausible_usage(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
@@ -290,25 +294,23 @@ def _put_right(choice: dict[str, Any]) -> None:
     for said in _objects([choice.get("delta"), choice.get("message")], 2):
         _drop_empty(said)
         for name in _TEXTS & said.keys():
-            said[name] = _text(said[name], name)
+            said[name] = _object_text(said[name], name)
         choice["logprobs"] = _logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
         for call in _objects(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty(call)
-            call["id"] = _id(call.get("id"))
+            call["id"] = _call_id(call.get("id"))
             for function in _objects([call.get("function")], 1):
                 _drop_empty(function)
 
 
-def _id(given: object) -> str | None:
-    """The id of a call: its text, that of a number, or none."""
+def _call_id(given: object) -> str | None:
     number = isinstance(given, int) and not isinstance(given, bool)
     return str(given) if number else given if isinstance(given, str) else None
 
 
-def _text(value: object, name: str) -> object:
-    """The text that an object holds; an answer as JSON that was read already, as JSON again."""
+def _object_text(value: object, name: str) -> object:
     if not isinstance(value, dict):
         return value
     text = value.get("text", value.get("content"))
@@ -318,7 +320,7 @@ def _text(value: object, name: str) -> object:
 
 
 def _logprobs(told: object, said: dict[str, Any]) -> object:
-    """Log-probabilities of a form that is known; one alone is that of the only token."""
+    # One number alone is that of the only token.
     if isinstance(told, int | float) and not isinstance(told, bool):
         told = {"tokens": [said.get("content")], "token_logprobs": [told]}
     try:
@@ -328,19 +330,18 @@ def _logprobs(told: object, said: dict[str, Any]) -> object:
 
 
 def _drop_empty(found: dict[str, Any]) -> None:
-    """Nothing is in them: in some languages an empty object is written as an empty list is."""
+    # Some languages write an empty object as an empty list.
     for name in [name for name, value in found.items() if value in ([], {})]:
         del found[name]
 
 
 def _objects(found: object, most: int) -> list[dict[str, Any]]:
-    """The objects in a list; raises :class:`ValueError` where there are more values than may be."""
     if isinstance(found, list) and len(found) > most:
         raise ValueError(f"{len(found)} values where at most {most} may be")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _nonsense(told: float | str | dict[str, Any]) -> bool:
+def _is_implausible(told: float | str | dict[str, Any]) -> bool:
     try:
         number = 0.0 if isinstance(told, dict) else float(told)
         return not 0 <= number <= MOST_TOKENS or not number.is_integer()
@@ -349,9 +350,8 @@ def _nonsense(told: float | str | dict[str, Any]) -> bool:
 
 
 def _error(data: bytes) -> object:
-    """Return an error that stands at the top of an object without choices."""
     try:
-        telling = _telling(data)
+        telling = _decode_error_fields(data)
     except msgspec.ValidationError:  # no object
         return None
     if not any(structs.astuple(telling)):
@@ -363,12 +363,11 @@ def _error(data: bytes) -> object:
     return found if told else None
 
 
-def _sound(value: Any, name: str = "") -> Any:
-    """Return JSON without halves of characters but where a text may have been cut."""
+def _without_lone_surrogates(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _sound(each, key) for key, each in value.items()}
+        return {key: _without_lone_surrogates(each, key) for key, each in value.items()}
     if isinstance(value, list):
-        return [_sound(each) for each in value]
+        return [_without_lone_surrogates(each) for each in value]
     if not isinstance(value, str) or not _SURROGATE.search(value):
         return value
     first = last = ""
@@ -387,4 +386,4 @@ def whole_characters(text: str) -> str:
 def sound_json(data: bytes) -> bytes:
     """Return the same JSON with whole characters only; raises :class:`ValueError`."""
     text = _STRING_OR_NAN.sub(_null_for_nan, data).decode("utf-8", "replace")
-    return msgspec.json.encode(_sound(json.loads(text)))
+    return msgspec.json.encode(_without_lone_surrogates(json.loads(text)))

@@ -27,10 +27,10 @@ _CONTENT_EVENTS = (ToolCallStarted, Finished)
 
 
 class Attempt(Struct, eq=False):
-    """``begin`` and, if it began, ``leave``. Times are in seconds, by the clock of the target.
+    """A request to one target: ``begin``, then ``leave``. Times are in seconds of its clock.
 
-    ``first`` is what has come until it ``began``, :meth:`upcoming` gives what comes after it. The
-    tokens of its ``answer`` are known also where the attempt came to nothing.
+    ``first`` has the events until it ``began``, :meth:`upcoming` gives those after it. The tokens
+    of its ``answer`` are known after a failure too.
     """
 
     target_state: TargetState
@@ -71,14 +71,11 @@ class Attempt(Struct, eq=False):
         return made
 
     async def begin(self) -> None:
-        """Wait for the first content-bearing event; raises ``ServiceError`` where none comes.
-
-        The target has been left then.
-        """
+        """Wait for the first content-bearing event; leave the target and raise ``ServiceError``."""
         target_state = self.target_state
         breaker, latency_stats = target_state.breaker, target_state.latency_stats
         clock = breaker.clock
-        target_state.enter()
+        target_state.in_flight += 1
         self._there = True
         if not breaker.well:
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
@@ -114,7 +111,7 @@ class Attempt(Struct, eq=False):
         latency_stats.answered(seconds, began)
 
     def upcoming(self) -> Callable[[], Awaitable[Batch]]:
-        """Return what gives the batches after the first one, one by one."""
+        """Return the function that gives the batches after the first one."""
         return (SILENCE if self._silent else self.answer).events.__anext__
 
     async def _failed(self, failure: BaseException) -> None:
@@ -129,14 +126,11 @@ class Attempt(Struct, eq=False):
             await left
 
     def leave(self) -> Awaitable[bool | None] | None:
-        """Free the target, once what this gives, if anything, has been awaited.
-
-        Only the first time does something.
-        """
+        """Free the target, once the result was awaited; further calls do nothing."""
         if not self._there:
             return None
         self._there = False
-        self.target_state.leave()
+        self.target_state.in_flight -= 1
         if self._trial and not self._answered:
             self.target_state.breaker.left()
         reply, entry = self._reply, self._entry
@@ -149,7 +143,7 @@ async def _leave(
     reply: AbstractAsyncContextManager[TargetReply] | None,
     entry: AbstractAsyncContextManager[QueuePlace],
 ) -> None:
-    """The reply first: its place is taken until it is over."""
+    # The reply first: its place is taken until it is over.
     try:
         if reply is not None:
             await reply.__aexit__(None, None, None)

@@ -1,19 +1,4 @@
-"""Circuit breaker of a server: of a target of requests, or of a member of a pool.
-
-Only failed connections, time-outs and 5xx count: a client's error says nothing about the
-target, and a target that is full is not broken. After ``THRESHOLD`` failures in a row the
-target gets no requests for a while, longer after each request that has tried it in vain; then
-one request tries it. The waits have random jitter, so that several services do not come back
-together (exponential back-off). Only a whole reply resets the failures: a target that begins
-every reply and breaks it off is broken too.
-
-One failure is enough for a target that has answered nothing lately. While an active check
-fails, the target stays down; no request tries it before a check has succeeded.
-
-A target may reject every request (because of its key, model or account) while all health checks
-succeed. After ``THRESHOLD`` rejections in a row its state is rejecting until a reply starts;
-about once a minute one request tries it.
-"""
+"""Circuit breaker of a target, or of a member of a pool."""
 
 from __future__ import annotations
 
@@ -30,16 +15,22 @@ State = Literal["up", "full", "down", "rejecting", "trying", "half_open"]
 
 
 class CircuitBreaker:
-    """The breaker of one target. ``clock`` gives seconds; ``chance`` a number from 0 to 1.
+    """The breaker of one target. ``clock`` returns seconds, ``chance`` a number from 0 to 1.
 
-    ``well``: nothing is held against it, no failure and no fullness. ``open``: it failed, and
-    has not answered since.
+    ``well``: no failure, rejection or fullness is remembered. ``open``: it failed and has not
+    answered since.
+
+    Failed connections, time-outs and 5xx count; errors of a client do not, and a full target is not
+    broken. After ``THRESHOLD`` failures in a row, or one of a target that has answered nothing
+    lately, it gets no requests for a while, longer each time, with jitter; then one request tries
+    it. Only a complete reply resets the failures. While an active check fails, no request tries it.
+    After ``THRESHOLD`` rejections (of its key, model or account) one request a minute tries it
+    until a reply starts.
     """
 
     __slots__ = (
-        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_longest_seconds",
-        "_rejected_until", "_rejections", "_trial_until", "_waits", "clock", "open", "reason",
-        "well",
+        "_absent", "_chance", "_down_until", "_full_until", "_longest_seconds", "_rejected_until",
+        "_trial_until", "_waits", "clock", "failures", "open", "reason", "rejections", "well",
     )  # fmt: skip
 
     def __init__(
@@ -51,39 +42,25 @@ class CircuitBreaker:
         self.clock = clock
         self._longest_seconds = longest_seconds  # that one failure keeps requests away
         self._chance = chance
-        self._failures = 0
+        self.failures = 0  # in a row
         self.open = False
         self._absent = False  # the last active check failed
         self._waits = 0
         self._down_until = 0.0
         self._full_until = 0.0
         self._trial_until = 0.0
-        self._rejections = 0
+        self.rejections = 0  # in a row
         self._rejected_until = 0.0
         self.reason = ""
         self.well = True
 
     @property
-    def failures(self) -> int:
-        """Failures in a row."""
-        return self._failures
-
-    @property
-    def rejections(self) -> int:
-        """Number of rejections in a row."""
-        return self._rejections
-
-    @property
     def rejecting(self) -> bool:
         """Return true after enough rejections, until a reply starts."""
-        return self._rejections >= THRESHOLD
+        return self.rejections >= THRESHOLD
 
     def state(self) -> State:
-        """Return the state now.
-
-        ``half_open``: the wait is over and the next request tries the target; ``trying``: one
-        request is doing so.
-        """
+        """Return the state; ``half_open``: the next request tries it, ``trying``: one does."""
         if self.well:
             return "up"
         now = self.clock()
@@ -105,7 +82,7 @@ class CircuitBreaker:
         return self.well or self.state() in ("up", "half_open")
 
     def wait(self) -> float:
-        """Seconds until it may be asked; 0 where it may be asked now."""
+        """Return the seconds until requests may be sent to it."""
         until = {
             "down": self._down_until,
             "trying": self._trial_until,
@@ -115,20 +92,20 @@ class CircuitBreaker:
         return max(until - self.clock(), 0.0)
 
     def begin(self) -> bool:
-        """A request is sent to it; whether that one finds out for all."""
+        """Record that a request is sent; return whether it is the one that tries the target."""
         if self.state() != "half_open":
             return False
         self._trial_until = self.clock() + _TRIAL_SECONDS
         return True
 
     def left(self) -> None:
-        """The request that was to find out ended before it did."""
+        """Record that the request that tried the target ended without a result."""
         self._trial_until = 0.0
 
     def answers(self) -> None:
         """Record that a reply has started."""
         if not self.well:
-            self._rejections = 0
+            self.rejections = 0
             self._rejected_until = 0.0
             self._is_there()
 
@@ -138,15 +115,15 @@ class CircuitBreaker:
             self._is_there()
 
     def _is_there(self) -> None:
-        self._failures = min(self._failures, THRESHOLD - 1)
+        self.failures = min(self.failures, THRESHOLD - 1)
         self.open = self._absent = False
         self._down_until = self._full_until = self._trial_until = 0.0
-        self.well = not self._failures and not self._rejections
+        self.well = not self.failures and not self.rejections
 
     def rejects(self, reason: str) -> None:
         """Record that it refused a request because of our key, the model or our account."""
         self._is_there()
-        self._rejections += 1
+        self.rejections += 1
         self.well = False
         self.reason = reason
         now = self.clock()
@@ -154,16 +131,16 @@ class CircuitBreaker:
             self._rejected_until = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
 
     def succeeded(self) -> None:
-        """A whole reply has come."""
+        """Record a complete reply."""
         if not self.well:
             self.well = True
             self.open = self._absent = False
-            self._failures = self._waits = self._rejections = 0
+            self.failures = self._waits = self.rejections = 0
             self._down_until = self._full_until = self._trial_until = self._rejected_until = 0.0
             self.reason = ""
 
     def back(self) -> None:
-        """It is there again, though it has not answered a request yet: one may try now."""
+        """Record that an active check succeeded: a request may try the target now."""
         self._absent = False
         self._down_until = 0.0
 
@@ -173,24 +150,21 @@ class CircuitBreaker:
         self.failed(reason, proven=proven)
 
     def failed(self, reason: str, *, proven: bool = True) -> None:
-        """It could not be reached, did not answer in time, or failed.
-
-        ``proven``: it has answered a request lately, so that one failure says little.
-        """
-        self._failures += 1
-        self.open = self.open or self._failures >= THRESHOLD or not proven
+        """Record a failure; ``proven``: it has answered a request lately."""
+        self.failures += 1
+        self.open = self.open or self.failures >= THRESHOLD or not proven
         self.well = False
         self.reason = reason
         now = self.clock()
         if not self.open or now < self._down_until:
-            return  # what fails together fails of one cause, and lengthens nothing
+            return  # simultaneous failures have one cause
         self._trial_until = 0.0
         longest = min(FIRST_WAIT_SECONDS * 2**self._waits, self._longest_seconds)
         self._waits = min(self._waits + 1, 16)
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
     def full(self, seconds: float, reason: str) -> None:
-        """It takes no more for ``seconds``."""
+        """Record that it accepts no request for ``seconds``."""
         self._trial_until = 0.0
         self.well = False
         self.reason = reason

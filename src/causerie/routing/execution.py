@@ -1,4 +1,4 @@
-"""One request on its way over targets: started at one, continued where that one breaks off."""
+"""One request over its targets: started at one, continued at another if that fails."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import TargetSelector
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
-# The part of a reply that was passed on, so that another target can continue it.
-
 _UNCUT = ("stop", "tool_calls")
 _At = tuple[int, int]  # choice, and index of a call there
 MANY = 256  # batches that are kept as they are; more are put together, to be small
@@ -46,10 +44,9 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 
 
 class Passed(Struct):
-    """The events of one reply that went out, over all targets that made it.
+    """The events of one reply that were passed on, from all targets that generated it.
 
-    Batches that are passed on are appended to ``batches``. Once these are ``MANY``, or one is
-    longer than ``LONG``, they are to be put together.
+    New batches are appended to ``batches``, and put together once they are ``MANY`` or ``LONG``.
     """
 
     batches: list[Batch] = []
@@ -57,7 +54,6 @@ class Passed(Struct):
 
     @property
     def finished(self) -> int:
-        """Return the number of choices that have ended."""
         return self.put_together().finished
 
     @property
@@ -71,23 +67,22 @@ class Passed(Struct):
 
     @property
     def is_unsaid(self) -> bool:
-        """Return true if none of it is answer: neither text nor calls nor an end."""
+        """Return true if it has neither text nor calls nor an end."""
         together = self.put_together()
         return not (any(together.text) or together.calls or together.finished)
 
     def shows(self, *, reasoning: bool) -> bool:
-        """Return true if content has gone out, of which ``reasoning`` is a part or not."""
+        """Return true if content was passed on; ``reasoning`` counts as content or not."""
         together = self.put_together()
         said = any(together.text) or bool(together.calls)
         return said or (reasoning and any(together.reasoning))
 
     def forget(self) -> None:
-        """Nothing has gone out."""
         self._together = None
         self.batches.clear()
 
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
-        """The reply so far, which has one choice; ``usage`` counts all its tokens."""
+        """Return the reply so far, which has one choice; ``usage`` counts all its tokens."""
         together = self.put_together()
         return Partial(
             reasoning="".join(together.reasoning),
@@ -102,7 +97,7 @@ class Passed(Struct):
         )
 
     def calls(self) -> Sequence[tuple[str, str]]:
-        """Return names and arguments of the calls of all choices that were not cut."""
+        """Return names and arguments of the calls of all complete choices."""
         together = self.put_together()
         return [
             (call.name, "".join(together.arguments[at]))
@@ -111,7 +106,7 @@ class Passed(Struct):
         ]
 
     def put_together(self) -> _Together:
-        """All that has gone out; nothing is left in ``batches``."""
+        """Return everything that was passed on, and empty ``batches``."""
         if self._together is None:
             self._together = _Together()
         self._together.add(self.batches)
@@ -120,8 +115,6 @@ class Passed(Struct):
 
 
 class _Together:
-    """Events put together, which takes little more room than their text."""
-
     __slots__ = ("arguments", "calls", "finish", "finished", "reasoning", "text", "uncut")
 
     def __init__(self) -> None:
@@ -134,7 +127,6 @@ class _Together:
         self.finished = 0
 
     def add(self, batches: Sequence[Batch]) -> None:
-        """Take the events of these, too."""
         reasoning: list[str] = []
         text: list[str] = []
         arguments: dict[_At, list[str]] = {}
@@ -164,11 +156,7 @@ class _Together:
 
 
 def added(before: Usage, new: Usage) -> Usage:
-    """The usage of a reply that was started by one target and ended by another.
-
-    The prompt is the first one's: what the others read again was not the
-    client's doing.
-    """
+    """Add the usage of two targets of one reply; the prompt counts once."""
     return Usage(
         prompt=before.prompt or max(new.prompt - before.completion, 0),
         completion=before.completion + new.completion,
@@ -180,32 +168,23 @@ def added(before: Usage, new: Usage) -> Usage:
     )
 
 
-# One request on its way over targets: started at one, continued where that one breaks off.
-#
-# Nothing is passed on before the first content-bearing event. There is one
-# budget of attempts and time for the whole request, however many targets fail
-# before or after that event.
-
 _FIRST_PAUSE_SECONDS = 0.25
 _BROKEN = frozenset({ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})  # once a reply has begun
 
 
 class ReplyObserver(Protocol):
-    """Observer of a reply."""
+    """Observer of a reply: ``see`` gets what is passed on; ``forget``: the reply starts anew."""
 
-    def see(self, batch: Batch) -> None:
-        """This is passed on."""
-
-    def forget(self) -> None:
-        """The reply begins anew."""
+    def see(self, batch: Batch) -> None: ...
+    def forget(self) -> None: ...
 
 
 class Execution(TargetSelector, eq=False):
-    """``begin``, then ``stream``, and in any case ``leave``.
+    """One request over its targets: ``begin``, then ``stream``, and in any case ``leave``.
 
-    ``watch`` is shown whatever is passed on. ``continued`` counts how often another target
-    went on with the reply, ``whole`` says that it has been passed on to its end; how the
-    choice ended that ended last, ``finish`` says once it is over.
+    ``continued`` counts targets that continued the reply, ``whole``: it was passed on to its end,
+    ``finish`` is the last finish reason, once it is over. One budget of attempts and time holds for
+    the whole request.
     """
 
     watch: ReplyObserver | None = None
@@ -218,18 +197,15 @@ class Execution(TargetSelector, eq=False):
     _full: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
-        """Return the attempt that answers, with its first content-bearing event.
-
-        Raises the most informative failure if all have failed, or at once a failure that no other
-        target could avoid.
+        """Return the attempt that answers, with its first content-bearing event; raise like
+        :meth:`find`.
         """
         return self.find(self.target_states())
 
     async def again(self, failure: ServiceError) -> Attempt:
-        """Begin the reply anew at a target that has not failed; forget the part that was passed on.
+        """Start a reply anew at a target that has not failed, if the client has seen nothing of it.
 
-        For replies of which the client has been shown nothing. Raises ``failure``, which broke the
-        last one off, if no target answers.
+        Raises ``failure`` if no target answers.
         """
         failed = {one.target for one in self.tried if one.failure}
         others = [
@@ -250,24 +226,24 @@ class Execution(TargetSelector, eq=False):
         return attempt
 
     def leave(self) -> Awaitable[object] | None:
-        """Free the target, once what this gives, if anything, has been awaited."""
+        """Free the target, once the result was awaited."""
         if self._told is None:
             self._told = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
         return None if self.attempt is None else self.attempt.leave()
 
     def calls(self) -> Sequence[tuple[str, str]]:
-        """Return names and arguments of the calls that a whole reply delivered."""
+        """Return names and arguments of the calls of a complete reply."""
         return self._passed.calls() if self.whole else ()
 
     @property
     def delivered(self) -> bool:
-        """Return true if the client has content that nothing takes back: a piece of a stream."""
+        """Return true if the client has a piece of a stream, which cannot be taken back."""
         request = self.request
         return request.stream and self._passed.shows(reasoning=request.thinking.visible)
 
     def usage(self) -> Usage:
-        """The tokens so far, of all targets."""
+        """Return the tokens so far, of all targets."""
         if self._told is not None:
             return self._told
         if self.attempt is None:
@@ -276,7 +252,7 @@ class Execution(TargetSelector, eq=False):
         return now if self._before is NOTHING else added(self._before, now)
 
     async def stream(self, emit: BatchSink) -> None:
-        """Emit the reply, unbroken where it can be; raise the failure that could not be mended.
+        """Emit the reply, continued at other targets if needed; raise the last failure.
 
         To be called once after each beginning.
         """
@@ -309,7 +285,6 @@ class Execution(TargetSelector, eq=False):
                 await self._taken()
 
     def _pass_on(self, emit: BatchSink, batch: Batch) -> bool:
-        """Emit a batch; false where the client takes no more now: see :meth:`_taken`."""
         self._full = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
@@ -320,13 +295,11 @@ class Execution(TargetSelector, eq=False):
         return self._full is None
 
     async def _taken(self) -> None:
-        """Wait until the client takes more."""
         full, self._full = self._full, None
         if full is not None:
             await full
 
     async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
-        """Return an attempt that continues the reply; the same one if only its end was missing."""
         if failure.error_class in _BROKEN:
             failure.caused_by(ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
@@ -343,7 +316,6 @@ class Execution(TargetSelector, eq=False):
         return broken
 
     def _ended(self, attempt: Attempt, batch: Batch, told: Usage) -> Batch:
-        """The batch that ends a whole reply; its usage is that of all targets."""
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
@@ -362,10 +334,6 @@ class Execution(TargetSelector, eq=False):
         return batch
 
     async def _continued(self, broken: Attempt, failure: ServiceError) -> Attempt:
-        """Return an attempt that continues the reply, or begins it anew if none of it was shown.
-
-        Raises ``failure`` if there is none.
-        """
         usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.target_state.failed(failure)
         self.broke(broken, failure)
@@ -383,7 +351,6 @@ class Execution(TargetSelector, eq=False):
         return await self.again(failure)
 
     async def _gone_on(self, partial: Partial, failure: ServiceError) -> Attempt:
-        """Return an attempt that continues ``partial``; raise ``failure`` if there is none."""
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
@@ -402,7 +369,6 @@ class Execution(TargetSelector, eq=False):
         raise failure
 
     def _able(self, partial: Partial) -> list[TargetState]:
-        """Return the targets that can continue, with those that failed in this request last."""
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [

@@ -27,26 +27,19 @@ from causerie.routing.target_selector import (
 )
 from causerie.routing.target_state import TargetState, TargetStatus
 
-# Routing explanation: the targets of a request at this moment, and the reasons for their rank.
-#
-# The order itself is :func:`~causerie.routing.target_selector.order`'s, as requests get it; nothing
-# is sent, and no target's state changes.
-
 Decided = Literal["alone", "home", "overflow", "load", "last"]
-"""By what a place was given.
+"""Reason of a target's place.
 
-``alone``: nobody else has this priority; ``affinity_target``: the conversation belongs there;
-``overflow``: where it belongs has its fill, this is the next; ``load``: by what is
-under way for the weight; ``last``: it rests, and is tried when nobody else answers.
+``alone``: no other has this priority; ``home``: the conversation belongs there; ``overflow``: the
+next one if that is full; ``load``: by its running requests; ``last``: it is not available.
 """
 
 
 class RankedTarget(Struct, frozen=True):
-    """A target at its place.
+    """A target in the order for a request.
 
-    ``share`` is the part of all conversations that belong there while nobody has
-    its fill, of those with its priority; ``tied`` are those whose place and its
-    own are drawn by lot.
+    ``share`` is its share of conversations among targets of its priority; ``tied`` are targets
+    with an equal place, among which the order is random.
     """
 
     candidate: Candidate
@@ -62,9 +55,9 @@ def explain(
     request: ChatRequest,
     last: str = "",
 ) -> Sequence[RankedTarget]:
-    """Those who would be asked, the first in front; whoever is not among them would not be.
+    """Return the targets in the order in which a request would try them, with reasons.
 
-    ``last`` is the name of the target that answered the conversation last, if that is known.
+    ``last`` is the target that answered the conversation last, if known.
     """
     by_name = {one.name: one for one in candidates}
     groups: dict[int, list[Candidate]] = {}
@@ -85,7 +78,7 @@ def explain(
 
 
 def _undecided() -> float:
-    """No lot is drawn: what is tied stays as configured."""
+    # Ties stay as configured.
     return 0.0
 
 
@@ -120,13 +113,11 @@ def _load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
     return (target_states[one.name].in_flight + 1) / one.weight
 
 
-# Targets by name, and the ways of requests over them.
-
 _BUDGET = RetryBudget()
 
 
 class Router:
-    """All targets. Measurements of one stay when the targets are replaced."""
+    """All targets; their measurements stay when the targets are replaced."""
 
     def __init__(
         self,
@@ -146,7 +137,7 @@ class Router:
     def replace(
         self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
     ) -> None:
-        """Take these targets from now on; requests under way keep theirs."""
+        """Use these targets from now on; running requests keep theirs."""
         context = self._context
         target_states: dict[str, TargetState] = {}
         for name, target in targets.items():
@@ -165,10 +156,7 @@ class Router:
     def renewed(
         self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
     ) -> Router:
-        """A router over these targets that knows what this one has learnt of those it shares.
-
-        This one stays as it is, for requests that have it already.
-        """
+        """Return a router over these targets, with the measurements of those they share."""
         other = Router({})
         other._context = self._context
         other.replace(targets, admission_queues)
@@ -181,10 +169,10 @@ class Router:
         watch: ReplyObserver | None = None,
         tried: list[Attempt] | None = None,
     ) -> Execution:
-        """The way of one request over the candidates.
+        """Return the execution of a request over the candidates.
 
-        ``watch`` is shown whatever is passed on. ``tried`` has who was asked before, on ways with
-        budgets of their own; who is asked now is added.
+        ``watch`` sees everything that is passed on. ``tried`` has earlier attempts with budgets of
+        their own, and gets the new ones.
         """
         execution = Execution(self._context, request, candidates)
         if tried is not None:
@@ -213,12 +201,12 @@ class Router:
         return target_state.target_stats() if target_state is not None else None
 
     def history(self, name: str) -> Sequence[TimeBucket]:
-        """The last day of the target of that name, in quarters of an hour."""
+        """Return the last day of a target, in quarters of an hour."""
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.day() if target_state is not None else ()
 
     def requests(self, name: str) -> int:
-        """Return how many requests the target of that name had in the last day."""
+        """Return how many requests a target had in the last day."""
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.requests() if target_state is not None else 0
 

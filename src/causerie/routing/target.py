@@ -13,15 +13,13 @@ NOTHING = Usage(0, 0)
 
 
 class TargetReply(Protocol):
-    """An answer under way.
+    """A running reply.
 
-    Of its ``events`` the usage comes last, and nobody asks for more then; once the first
-    has come, what gives the next is to be looked up anew. ``usage`` and
-    ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
-    what was dropped or rewritten for this target. ``cache_report`` gives what its prefix cache
-    had of the prompt, where the target tells that before its first content. ``on_arrival`` takes
-    a sink for batches that arrive while the next one is awaited, until it returns false: whoever
-    awaits is woken by others only. It is ``None`` where every batch is awaited.
+    The usage is the last of its ``events``; ``events`` is to be looked up anew after the first
+    batch. ``usage`` and ``trail`` give the tokens so far. ``changes`` reports what was dropped or
+    rewritten for this target, ``cache_report`` what its prefix cache had of the prompt, if known
+    before the first content. ``on_arrival`` takes a sink for batches that arrive while the next one
+    is awaited, until it returns false; it is ``None`` if every batch is awaited.
     """
 
     @property
@@ -50,15 +48,13 @@ class Silence:
 
     @property
     def events(self) -> AsyncIterator[Batch]:
-        """Nothing, at once."""
         return self
 
     def usage(self) -> Usage:
-        """No tokens."""
         return NOTHING
 
     def trail(self) -> None:
-        """None, either."""
+        return None
 
     def __aiter__(self) -> AsyncIterator[Batch]:
         return self
@@ -76,12 +72,11 @@ class Target(Protocol):
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AbstractAsyncContextManager[TargetReply]:
-        """Entering raises ``ServiceError`` where the target cannot answer.
+        """Return the reply; entering it raises ``ServiceError`` if the target cannot answer.
 
-        The target has the request when the first of its events is asked for, or later; from
-        then on the answer's ``usage`` has the prompt, whether it is waited for or not.
-        With ``partial`` the reply goes on after it: events and counts are of
-        what is new only, and the output limit is lower by what there is.
+        The target gets the request when the first event is awaited, or later; from then on
+        ``usage`` has the prompt. With ``partial`` the reply continues it: events and counts are of
+        new content only, and the output limit is lower by ``partial``.
         """
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
@@ -89,7 +84,7 @@ class Target(Protocol):
 
 
 class QueuePlace(Protocol):
-    """A place; ``waited`` is how long it was queued for, in seconds."""
+    """A place; ``waited`` is the time in the queue, in seconds."""
 
     @property
     def waited(self) -> float: ...
@@ -99,4 +94,4 @@ class AdmissionQueue(Protocol):
     """Admission of requests: start, wait, or be refused."""
 
     def enter(self, places: int) -> AbstractAsyncContextManager[QueuePlace]:
-        """Hold places while the block runs; raises ``Overloaded`` where there are none."""
+        """Hold places during the block; raise ``Overloaded`` if there are none."""

@@ -1,4 +1,4 @@
-"""Selection of a target that answers: in which order targets are asked, within one budget."""
+"""Choose the order of targets, and ask one after the other within a budget."""
 
 from __future__ import annotations
 
@@ -24,25 +24,21 @@ from causerie.protocol.targets import Candidate
 from causerie.routing.attempt import Attempt
 from causerie.routing.target_state import TargetState, cause_of, wait_of
 
-# The target that answered a conversation last: its prompt cache has the beginning.
-#
-# Hashing alone sends a conversation back to the target of its own that was full or away for a
-# while, and that has nothing of it. Each process remembers its own conversations: at most so many,
-# the one answered longest ago goes first, and none for longer than prompt caches of providers live.
-
 _MOST = 20_000  # conversations, of some 200 bytes each
 _SECONDS = 600.0
 
 
 class LastTargets:
-    """Names of targets by conversation; ``now`` is in seconds of any clock."""
+    """The target that answered each recent conversation last, whose prompt cache has its start.
+
+    ``now`` is in seconds of any clock.
+    """
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._known: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
 
     def note(self, conversation: str, target: str, now: float) -> None:
-        """Remember that this target answered the conversation."""
         key = _digest(conversation)
         self._known[key] = target, now
         self._known.move_to_end(key)
@@ -50,7 +46,7 @@ class LastTargets:
             self._known.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
-        """Return the name of the target; empty if nobody answered it lately."""
+        """Return the name of the target; empty if none answered lately."""
         target, noted = self._known.get(_digest(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
@@ -59,14 +55,10 @@ def _digest(conversation: str) -> bytes:
     return blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-# Shared state of all requests over the same targets.
-
-
 class RetryBudget(Struct, frozen=True):
-    """Bounds on one request, over all targets and before and after its first event.
+    """Bounds on one request over all targets: attempts, and ``seconds`` without an answer.
 
-    At most ``attempts`` requests are sent, and none after ``seconds`` without an answer.
-    ``wait_seconds`` of these may be spent waiting for a target that can continue a broken reply.
+    At most ``wait_seconds`` of these are spent on waiting for a target that can continue a reply.
     """
 
     attempts: int = 4
@@ -75,7 +67,7 @@ class RetryBudget(Struct, frozen=True):
 
 
 class RoutingContext(Struct, frozen=True):
-    """``clock`` gives seconds, ``chance`` a number from 0 to 1; ``pause`` waits so many seconds."""
+    """State that requests share: ``clock`` returns seconds, ``chance`` a number from 0 to 1."""
 
     target_states: Mapping[str, TargetState]
     budget: RetryBudget
@@ -84,17 +76,6 @@ class RoutingContext(Struct, frozen=True):
     pause: Callable[[float], Awaitable[None]]
     last_targets: LastTargets
 
-
-# In which order targets are asked.
-#
-# Lower priority numbers first. Inside a group a conversation stays with the
-# target that has its beginning in the cache, as long as that target carries no
-# more than its share and a quarter. That is the one that answered it last, else
-# the one of rendezvous hashing (Thaler, Ravishankar 1998) with weights and
-# bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
-# The rest follow by what is under way there for their weight. Of the targets that
-# cannot be asked now only the one that is back soonest is tried, and of those that
-# reject all requests one behind that.
 
 _SHARE = 1.25
 _AFFINITY_KEY_CHARACTERS = 4096  # of a message; more would only cost time
@@ -107,9 +88,12 @@ def order(
     chance: Callable[[], float],
     last: str = "",
 ) -> list[TargetState]:
-    """The targets of the candidates, the one to be asked first in front.
+    """Return the targets in the order in which they are tried.
 
-    ``last`` is the name of the target that answered the conversation last, if that is known.
+    Lower priority numbers come first. Within a group the conversation's own target is the first,
+    unless it has more than 1.25 of its share of requests; that is the one that answered it
+    ``last``, or one by rendezvous hashing with weights and bounded loads. The others follow by
+    load. Of unavailable targets only the one that is back first is tried, and one that rejects.
     """
     groups: dict[int, list[Candidate]] = {}
     resting: list[TargetState] = []
@@ -164,25 +148,21 @@ def affinity_target(
 
 
 def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
-    """Return the candidates in the conversation's order of preference, by weight without load.
-
-    The one that answered it ``last`` is the first.
-    """
+    """Return the candidates in the conversation's order, without load; ``last`` is the first."""
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     return sorted(group, key=lambda one: (one.name != last, _distance(one, key)))
 
 
 def _distance(candidate: Candidate, conversation: bytes) -> float:
-    """Exponentially distributed with the weight as its rate: the least wins by weight."""
+    # Exponential with the weight as its rate: the smallest distance wins by weight.
     drawn = blake2b(candidate.name.encode(), key=conversation, digest_size=8).digest()
     return -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / candidate.weight
 
 
 def affinity_key(request: ChatRequest) -> str:
-    """Return the key of a conversation: its session, its cache key, or its opening.
+    """Return the key of a conversation: its session, its cache key, or its first messages.
 
-    The opening is read without the line that a client changes at every turn. Requests of
-    different cache scopes have different keys.
+    Requests of different cache scopes have different keys.
     """
     scope = request.cache_scope
     if request.session_id is not None:
@@ -196,10 +176,6 @@ def affinity_key(request: ChatRequest) -> str:
             break
     return "\0".join(texts)
 
-
-# Finding a target that answers: one after the other, within one budget a request.
-#
-# Knows nothing of what becomes of the reply once it has started.
 
 _ABANDONED = "left"
 _NAMED = 4
@@ -215,7 +191,7 @@ _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
 
 class TargetSelector(Struct, eq=False):
-    """Sends one request to ``candidates``, one after the other, until one answers."""
+    """Sends one request to the candidates, one after the other, until one answers."""
 
     context: RoutingContext
     request: ChatRequest
@@ -244,11 +220,11 @@ class TargetSelector(Struct, eq=False):
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     def waited(self, seconds: float) -> None:
-        """Time went by in which nobody was asked."""
+        """Count time without a request."""
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        """Record that the target which answered has broken off."""
+        """Record that the answering target has failed."""
         self._seconds += attempt.began - attempt.started
         attempt.reached = True
         attempt.failure = cause_of(failure)
@@ -264,10 +240,9 @@ class TargetSelector(Struct, eq=False):
     async def find(
         self, target_states: Sequence[TargetState], partial: Partial | None = None
     ) -> Attempt:
-        """Return the attempt that answers, now ``attempt``, with its first content-bearing event.
+        """Return the attempt that answers, with its first content-bearing event.
 
-        Raises at once a failure that no other target could avoid, else the most informative one
-        when all have failed.
+        Raises a failure that no other target could avoid at once, else the most informative one.
         """
         hopeless = False
         failures: list[ServiceError] = []
@@ -312,7 +287,6 @@ class TargetSelector(Struct, eq=False):
         return self.request
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
-        """Return true if its context is known to be no longer than one that was too short."""
         reported = [
             failure.metadata.get("context_length")
             for failure in failures
@@ -351,7 +325,6 @@ class TargetSelector(Struct, eq=False):
         *,
         hopeless: bool,
     ) -> ServiceError:
-        """Return the error for the client when no target answers."""
         telling = [one for one in failures if not _unable(one)]
         passing = [one for one in telling if one.retryable] or telling
         failure = passing[-1] if passing else next(iter(failures), None)
@@ -387,14 +360,12 @@ class TargetSelector(Struct, eq=False):
 
 
 def _listed(candidates: Sequence[Candidate]) -> str:
-    """Return the names of the targets; of many, the first ones and the number of the others."""
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)
 
 
 def _last(failure: UpstreamFailed) -> str:
-    """Return the failure's own words, with the target they are about."""
     target = failure.metadata.get("target")
     return f"{target}: {failure!s}" if target else str(failure)
 
@@ -405,5 +376,4 @@ def _may_succeed_elsewhere(failure: ServiceError) -> bool:
 
 
 def _unable(failure: ServiceError) -> bool:
-    """Return true if a target only lacks a parameter or the context, which another may have."""
     return failure.code in _OF_THE_TARGET

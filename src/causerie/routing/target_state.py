@@ -18,8 +18,6 @@ from causerie.routing.circuit_breaker import CircuitBreaker, State
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_stats import HALF_HOUR, CallStats, LatencyStats
 
-# A target as routing knows it: its breaker, what is under way there, and how that went.
-
 log = structlog.get_logger(__name__)
 
 IMPOSSIBLE_USAGE = "impossible_usage"
@@ -29,11 +27,10 @@ _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
 
 class TargetStatus(Struct, frozen=True):
-    """State of a target; ``wait_seconds`` until it is asked again.
+    """State of a target; ``wait_seconds`` until requests may be sent to it.
 
-    ``answered`` counts the requests that it began to answer, ``failed`` by their causes those that
-    failed there, or whose usage was impossible, both since it was made; ``calls`` its delivered
-    calls that were checked, by class.
+    ``answered`` counts started replies, ``failed`` failed requests and replies with impossible
+    usage by cause, ``calls`` checked calls by class, all since its start.
     """
 
     name: str
@@ -51,15 +48,8 @@ class TargetState:
     """One target, by its name; ``admission_queue`` bounds what it does at the same time."""
 
     __slots__ = (
-        "admission_queue",
-        "answered",
-        "breaker",
-        "call_stats",
-        "failures",
-        "in_flight",
-        "latency_stats",
-        "name",
-        "target",
+        *("admission_queue", "answered", "breaker", "call_stats", "failures"),
+        *("in_flight", "latency_stats", "name", "target"),
     )
 
     def __init__(
@@ -80,16 +70,8 @@ class TargetState:
         self.answered = 0  # requests that it began to answer, ever
         self.failures: Counter[str] = Counter()  # requests that failed, ever, by cause
 
-    def enter(self) -> None:
-        """A request is under way there."""
-        self.in_flight += 1
-
-    def leave(self) -> None:
-        """A request that entered has ended."""
-        self.in_flight -= 1
-
     def failed(self, failure: ServiceError) -> None:
-        """Draw the conclusion from a failure."""
+        """Record a failed request."""
         cause, reason = failure.error_class, cause_of(failure)
         self.failures[reason] += 1
         if cause is not None and cause.is_rejection:
@@ -126,7 +108,6 @@ class TargetState:
         self._tell_opening(failure, was_open=was_open)
 
     def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
-        """Log once why the target is down. The cause names host and port, never a secret."""
         if self.breaker.open and not was_open:
             log.warning(
                 "target down",
@@ -137,11 +118,7 @@ class TargetState:
             )
 
     def state(self) -> State:
-        """Return the state that every page and API shows.
-
-        A target is ``up`` only where nothing is held against it or where it has answered a
-        request in the last minutes.
-        """
+        """Return the state to show: ``up`` after failures only if it has answered lately."""
         breaker = self.breaker
         state = breaker.state()
         if state == "up" and (breaker.failures or breaker.rejections) and not self.proven:
@@ -186,37 +163,28 @@ def cause_of(failure: ServiceError) -> str:
 
 
 def wait_of(failure: ServiceError) -> float:
-    """After how many seconds a full target may have room."""
+    """Return the seconds after which a full target may have room."""
     said = failure.headers.get("Retry-After", "")
     return float(said) if said.isdigit() else _FULL_SECONDS
 
 
 def _is_bound_of_ours(failure: ServiceError) -> bool:
-    """Return true if we refused the request ourselves, which is checked anew for the next one."""
+    # The service refused the request itself, which is checked anew for the next one.
     return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
 
 
 def _is_answered(failure: ServiceError) -> bool:
-    """Return true if the target did its part: a status below 500, or output that is no answer.
-
-    408 means that it was too slow.
-    """
+    # 408 means that the target was too slow.
     if failure.error_class is ErrorClass.UNUSABLE_OUTPUT:
         return True
     status = failure.metadata.get("upstream_status")
     return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"
 
 
-# Asking providers whether they are there, in addition to the requests they get.
-#
-# A provider that is gone is found before a request does, and one that is back is tried at once. A
-# target that answers requests needs no check.
-
-
 class Check(Struct, frozen=True):
-    """``ask`` raises ``ServiceError`` where the place of these targets does not answer.
+    """A health check of targets; ``ask`` raises ``ServiceError`` if their server does not answer.
 
-    Otherwise the first one comes after an interval; with ``at_start`` at once.
+    The first one comes after an interval, with ``at_start`` at once.
     """
 
     ask: Callable[[], Awaitable[None]]
@@ -226,7 +194,7 @@ class Check(Struct, frozen=True):
 
 
 class HealthChecker:
-    """Carries out checks while the block runs; ``target_states`` finds the target of a target."""
+    """Runs health checks during its block, of targets that get no requests or fail."""
 
     def __init__(
         self,
@@ -268,11 +236,9 @@ class HealthChecker:
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
-    """Ask once, and tell the targets; whether it is there.
+    """Run a check, record its result at the targets, and return whether the server answered.
 
-    A refusal of the check counts against it, for the question is our own. An answer tells something
-    new only after one that failed: a target may have failed its requests while it went on answering
-    questions like this.
+    A success only counts after a failed check: a target may fail requests and answer checks.
     """
     try:
         await check.ask()

@@ -18,8 +18,6 @@ from causerie.protocol.targets import (
     TimeBucket,
 )
 
-# Measurements of one kind, for percentiles of the last minutes.
-
 FIVE_MINUTES = 300.0
 HALF_HOUR = 1800.0
 SAMPLES_KEPT = 2000
@@ -30,7 +28,7 @@ _FRESH_SECONDS = 1.0  # percentiles are not counted again within
 
 
 class Samples:
-    """Measurements with their times, of half an hour, of the newest few thousand."""
+    """The newest measurements with their times, for percentiles."""
 
     __slots__ = ("_clock", "_empty", "_known", "_made")
 
@@ -47,7 +45,7 @@ class Samples:
             self._known.clear()
 
     def newest(self) -> float | None:
-        """The median of the newest few of the last seconds; ``None`` where there is but one."""
+        """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
         values = sorted(
             value for made, value in islice(reversed(self._made), _NEWEST) if made >= since
@@ -55,12 +53,11 @@ class Samples:
         return values[(len(values) - 1) // 2] if len(values) > 1 else None
 
     def median_since(self, since: float) -> float | None:
-        """Of all that were measured since, as far as they are still known."""
         values = [value for made, value in self._made if made >= since]
         return median(values) if values else None
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
-        """Of the last so many seconds; ``None`` where nothing was measured in them."""
+        """Return the percentiles of the last ``window`` seconds; ``None`` without measurements."""
         if not self._made:
             return None
         now = self._clock()
@@ -77,18 +74,13 @@ class Samples:
         return found
 
 
-# A target's last day in quarters of an hour: how often it answered, how soon, how fast.
-#
-# For pages that show how it went; nothing is decided by it. It lives as long as
-# the process, like all else that is measured of a target.
-
 _SECOND_NS = 1_000_000_000
 _QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
 QUARTERS_KEPT = 96  # quarters of a day
 
 
 class Minute:
-    """Counts of answered and failed requests in a minute, which has a number."""
+    """Counts of answered and failed requests in a minute with this number."""
 
     __slots__ = ("answered", "failed", "number")
 
@@ -98,7 +90,7 @@ class Minute:
 
 
 class AvailabilityHistory:
-    """Of one target. ``wall`` gives Unix nanoseconds; what is measured has a steady clock."""
+    """The last day of a target in quarters of an hour; ``wall`` returns Unix nanoseconds."""
 
     __slots__ = ("_began", "_first_tokens", "_minutes", "_number", "_past", "_speeds", "_wall")
 
@@ -112,9 +104,9 @@ class AvailabilityHistory:
         self._minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
-        """A minute begins now, by the steady clock; the seconds until its quarter ends.
+        """Start a minute; return the seconds until its quarter of an hour ends.
 
-        If the wall's clock was put back, the present quarter goes on.
+        If the clock was set back, the present quarter goes on.
         """
         number, since = divmod(self._wall(), _QUARTER_NS)
         if number > self._number:
@@ -125,13 +117,13 @@ class AvailabilityHistory:
         return (_QUARTER_NS - since) / _SECOND_NS
 
     def day(self) -> Sequence[TimeBucket]:
-        """Those quarters of the last day in which it was asked, the oldest first."""
+        """Return the quarters of the last day that had requests, the oldest first."""
         since = self._since()
         going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
 
     def requests(self) -> int:
-        """Return how many requests the last day had, at a fraction of the cost of :meth:`day`."""
+        """Return the number of requests of the last day; cheaper than :meth:`day`."""
         since = self._since()
         counted = sum(one.answered + one.failed for one in self._past if one.start >= since)
         if self._number * QUARTER_SECONDS >= since:
@@ -139,11 +131,9 @@ class AvailabilityHistory:
         return counted
 
     def _since(self) -> int:
-        """Return when the first quarter of the last day began, in Unix seconds."""
         return (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
 
     def _time_bucket(self) -> TimeBucket:
-        """Return the time bucket of the current quarter of an hour, as it is so far."""
         return TimeBucket(
             start=self._number * QUARTER_SECONDS,
             answered=sum(minute.answered for minute in self._minutes),
@@ -153,13 +143,11 @@ class AvailabilityHistory:
         )
 
 
-# The share of requests that a target answered, of the last few minutes, half hour and day.
-
 _LENGTHS = (5, 30, 1440)  # minutes
 
 
 class _Window:
-    """The sums of the minutes of one length of time. Each minute is added and taken out once."""
+    # Each minute is added once and subtracted once.
 
     __slots__ = ("_answered", "_failed", "_length", "_minutes")
 
@@ -175,7 +163,6 @@ class _Window:
         self._drop(minute.number)
 
     def share(self, now: float, current: Minute) -> float | None:
-        """Return the share of answered requests, or ``None`` without requests."""
         self._drop(now)
         lately = current.number > now - self._length
         answered = self._answered + (current.answered if lately else 0)
@@ -183,7 +170,6 @@ class _Window:
         return answered / (answered + failed) if answered + failed else None
 
     def _drop(self, now: float) -> None:
-        """Take out minutes that are too old at the minute with this number."""
         minutes, since = self._minutes, now - self._length
         while minutes and minutes[0].number <= since:
             old = minutes.popleft()
@@ -192,7 +178,7 @@ class _Window:
 
 
 class Uptime:
-    """Of one target. Minutes have numbers that never fall."""
+    """Shares of answered requests of a target in the last 5, 30 and 1440 minutes."""
 
     __slots__ = ("_current", "_windows")
 
@@ -201,28 +187,23 @@ class Uptime:
         self._windows = {length: _Window(length) for length in _LENGTHS}
 
     def begin(self, minute: Minute) -> None:
-        """Count this minute from now on: it goes on to change until the next begins."""
+        """Start a minute, which may change until the next one starts."""
         for window in self._windows.values():
             window.add(self._current)
         self._current = minute
 
     def share(self, minutes: int, now: float) -> float | None:
-        """Return the share of the last so many minutes, at the minute with the number ``now``."""
         return self._windows[minutes].share(now, self._current)
 
-
-# Statistics of a target's requests: latency, speed and uptime.
-#
-# Percentiles are of up to half an hour, shares of answered requests are by the minute, for a day.
 
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
 class LatencyStats:
-    """Of one target. Times are in seconds, by ``clock`` where they are moments.
+    """Latency, speed and uptime of a target, in seconds of ``clock``.
 
-    ``wall`` gives Unix nanoseconds. ``waiting`` tells who waits for a first token
-    now, and since when.
+    ``wall`` returns Unix nanoseconds. ``waiting`` has the start of each attempt that waits for its
+    first token.
     """
 
     __slots__ = (
@@ -242,11 +223,10 @@ class LatencyStats:
         self._minute_ends = float("-inf")
 
     def expected(self) -> float | None:
-        """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
+        """Return the expected seconds to the first token; ``None`` if unknown.
 
-        The largest of these is used: the usual time, that of the newest few, and the wait so far of
-        a request that began after all that were answered. So one that has become slow is known as
-        soon as it should have answered.
+        The largest of the usual time, that of the newest few, and the wait of a request that began
+        after all answered ones, so that a target that has become slow is noticed at once.
         """
         usual = self.first_token.percentiles()
         if usual is None:
@@ -257,7 +237,6 @@ class LatencyStats:
         return max(usual.p50, newest, waited)
 
     def answered(self, seconds: float, now: float) -> None:
-        """It began to answer, after so long."""
         minute = self._minute if now < self._minute_ends else self._next_minute(now)
         minute.answered += 1
         asked = now - seconds
@@ -266,34 +245,29 @@ class LatencyStats:
         self.first_token.add(seconds, now)
 
     def count_answered(self, number: int) -> None:
-        """Count requests that it began to answer lately, of which no more is known."""
+        """Count started replies of which nothing else is known."""
         if number > 0:
             now = self._clock()
             minute = self._minute if now < self._minute_ends else self._next_minute(now)
             minute.answered += number
 
     def failed(self) -> None:
-        """It should have answered and did not."""
         now = self._clock()
         minute = self._minute if now < self._minute_ends else self._next_minute(now)
         minute.failed += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
-        """So many tokens came, from the first on in so long."""
+        """Record the speed of a reply of ``tokens`` in ``seconds`` since its first."""
         if tokens > 1 and seconds >= _LEAST_SECONDS:
             if now >= self._minute_ends:
                 self._next_minute(now)
             self.speed.add(tokens / seconds, now)
 
     def uptime(self, minutes: int) -> float | None:
-        """Return the share of requests that it answered in the last 5, 30 or 1440 minutes.
-
-        ``None`` where there were none.
-        """
+        """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
         return self._uptime.share(minutes, self._clock() // 60)
 
     def _next_minute(self, now: float) -> Minute:
-        """The minute of now; it is a shorter one where its quarter of an hour ends before."""
         number = now // 60
         self._minute = Minute(number)
         self._uptime.begin(self._minute)
@@ -302,23 +276,17 @@ class LatencyStats:
         return self._minute
 
 
-# Classes of the calls that a target delivered: since the start, and of the last day.
-
-_QUARTERS = 96  # of a day
-
-
 class CallStats:
-    """Of one target; ``clock`` gives seconds."""
+    """Classes of a target's delivered calls, since the start and of the last day."""
 
     __slots__ = ("_clock", "_quarters", "ever")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._quarters: deque[tuple[int, Counter[CallClass]]] = deque(maxlen=_QUARTERS)
+        self._quarters: deque[tuple[int, Counter[CallClass]]] = deque(maxlen=QUARTERS_KEPT)
         self.ever: Counter[CallClass] = Counter()
 
     def add(self, classes: Sequence[CallClass]) -> None:
-        """Count the calls of a reply."""
         self.ever.update(classes)
         self.learn(Counter(classes))
 
@@ -333,7 +301,7 @@ class CallStats:
         """Return the counts of the last day, or ``None`` if no call was delivered."""
         if not self._quarters:
             return None
-        since = self._number() - _QUARTERS
+        since = self._number() - QUARTERS_KEPT
         total: Counter[CallClass] = Counter()
         for number, counts in self._quarters:
             if number > since:
@@ -341,5 +309,4 @@ class CallStats:
         return msgspec.convert(dict(total), CallCounts) if total else None
 
     def _number(self) -> int:
-        """Return the number of this quarter of an hour."""
         return int(self._clock() // QUARTER_SECONDS)

@@ -4,48 +4,47 @@ letters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from ipaddress import ip_address
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken
-from causerie.settings.provider import address_rules, secret_rules, wrong_certificates
+from causerie.settings.problems import Broken, repeated
+from causerie.settings.provider import address_rules, is_here, wrong_certificates
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import PLACES, Count, DoorName, KeyPlace, Patience, Text, WebAddress
-
-# Settings of the server that takes letters to people.
+from causerie.settings.values import (
+    Count,
+    DoorName,
+    KeyPlace,
+    Patience,
+    Text,
+    TrustedCertificates,
+    WebAddress,
+)
 
 
 class Mail(Struct, frozen=True, kw_only=True):
     """The SMTP server for letters: to people who sign up, and about alerts."""
 
-    host: Annotated[Text | None, Meta(description="Its name. Unset: no mail is sent.")] = None
-    port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")] = 587
-    tls: Annotated[
-        Literal["starttls", "implicit", "off"],
-        Meta(
-            description="`starttls` on a plain connection (port 587), `implicit` from the "
-            "beginning (port 465), or `off`, for a server on the same machine."
-        ),
-    ] = "starttls"
-    sender: Annotated[
-        Text | None, Meta(description="The address that mail comes from. `host` needs it.")
-    ] = None
-    user: Annotated[Text | None, Meta(description="The name to authenticate with, if any.")] = None
-    password: Annotated[
-        KeyPlace | None, Meta(description="Where the password of `user` is found.")
-    ] = None
-    ca_file: Annotated[
-        Text | None,
-        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
-    ] = None
+    host: Text | None = None
+    """Its name. Unset: no mail is sent."""
+    port: Annotated[int, Meta(ge=1, le=65535)] = 587
+    """Its port."""
+    tls: Literal["starttls", "implicit", "off"] = "starttls"
+    """`starttls` on a plain connection (port 587), `implicit` from the beginning (port 465), or
+    `off`, for a server on the same machine."""
+    sender: Text | None = None
+    """The address that mail comes from. `host` needs it."""
+    user: Text | None = None
+    """The name to authenticate with, if any."""
+    password: KeyPlace | None = None
+    """Where the password of `user` is found."""
+    ca_file: TrustedCertificates = None
 
 
 def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
-    """Everything that is wrong with it; the others are settings of ``console``."""
+    """Yield what is wrong with the mail server; the others are settings of ``console``."""
     if (wrong := wrong_certificates(mail.ca_file)) is not None:
         yield Broken(("mail", "ca_file"), wrong)
     if mail.host is not None and mail.sender is None:
@@ -56,13 +55,6 @@ def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Br
         yield Broken(("mail", "user"), "and `password` go together; set both or none")
     if mail.user is not None and mail.tls == "off" and mail.host not in ("localhost", "127.0.0.1"):
         yield Broken(("mail", "tls"), "is off, so the password would be readable on the way")
-    secret = mail.password
-    if secret is not None:
-        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-        if len(places) != 1:
-            found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            at = ("mail", "password")
-            yield Broken(at, f"has {found}; it takes {PLACES}", relies_on=(at,))
 
 
 # Settings of alerts: when somebody is notified, and by which channels.
@@ -84,87 +76,57 @@ Percent = Annotated[int, Meta(ge=1, le=1000)]
 class AlertWebhook(Struct, frozen=True, kw_only=True):
     """An address that gets alerts as signed JSON, by the Standard Webhooks specification."""
 
-    name: Annotated[DoorName, Meta(description="Name of the channel.")]
-    url: Annotated[
-        WebAddress, Meta(description="Where alerts are posted; `https://`, but on this machine.")
-    ]
-    secret: Annotated[
-        KeyPlace | None,
-        Meta(
-            description="Where the secret for signatures is found: `whsec_` and 24 to 64 bytes "
-            "in base64."
-        ),
-    ] = None
-    allow_http: Annotated[
-        bool, Meta(description="Whether `url` may begin with `http://` and name another machine.")
-    ] = False
-    ca_file: Annotated[
-        Text | None,
-        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
-    ] = None
-    kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
-        ALERT_NAMES
-    )
+    name: DoorName
+    """Name of the channel."""
+    url: WebAddress
+    """Where alerts are posted; `https://`, but on this machine."""
+    secret: KeyPlace | None = None
+    """Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64."""
+    allow_http: bool = False
+    """Whether `url` may begin with `http://` and name another machine."""
+    ca_file: TrustedCertificates = None
+    kinds: tuple[AlertName, ...] = ALERT_NAMES
+    """Alerts that this channel gets."""
 
 
 class AlertEmail(Struct, frozen=True, kw_only=True):
     """Addresses that get alerts as letters, by the server of `mail`."""
 
-    name: Annotated[DoorName, Meta(description="Name of the channel.")]
-    to: Annotated[
-        Annotated[tuple[EmailAddress, ...], Meta(min_length=1, max_length=20)],
-        Meta(description="Addresses; each gets a letter of its own."),
-    ]
-    kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
-        ALERT_NAMES
-    )
+    name: DoorName
+    """Name of the channel."""
+    to: Annotated[tuple[EmailAddress, ...], Meta(min_length=1, max_length=20)]
+    """Addresses; each gets a letter of its own."""
+    kinds: tuple[AlertName, ...] = ALERT_NAMES
+    """Alerts that this channel gets."""
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
     """When channels are notified, and when an alert is over."""
 
-    webhooks: Annotated[tuple[AlertWebhook, ...], Meta(description="Channels by HTTP.")] = ()
-    emails: Annotated[tuple[AlertEmail, ...], Meta(description="Channels by e-mail.")] = ()
-    budget_percent: Annotated[
-        tuple[Percent, ...],
-        Meta(description="Shares of a budget whose use is notified, once in each period."),
-    ] = (50, 80, 100)
-    error_percent: Annotated[
-        Annotated[int, Meta(ge=1, le=100)],
-        Meta(description="Share of a model's requests that fail (status 500 and above)."),
-    ] = 20
-    error_window_seconds: Annotated[
-        Patience, Meta(description="How long a time that share is taken of.")
-    ] = 300.0
-    error_requests: Annotated[
-        Count, Meta(description="Fewer requests in that time say nothing.")
-    ] = 20
-    key_expiry_days: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=365)], ...],
-        Meta(description="Days before a key expires on which that is notified."),
-    ] = (14, 3, 1)
-    remind_owners: Annotated[
-        bool,
-        Meta(
-            description="Whether the person that a key belongs to gets a letter too, if `mail` is "
-            "set."
-        ),
-    ] = True
-    check_seconds: Annotated[
-        Patience, Meta(description="How often providers, error rates and jobs are looked at.")
-    ] = 15.0
-    accounts_seconds: Annotated[
-        Patience, Meta(description="How often budgets and keys are looked at.")
-    ] = 60.0
-    resolve_seconds: Annotated[
-        Patience, Meta(description="An alert is over after so long a time without its cause.")
-    ] = 60.0
-    quiet_seconds: Annotated[
-        Patience, Meta(description="An alert that is over does not come again within this time.")
-    ] = 300.0
-    messages_per_hour: Annotated[
-        Count, Meta(description="Most messages to one receiver in an hour; others are dropped.")
-    ] = 60
+    webhooks: tuple[AlertWebhook, ...] = ()
+    emails: tuple[AlertEmail, ...] = ()
+    budget_percent: tuple[Percent, ...] = (50, 80, 100)
+    """Shares of a budget whose use is notified, once in each period."""
+    error_percent: Annotated[int, Meta(ge=1, le=100)] = 20
+    """Share of a model's requests that fail (status 500 and above)."""
+    error_window_seconds: Patience = 300.0
+    """How long a time that share is taken of."""
+    error_requests: Count = 20
+    """Fewer requests in that time say nothing."""
+    key_expiry_days: tuple[Annotated[int, Meta(ge=1, le=365)], ...] = (14, 3, 1)
+    """Days before a key expires on which that is notified."""
+    remind_owners: bool = True
+    """Whether the person that a key belongs to gets a letter too, if `mail` is set."""
+    check_seconds: Patience = 15.0
+    """How often providers, error rates and jobs are looked at."""
+    accounts_seconds: Patience = 60.0
+    """How often budgets and keys are looked at."""
+    resolve_seconds: Patience = 60.0
+    """An alert is over after so long a time without its cause."""
+    quiet_seconds: Patience = 300.0
+    """An alert that is over does not come again within this time."""
+    messages_per_hour: Count = 60
+    """Most messages to one receiver in an hour; others are dropped."""
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
@@ -176,19 +138,16 @@ def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
 
 
 def _names(alerts: Alerts) -> Iterator[Broken]:
-    taken: dict[str, KeyPath] = {}
-    groups: Sequence[tuple[str, Sequence[AlertWebhook | AlertEmail]]] = (
-        ("webhooks", alerts.webhooks),
-        ("emails", alerts.emails),
-    )
-    for group, channels in groups:
-        for index, channel in enumerate(channels):
-            at: KeyPath = ("alerts", group, index, "name")
-            other = taken.setdefault(channel.name, at)
-            if other is not at:
-                yield Broken(at, f'"{channel.name}" is taken; names are unique', other)
-            if channel.name == OWNERS:
-                yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
+    names: list[tuple[KeyPath, str]] = []
+    for index, webhook in enumerate(alerts.webhooks):
+        names.append((("alerts", "webhooks", index, "name"), webhook.name))
+    for index, email in enumerate(alerts.emails):
+        names.append((("alerts", "emails", index, "name"), email.name))
+    for at, name, other in repeated(names):
+        yield Broken(at, f'"{name}" is taken; names are unique', other)
+    for at, name in names:
+        if name == OWNERS:
+            yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
 
 
 def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
@@ -196,18 +155,9 @@ def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
     yield from address_rules((*at, "url"), base, "sign with `secret` instead")
     if webhook.secret is None:
         yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
-    else:
-        yield from secret_rules((*at, "secret"), webhook.secret)
     if (wrong := wrong_certificates(webhook.ca_file)) is not None:
         yield Broken((*at, "ca_file"), wrong)
     host = urlsplit(base).hostname or ""
-    if base.startswith("http://") and not webhook.allow_http and not _is_here(host):
+    if base.startswith("http://") and not webhook.allow_http and not is_here(host):
         words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "
         yield Broken((*at, "url"), f"{words}`allow_http = true`")
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -23,24 +23,14 @@ from causerie.settings.values import (
     Text,
 )
 
-# Public model names, and who answers for them.
 
+class TargetSettings(Struct, frozen=True, kw_only=True):
+    """A model of a provider, or one that this service runs itself."""
 
-class AliasTarget(Struct, frozen=True, kw_only=True):
-    """One that can answer: a model of a provider, or one that this service runs itself."""
-
-    model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
-    provider: Annotated[
-        DoorName | None,
-        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
-    ] = None
-    priority: Annotated[
-        Natural, Meta(description="0 is asked first; higher ones when no lower one answers.")
-    ] = 0
-    weight: Annotated[
-        Annotated[float, Meta(gt=0, le=1_000_000)],
-        Meta(description="Share of the requests among targets of one priority."),
-    ] = 1.0
+    model: Text
+    """Id of the model, there or of an entry of `models`."""
+    provider: DoorName | None = None
+    """Name of the provider. Unset: a model that this service runs itself."""
 
     @property
     def name(self) -> str:
@@ -48,23 +38,28 @@ class AliasTarget(Struct, frozen=True, kw_only=True):
         return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 
+class AliasTarget(TargetSettings, frozen=True, kw_only=True):
+    """One that can answer: a model of a provider, or one that this service runs itself."""
+
+    priority: Natural = 0
+    """0 is asked first; higher ones when no lower one answers."""
+    weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    """Share of the requests among targets of one priority."""
+
+
 class AliasSettings(Struct, frozen=True, kw_only=True):
     """A public model name, and the targets that answer for it."""
 
-    id: Annotated[
-        ModelPattern,
-        Meta(
-            description="What a request names as `model`; with `*` at its end every name that "
-            "begins so, see [wildcards](../guides/doors.md#every-model-of-a-provider)."
-        ),
-    ]
-    targets: Annotated[tuple[AliasTarget, ...], Meta(description="Who answers, at least one.")]
-    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
-    description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
-    limits: Annotated[
-        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
-    ] = LimitSettings()
-    price: Annotated[PriceSettings, Meta(description="What its use costs.")] = PriceSettings()
+    id: ModelPattern
+    """What a request names as `model`; with `*` at its end every name that begins so, see
+    [wildcards](../guides/doors.md#every-model-of-a-provider)."""
+    targets: tuple[AliasTarget, ...]
+    name: Text | None = None
+    """Name for people. Unset: the id."""
+    description: str = ""
+    """One sentence for the catalog."""
+    limits: LimitSettings = LimitSettings()
+    price: PriceSettings = PriceSettings()
 
 
 # The router's catalog: models by `author/slug`, and the endpoints of each, with their prices.
@@ -79,120 +74,78 @@ Slug = Annotated[
 Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32"]
 
 
-class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
+class CatalogEndpointSettings(TargetSettings, frozen=True, kw_only=True):
     """An endpoint of the model: at a provider, or in this service itself."""
 
-    model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
-    provider: Annotated[
-        DoorName | None,
-        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
-    ] = None
-    price: Annotated[PriceSettings, Meta(description="What its use costs here.")] = PriceSettings()
-    cost: Annotated[
-        PriceSettings | None,
-        Meta(
-            description="What the provider charged when the model was imported: what later lists "
-            "of the provider are compared with. Nobody is shown or charged it. Unset: not known."
-        ),
-    ] = None
-    context_length: Annotated[
-        Count | None,
-        Meta(
-            description="Tokens that prompt and output may have. A model that this service runs "
-            "is held to it; a provider keeps to its own. Unset: as a probe found."
-        ),
-    ] = None
-    max_output_tokens: Annotated[
-        Count | None,
-        Meta(
-            description="Most tokens of a reply; a higher limit of a request is lowered to it. "
-            "Unset: not known."
-        ),
-    ] = None
-    supported_parameters: Annotated[
-        tuple[Text, ...] | None,
-        Meta(description="Parameters that it honours here. Unset: as a probe found."),
-    ] = None
-    quantization: Annotated[
-        Quantization | None, Meta(description="Number type of its weights. Unset: not known.")
-    ] = None
-    keeps_data: Annotated[
-        bool, Meta(description="Whether it may keep what it is sent; such requests can avoid it.")
-    ] = True
-
-    @property
-    def name(self) -> str:
-        """Return the name of the endpoint in routing, headers and logs."""
-        return self.model if self.provider is None else f"{self.provider}/{self.model}"
+    price: PriceSettings = PriceSettings()
+    cost: PriceSettings | None = None
+    """What the provider charged when the model was imported: what later lists of the provider are
+    compared with. Nobody is shown or charged it. Unset: not known."""
+    context_length: Count | None = None
+    """Tokens that prompt and output may have. A model that this service runs is held to it; a
+    provider keeps to its own. Unset: as a probe found."""
+    max_output_tokens: Count | None = None
+    """Most tokens of a reply; a higher limit of a request is lowered to it. Unset: not known."""
+    supported_parameters: tuple[Text, ...] | None = None
+    """Parameters that it honours here. Unset: as a probe found."""
+    quantization: Quantization | None = None
+    """Number type of its weights. Unset: not known."""
+    keeps_data: bool = True
+    """Whether it may keep what it is sent; such requests can avoid it."""
 
 
 class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     """A model behind the doors of `kind = "router"`."""
 
-    id: Annotated[Slug, Meta(description="What a request names as `model`.")]
-    endpoints: Annotated[
-        tuple[CatalogEndpointSettings, ...], Meta(description="Who offers it, at least one.")
-    ]
-    aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
-    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
-    description: Annotated[str, Meta(description="A few sentences for the catalog.")] = ""
-    created: Annotated[
-        datetime.date | None,
-        Meta(description="When the model came out.", extra={"words": "a day like `2026-11-21`"}),
-    ] = None
-    ends: Annotated[
-        datetime.date | None,
-        Meta(
-            description="Its last day in the catalog. Unset: it stays.",
-            extra={"words": "a day like `2026-11-21`"},
-        ),
-    ] = None
-    limits: Annotated[
-        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
-    ] = LimitSettings()
+    id: Slug
+    """What a request names as `model`."""
+    endpoints: tuple[CatalogEndpointSettings, ...]
+    aliases: tuple[Name, ...] = ()
+    """Other names for it."""
+    name: Text | None = None
+    """Name for people. Unset: the id."""
+    description: str = ""
+    """A few sentences for the catalog."""
+    created: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = (
+        None
+    )
+    """When the model came out."""
+    ends: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
+    """Its last day in the catalog. Unset: it stays."""
+    limits: LimitSettings = LimitSettings()
 
 
 class FreeSettings(Struct, frozen=True, kw_only=True):
     """Limits of each account on the `:free` models, all of them together."""
 
-    requests_per_minute: Annotated[Count, Meta(description="Requests per minute.")] = 20
-    concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4
-    requests_per_day: Annotated[
-        Count, Meta(description="Requests a day (UTC) of an account with keys in the database.")
-    ] = 50
-    paid_requests_per_day: Annotated[
-        Count, Meta(description="The same for one into which money was put.")
-    ] = 1000
-    paid_from: Annotated[Money, Meta(description="How much has to be put in for that.")] = "10"
-
-
-# Chat for visitors without an account: which models, and how much of them.
+    requests_per_minute: Count = 20
+    """Requests per minute."""
+    concurrent: Count = 4
+    """Requests at the same time."""
+    requests_per_day: Count = 50
+    """Requests a day (UTC) of an account with keys in the database."""
+    paid_requests_per_day: Count = 1000
+    """The same for one into which money was put."""
+    paid_from: Money = "10"
+    """How much has to be put in for that."""
 
 
 class PublicChatSettings(Struct, frozen=True, kw_only=True):
     """Chat on the catalog's pages for visitors without an account; off without `models`."""
 
-    models: Annotated[
-        tuple[Slug, ...],
-        Meta(
-            description="Ids of the catalog. Each has to be free at all of its endpoints; nothing "
-            "else can be asked."
-        ),
-    ] = ()
-    messages_per_day: Annotated[
-        Count,
-        Meta(description="Messages of an address (IPv6: of a network of 64 bits) per day, in UTC."),
-    ] = 20
-    total_messages_per_day: Annotated[
-        Count, Meta(description="Messages of all visitors together per day.")
-    ] = 1000
-    concurrent: Annotated[
-        Count, Meta(description="Replies at the same time. An address has one at a time.")
-    ] = 4
-    max_characters: Annotated[
-        Count, Meta(description="Longest conversation, in characters of all of its messages.")
-    ] = 8000
-    max_tokens: Annotated[Count, Meta(description="Most tokens of a reply.")] = 512
+    models: tuple[Slug, ...] = ()
+    """Ids of the catalog. Each has to be free at all of its endpoints; nothing else can be
+    asked."""
+    messages_per_day: Count = 20
+    """Messages of an address (IPv6: of a network of 64 bits) per day, in UTC."""
+    total_messages_per_day: Count = 1000
+    """Messages of all visitors together per day."""
+    concurrent: Count = 4
+    """Replies at the same time. An address has one at a time."""
+    max_characters: Count = 8000
+    """Longest conversation, in characters of all of its messages."""
+    max_tokens: Count = 512
+    """Most tokens of a reply."""
 
 
 def public_chat_rules(

@@ -9,7 +9,6 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -17,21 +16,19 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken
-from causerie.settings.provider import wrong_certificates
+from causerie.settings.problems import Broken, repeated
+from causerie.settings.provider import is_here, wrong_certificates
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
-    PLACES,
     Count,
     Digest,
     DoorName,
+    FilePath,
     KeyPlace,
     Network,
     Text,
     WebAddress,
 )
-
-# Name, colour and links of the pages for people.
 
 Colour = Annotated[
     str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", extra={"words": "a colour like `#0f6b5c`"})
@@ -48,29 +45,19 @@ Contact = Annotated[
 class BrandingSettings(Struct, frozen=True, kw_only=True):
     """Name, colour and links of the pages for people."""
 
-    name: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=40)],
-        Meta(description="Name of the service on its pages and in authenticators."),
-    ] = "Causerie"
-    accent: Annotated[
-        Colour | None,
-        Meta(
-            description="Colour of buttons, links and marks, like `#1a4fb4`. Pages use the "
-            "nearest shade of it that can be read, by day and by night. Unset: green."
-        ),
-    ] = None
-    terms: Annotated[WebAddress | None, Meta(description="Address of the terms of use.")] = None
-    contact: Annotated[
-        Contact | None, Meta(description="Whom people write to: an e-mail address, or a page.")
-    ] = None
-    logos: Annotated[
-        dict[str, Text],
-        Meta(
-            description="Logos in the catalog, by the author of models (what an id begins with) or "
-            "the name of a provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or "
-            "`data:image/png;base64,…`. Without one, initials."
-        ),
-    ] = {}
+    name: Annotated[str, Meta(min_length=1, max_length=40)] = "Causerie"
+    """Name of the service on its pages and in authenticators."""
+    accent: Colour | None = None
+    """Colour of buttons, links and marks, like `#1a4fb4`. Pages use the nearest shade of it that
+    can be read, by day and by night. Unset: green."""
+    terms: WebAddress | None = None
+    """Address of the terms of use."""
+    contact: Contact | None = None
+    """Whom people write to: an e-mail address, or a page."""
+    logos: dict[str, Text] = {}
+    """Logos in the catalog, by the author of models (what an id begins with) or the name of a
+    provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or `data:image/png;base64,…`.
+    Without one, initials."""
 
 
 UNLIMITED = "unlimited"
@@ -79,58 +66,35 @@ UNLIMITED = "unlimited"
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """The pages for people at `/console`, and the management API at `/api`."""
 
-    enabled: Annotated[
-        bool, Meta(description="Whether they are served where a door takes keys of accounts.")
-    ] = True
-    operator_keys: Annotated[
-        tuple[Digest, ...],
-        Meta(
-            description="Digests of keys by which programs of operators use the management API; "
-            "`causerie key` makes them."
-        ),
-    ] = ()
-    api_requests_per_minute: Annotated[
-        Count, Meta(description="How often a key may use the management API within a minute.")
-    ] = 600
-    sign_up: Annotated[
-        bool,
-        Meta(
-            description="Whether anybody may ask for an account, without an invitation. With "
-            "`mail.host` they get a link by mail; without, an operator gives it to them."
-        ),
-    ] = False
+    enabled: bool = True
+    """Whether they are served where a door takes keys of accounts."""
+    operator_keys: tuple[Digest, ...] = ()
+    """Digests of keys by which programs of operators use the management API; `causerie key` makes
+    them."""
+    api_requests_per_minute: Count = 600
+    """How often a key may use the management API within a minute."""
+    sign_up: bool = False
+    """Whether anybody may ask for an account, without an invitation. With `mail.host` they get a
+    link by mail; without, an operator gives it to them."""
     new_project_budget: Annotated[
         str,
         Meta(
             pattern=r"^(unlimited|[0-9]{1,9}(\.[0-9]{1,9})?)\Z",
-            description="Money that the project of a person who signed up may spend in a month, "
-            'until an operator changes its budgets, like `"5"`. `"0"`: only what costs nothing; '
-            '`"unlimited"`: no budget.',
             extra={"words": 'an amount as text, like `"5"`, or `"unlimited"`'},
         ),
     ] = "0"
-    public_rankings: Annotated[
-        bool,
-        Meta(
-            description="Whether everybody may see which models and providers of the catalog are "
-            "used most, by tokens of all projects together. Otherwise only operators see it."
-        ),
-    ] = False
-    proxies: Annotated[
-        tuple[Network, ...],
-        Meta(
-            description="Addresses or networks of proxies in front of it, like `10.0.0.0/8`; "
-            "what they say of where a visitor comes from is believed."
-        ),
-    ] = ()
-    address: Annotated[
-        WebAddress | None,
-        Meta(
-            description="Address of the service as browsers see it, for links and the check of "
-            "forms, like `https://causerie.example.org`; at other host names there is no console. "
-            "Unset: as the browser sends it."
-        ),
-    ] = None
+    """Money that the project of a person who signed up may spend in a month, until an operator
+    changes its budgets, like `"5"`. `"0"`: only what costs nothing; `"unlimited"`: no budget."""
+    public_rankings: bool = False
+    """Whether everybody may see which models and providers of the catalog are used most, by tokens
+    of all projects together. Otherwise only operators see it."""
+    proxies: tuple[Network, ...] = ()
+    """Addresses or networks of proxies in front of it, like `10.0.0.0/8`; what they say of where a
+    visitor comes from is believed."""
+    address: WebAddress | None = None
+    """Address of the service as browsers see it, for links and the check of forms, like
+    `https://causerie.example.org`; at other host names there is no console. Unset: as the browser
+    sends it."""
 
 
 # Logos that settings name: files or data, never addresses.
@@ -207,79 +171,53 @@ Domain = Annotated[
 class IdentityGroup(Struct, frozen=True, kw_only=True):
     """Grant to the members of a group of the identity provider, at each sign-in."""
 
-    group: Annotated[Text, Meta(description="Its name, or id, as the claim has it.")]
-    project: Annotated[
-        Text | None, Meta(description="Id of the project (`prj_...`) that they are members of.")
-    ] = None
-    role: Annotated[
-        Literal["owner", "admin", "member", "viewer"], Meta(description="Their role in it.")
-    ] = "member"
-    operator: Annotated[bool, Meta(description="Whether they are operators of the service.")] = (
-        False
-    )
+    group: Text
+    """Its name, or id, as the claim has it."""
+    project: Text | None = None
+    """Id of the project (`prj_...`) that they are members of."""
+    role: Literal["owner", "admin", "member", "viewer"] = "member"
+    """Their role in it."""
+    operator: bool = False
+    """Whether they are operators of the service."""
 
 
 class IdentityProvider(Struct, frozen=True, kw_only=True):
     """A provider of OpenID Connect that people may sign in to the console with."""
 
-    name: Annotated[
-        DoorName,
-        Meta(
-            description="Part of addresses: the provider sends people back to "
-            "`/console/sign-in/NAME/back`."
-        ),
-    ]
-    title: Annotated[Text | None, Meta(description="Name for people. Unset: the name.")] = None
-    issuer: Annotated[
-        WebAddress,
-        Meta(
-            description="Address of the issuer, exactly as its own document "
-            "(`/.well-known/openid-configuration`) gives it; `https://`, but on this machine."
-        ),
-    ]
-    client_id: Annotated[Text, Meta(description="What the provider knows this service as.")]
-    client_secret: Annotated[
-        KeyPlace | None, Meta(description="Where its secret is found. Unset: a public client.")
-    ] = None
-    ca_file: Annotated[
-        Text | None,
-        Meta(
-            description="Certificates to trust (PEM) when the provider is asked. Unset: those that "
-            "the system trusts."
-        ),
-    ] = None
-    scopes: Annotated[
-        tuple[Text, ...], Meta(description="What is asked for; `openid` is among it.")
-    ] = ("openid", "email", "profile")
-    sign_up: Annotated[
-        bool,
-        Meta(
-            description="Whether people of `allowed_domains` get an account without an invitation, "
-            "if the provider says that their address is verified."
-        ),
-    ] = False
-    allowed_domains: Annotated[
-        tuple[Domain, ...],
-        Meta(description="Domains of addresses for `sign_up`, each exactly; `*` allows all."),
-    ] = ()
-    groups_claim: Annotated[
-        Text, Meta(description="Claim that lists the groups which somebody is in.")
-    ] = "groups"
-    groups: Annotated[
-        tuple[IdentityGroup, ...],
-        Meta(description="Groups that give a role in a project, or make operators."),
-    ] = ()
+    name: DoorName
+    """Part of addresses: the provider sends people back to `/console/sign-in/NAME/back`."""
+    title: Text | None = None
+    """Name for people. Unset: the name."""
+    issuer: WebAddress
+    """Address of the issuer, exactly as its own document (`/.well-known/openid-configuration`)
+    gives it; `https://`, but on this machine."""
+    client_id: Text
+    """What the provider knows this service as."""
+    client_secret: KeyPlace | None = None
+    """Where its secret is found. Unset: a public client."""
+    ca_file: FilePath | None = None
+    """Certificates to trust (PEM) when the provider is asked. Unset: those that the system
+    trusts."""
+    scopes: tuple[Text, ...] = ("openid", "email", "profile")
+    """What is asked for; `openid` is among it."""
+    sign_up: bool = False
+    """Whether people of `allowed_domains` get an account without an invitation, if the provider
+    says that their address is verified."""
+    allowed_domains: tuple[Domain, ...] = ()
+    """Domains of addresses for `sign_up`, each exactly; `*` allows all."""
+    groups_claim: Text = "groups"
+    """Claim that lists the groups which somebody is in."""
+    groups: tuple[IdentityGroup, ...] = ()
 
 
 def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
-    taken: dict[str, KeyPath] = {}
+    places: list[tuple[KeyPath, str]] = [
+        (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
+    ]
+    for at, name, other in repeated(places):
+        yield Broken(at, f'"{name}" is taken; names are unique', other)
     for index, provider in enumerate(providers):
-        at: KeyPath = ("identity_providers", index)
-        other = taken.setdefault(provider.name, at)
-        if other is not at:
-            words = f'"{provider.name}" is taken; names are unique'
-            yield Broken((*at, "name"), words, (*other, "name"))
-        yield from _provider(at, provider)
+        yield from _provider(("identity_providers", index), provider)
 
 
 def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
@@ -295,25 +233,10 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
         yield Broken((*at, "sign_up"), "needs `allowed_domains`; `*` in it allows all")
     if provider.allowed_domains and not provider.sign_up:
         yield Broken((*at, "allowed_domains"), "means nothing without `sign_up = true`")
-    yield from _groups(at, provider)
-    yield from _secret(at, provider)
-
-
-def _groups(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     for index, each in enumerate(provider.groups):
         if each.project is None and not each.operator:
             words = "gives nothing; it needs `project`, or `operator = true`"
             yield Broken((*at, "groups", index), words)
-
-
-def _secret(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
-    secret = provider.client_secret
-    if secret is not None:
-        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-        if len(places) != 1:
-            found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            place: KeyPath = (*at, "client_secret")
-            yield Broken(place, f"has {found}; it takes {PLACES}", relies_on=(place,))
 
 
 def _wrong_issuer(issuer: str) -> str | None:
@@ -325,15 +248,8 @@ def _wrong_issuer(issuer: str) -> str | None:
         return "is no address"
     if parts.query or parts.fragment or parts.username is not None:
         return "has more than scheme, host and path"
-    if parts.scheme == "http" and not _is_here(host):
+    if parts.scheme == "http" and not is_here(host):
         return (
             "begins with `http://`: anybody on the way could sign in as everybody; use `https://`"
         )
     return None
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

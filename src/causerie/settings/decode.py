@@ -25,8 +25,8 @@ _USER = re.compile(r"//[^/\s]*@")
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
-    """Return the fields by name; reading them evaluates all annotations anew."""
+def fields(kind: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
+    """Return the fields by name; cached because each reading evaluates all annotations."""
     return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
@@ -48,12 +48,12 @@ class SettingsDecoder:
         if not isinstance(value, Mapping):
             self._wrong(path, f"is {shown(value)}; it takes a table")
             return cast(S, self._stand_in(kind))
-        fields = _fields(kind)
+        known = fields(kind)
         for key in value:
-            if key not in fields:
-                self._unknown(path, str(key), value, list(fields))
+            if key not in known:
+                self._unknown(path, str(key), value, list(known))
         decoded: dict[str, Any] = {}
-        for name, field in fields.items():
+        for name, field in known.items():
             if name in value:
                 found = self._value(field.type, value[name], (*path, name))
                 if found is not _WRONG:
@@ -65,10 +65,10 @@ class SettingsDecoder:
         return kind(**decoded)
 
     def _stand_in(self, kind: Any) -> Any:
-        """Return a value of the type; no two texts are the same."""
+        # No two texts are the same, so that rules on names report nothing in addition.
         bare = plain(alone(kind))
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
-            required = [field for field in _fields(bare).values() if field.required]
+            required = [field for field in fields(bare).values() if field.required]
             return bare(**{field.name: self._stand_in(field.type) for field in required})
         if get_origin(bare) is Literal:
             return get_args(bare)[0]
@@ -132,7 +132,7 @@ def secret_places(bare: Any) -> Any:
 
 
 def shown(value: object) -> str:
-    """A value as the file would write it, cut when long, passwords in addresses left out."""
+    """Return a value as JSON, cut when long, without passwords in addresses."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
@@ -147,14 +147,14 @@ def names_user(text: str) -> bool:
 
 
 def plain(kind: Any) -> Any:
-    """The type without its annotations."""
+    """Return the type without its annotations."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return kind
 
 
 def alone(kind: Any) -> Any:
-    """The type without ``None``, where there is only one other that it may be."""
+    """Return the other type of a union of one type with ``None``."""
     bare = plain(kind)
     if get_origin(bare) not in (Union, types.UnionType):
         return kind
@@ -195,7 +195,6 @@ def is_secret(kind: Any) -> bool:
 
 
 def _may_be_secret(kind: Any) -> bool:
-    """Return true if a wrong value may be a secret, also where a right value is none."""
     if any(extras(kind).get(mark) for mark in ("secret", "inline", "digest")):
         return True
     bare = plain(kind)
@@ -239,7 +238,6 @@ def _listed(options: list[str]) -> str:
 
 
 def _struct_element(bare: Any) -> type[msgspec.Struct] | None:
-    """The struct that a list holds, or ``None`` when it is no list of structs."""
     if get_origin(bare) is not tuple:
         return None
     element = get_args(bare)[0]

@@ -16,13 +16,6 @@ from causerie.settings.problems import Broken, dotted
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 
-# Every door with its whole address: those of the configuration, and those of own models.
-#
-# A model that a router offers has a door of its own only where it names keys for it: what the
-# router limits, free requests above all, would not count there.
-#
-# Nothing is checked here; what collides is found by ``door_rules``.
-
 _ODD = re.compile(r"[^a-z0-9]+")
 _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
@@ -43,12 +36,12 @@ class DoorAddress:
 
 
 def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
-    """All doors, those of the configuration first."""
+    """Return all doors, those of the configuration first."""
     return (*_listed_doors(settings), *_own_doors(settings))
 
 
 def behind(settings: Settings, kind: str) -> tuple[str, ...]:
-    """The ids of all that a door of this kind can have behind it."""
+    """Return the ids of the models that a door of this kind can offer."""
     models = tuple(one.id for one in settings.models)
     aliases = tuple(one.id for one in settings.aliases)
     listed = tuple(one.id for one in settings.catalog)
@@ -57,7 +50,7 @@ def behind(settings: Settings, kind: str) -> tuple[str, ...]:
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:
-    """Everything that a request can name as ``model``."""
+    """Return all names that a request can have as ``model``."""
     found = [name for one in settings.models for name in (one.id, *one.aliases)]
     found += [one.id for one in settings.aliases]
     return (*found, *(name for one in settings.catalog for name in (one.id, *one.aliases)))
@@ -76,7 +69,7 @@ def host_names(settings: Settings) -> Iterator[str]:
 
 
 def default_address(settings: Settings) -> DoorAddress:
-    """The door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
+    """Return the door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
     every = door_addresses(settings)
     wanted = settings.server.default_door
     for door_address in every:
@@ -127,7 +120,6 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
 
 
 def _offered_by_routers(settings: Settings) -> frozenset[str]:
-    """Return the own models that are endpoints of catalog models behind a door."""
     shown = {
         id for each in _listed_doors(settings) if each.door.kind == "router" for id in each.models
     }
@@ -213,23 +205,23 @@ def is_private(host: str) -> bool:
 
 
 def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
-    """Names first: where those collide, the addresses made of them do too."""
+    # Names first: where those collide, the addresses made of them do too.
     names: dict[str, DoorAddress] = {}
     addresses: dict[str, DoorAddress] = {}
     for way in every:
         other = names.setdefault(way.door.name, way)
         if other is not way:
-            advice = f'"{way.door.name}" is taken by {_words(other)}; {_advice(way)}'
+            advice = f'"{way.door.name}" is taken by {_described(other)}; {_advice(way)}'
             yield Broken(_key(way, "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
-                advice = f'"{address}" leads to {_words(other)} already; {_advice(way)}'
+                advice = f'"{address}" leads to {_described(other)} already; {_advice(way)}'
                 yield Broken(_key(way, key), advice, other.at)
 
 
-def _words(way: DoorAddress) -> str:
+def _described(way: DoorAddress) -> str:
     return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
 
 
@@ -289,9 +281,6 @@ def _key_rules(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
                 "is empty, so nobody could enter; add a digest (`causerie key`) "
                 'or write `keys = "off"`',
             )
-
-
-# Rules of the chat page at `/`: when browsers get it, and the doors that it offers.
 
 
 def has_chat_page(settings: Settings) -> bool:

@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from causerie.settings.problems import Broken
-from causerie.settings.provider import TlsSettings, address_rules, secret_rules, tls_rules
+from causerie.settings.provider import TlsSettings, address_rules, tls_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     Count,
+    FilePath,
     KeyPlace,
     Natural,
+    Program,
     Size,
     Text,
     VariableName,
@@ -22,14 +24,13 @@ from causerie.settings.values import (
     byte_count,
 )
 
-# Options of the engines that run models here.
-
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
 Replicas = Annotated[
-    Annotated[int, Meta(ge=1, le=64)],
+    int,
+    Meta(ge=1, le=64),
     Meta(
         description="How many processes run the model, as one pool. Options are those of each, "
         "which has its share of the cores and of the memory."
@@ -49,72 +50,44 @@ Variables = Annotated[
 class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
-    command: Annotated[
-        Text | None,
-        Meta(
-            description="The program `llama-server` of a native build of llama.cpp: a path, or a "
-            "name that the shell would find. Unset: the package `xllamacpp` runs the model."
-        ),
-    ] = None
-    args: Annotated[
-        tuple[Text, ...],
-        Meta(description="Further arguments of `command`, as documented there."),
-    ] = ()
+    command: Program | None = None
+    """The program `llama-server` of a native build of llama.cpp: a path, or a name that the shell
+    would find. Unset: the package `xllamacpp` runs the model."""
+    args: tuple[Text, ...] = ()
+    """Further arguments of `command`, as documented there."""
     environment: Variables = ()
     replicas: Replicas = 1
-    devices: Annotated[
-        tuple[Text, ...],
-        Meta(
-            description="Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and "
-            '`HIP_VISIBLE_DEVICES`, `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all.'
-        ),
-    ] = ()
-    context: Annotated[
-        Count | Literal["auto"] | None,
-        Meta(
-            description="Tokens that prompt and output of one request may have. "
-            '`"auto"`: as many as the free memory holds.'
-        ),
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")
-    ] = None
-    cache_tokens: Annotated[
-        Count | None,
-        Meta(
-            description="Tokens that all requests together may have, at least `context`. Unset: "
-            "`context` of each, or fewer if the memory holds no more."
-        ),
-    ] = None
-    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
-    gpu_layers: Annotated[
-        Natural | None, Meta(description="Layers on the GPU; 0 keeps all on the CPU.")
-    ] = None
-    kv_type: Annotated[KvType | None, Meta(description="Number type of the key-value cache.")] = (
-        None
-    )
-    flash_attention: Annotated[
-        bool | None, Meta(description="Whether flash attention is used.")
-    ] = None
-    batch: Annotated[Count | None, Meta(description="Most prompt tokens in one step.")] = None
-    lora: Annotated[tuple[Text, ...], Meta(description="LoRA adapters (GGUF files).")] = ()
-    draft: Annotated[
-        Text | None, Meta(description="Small model for speculative decoding (a GGUF file).")
-    ] = None
-    prompt_cache: Annotated[
-        Size | None,
-        Meta(
-            description='Memory for prompts that left their slots, like `"2GiB"`. '
-            'Unset: an eighth of the memory, at most 8 GiB. `"0B"` keeps none.'
-        ),
-    ] = None
-    speculation: Annotated[
-        Literal["off", "ngram"],
-        Meta(
-            description='`"ngram"`: the engine proposes tokens that followed the last ones '
-            "earlier in the text, and checks several at once."
-        ),
-    ] = "off"
+    devices: tuple[Text, ...] = ()
+    """Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and `HIP_VISIBLE_DEVICES`,
+    `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all."""
+    context: Count | Literal["auto"] | None = None
+    """Tokens that prompt and output of one request may have. `"auto"`: as many as the free memory
+    holds."""
+    parallel: Annotated[int, Meta(ge=1, le=256)] | None = None
+    """Requests at the same time."""
+    cache_tokens: Count | None = None
+    """Tokens that all requests together may have, at least `context`. Unset: `context` of each, or
+    fewer if the memory holds no more."""
+    threads: Count | None = None
+    """CPU threads."""
+    gpu_layers: Natural | None = None
+    """Layers on the GPU; 0 keeps all on the CPU."""
+    kv_type: KvType | None = None
+    """Number type of the key-value cache."""
+    flash_attention: bool | None = None
+    """Whether flash attention is used."""
+    batch: Count | None = None
+    """Most prompt tokens in one step."""
+    lora: tuple[FilePath, ...] = ()
+    """LoRA adapters (GGUF files)."""
+    draft: FilePath | None = None
+    """Small model for speculative decoding (a GGUF file)."""
+    prompt_cache: Size | None = None
+    """Memory for prompts that left their slots, like `"2GiB"`. Unset: an eighth of the memory, at
+    most 8 GiB. `"0B"` keeps none."""
+    speculation: Literal["off", "ngram"] = "off"
+    """`"ngram"`: the engine proposes tokens that followed the last ones earlier in the text, and
+    checks several at once."""
 
     @property
     def speculates(self) -> bool:
@@ -130,30 +103,24 @@ class OpenVino(Struct, frozen=True, kw_only=True):
     """Options of OpenVINO GenAI. Unset values are chosen for the machine."""
 
     replicas: Replicas = 1
-    context: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None,
-        Meta(description="Requests at the same time. Unset: 16."),
-    ] = None
-    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
+    context: Count | None = None
+    """Tokens that prompt and output of one request may have."""
+    parallel: Annotated[int, Meta(ge=1, le=256)] | None = None
+    """Requests at the same time. Unset: 16."""
+    threads: Count | None = None
+    """CPU threads."""
     environment: Variables = ()
 
 
 class KvEvents(Struct, frozen=True, kw_only=True):
     """Ports at which servers of a pool publish what their caches hold (`--kv-events-config`)."""
 
-    port: Annotated[Port, Meta(description="Port of the endpoint, on the host of each server.")] = (
-        5557
-    )
-    replay_port: Annotated[
-        Port | None,
-        Meta(description="Port of the replay endpoint. Unset: what was missed is not asked for."),
-    ] = None
-    ranks: Annotated[
-        Count, Meta(description="Data-parallel ranks of each server: so many ports, from these on.")
-    ] = 1
+    port: Port = 5557
+    """Port of the endpoint, on the host of each server."""
+    replay_port: Port | None = None
+    """Port of the replay endpoint. Unset: what was missed is not asked for."""
+    ranks: Count = 1
+    """Data-parallel ranks of each server: so many ports, from these on."""
 
 
 class Vllm(Struct, frozen=True, kw_only=True):
@@ -162,83 +129,48 @@ class Vllm(Struct, frozen=True, kw_only=True):
     Unset values are vLLM's own choice.
     """
 
-    address: Annotated[
-        WebAddress | None,
-        Meta(
-            description="Base URL, without `/v1`, of a vLLM that others run: then none is "
-            "started, and options of starting one mean nothing."
-        ),
-    ] = None
-    addresses: Annotated[
-        tuple[WebAddress, ...],
-        Meta(
-            description="Several such base URLs in place of `address`: servers of the same model, "
-            "which are used as one. A reload may add and remove some while others answer. A host "
-            "name stands for as many servers as it has IP addresses, one like `_http._tcp.name` "
-            "for those of its SRV records; both are looked up every five seconds."
-        ),
-    ] = ()
-    key: Annotated[
-        KeyPlace | None,
-        Meta(description="Where the key is found that is sent to `address`. Unset: none is sent."),
-    ] = None
-    kv_events: Annotated[
-        KvEvents | None,
-        Meta(
-            description="Where the servers of `addresses` publish what their caches hold. Unset: "
-            "only what was sent to them is known."
-        ),
-    ] = None
-    served_name: Annotated[
-        Text | None,
-        Meta(description="Name of the model at `address`. Unset: the only one that is there."),
-    ] = None
-    tls: Annotated[TlsSettings, Meta(description="Certificates of `address`.")] = TlsSettings()
-    command: Annotated[
-        Text, Meta(description="The program: a path, or a name that the shell would find.")
-    ] = "vllm"
-    replicas: Annotated[
-        Count,
-        Meta(
-            description="How many are started: one model as a pool, each on devices of its own. "
-            "Options are those of each."
-        ),
-    ] = 1
-    devices: Annotated[
-        tuple[Text, ...],
-        Meta(
-            description='Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. '
-            "Unset: with several replicas as many as each needs, in order from 0 on."
-        ),
-    ] = ()
-    context: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=65_536)] | None,
-        Meta(description="Requests at the same time. Unset: 256."),
-    ] = None
-    tensor_parallel: Annotated[Count | None, Meta(description="Devices that share each layer.")] = (
-        None
-    )
-    pipeline_parallel: Annotated[
-        Count | None, Meta(description="Stages of layers, each on devices of its own.")
-    ] = None
-    data_parallel: Annotated[
-        Count | None, Meta(description="Copies of the model that share the requests.")
-    ] = None
-    gpu_memory: Annotated[
-        Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="Fraction of each device's memory that it may take."),
-    ] = None
-    dtype: Annotated[Text | None, Meta(description="Number type of weights and computation.")] = (
-        None
-    )
-    quantization: Annotated[Text | None, Meta(description="How the weights are quantised.")] = None
-    args: Annotated[
-        tuple[Text, ...],
-        Meta(description="Further arguments of `vllm serve`, as documented there."),
-    ] = ()
+    address: WebAddress | None = None
+    """Base URL, without `/v1`, of a vLLM that others run: then none is started, and options of
+    starting one mean nothing."""
+    addresses: tuple[WebAddress, ...] = ()
+    """Several such base URLs in place of `address`: servers of the same model, which are used as
+    one. A reload may add and remove some while others answer. A host name stands for as many
+    servers as it has IP addresses, one like `_http._tcp.name` for those of its SRV records; both
+    are looked up every five seconds."""
+    key: KeyPlace | None = None
+    """Where the key is found that is sent to `address`. Unset: none is sent."""
+    kv_events: KvEvents | None = None
+    """Where the servers of `addresses` publish what their caches hold. Unset: only what was sent to
+    them is known."""
+    served_name: Text | None = None
+    """Name of the model at `address`. Unset: the only one that is there."""
+    tls: TlsSettings = TlsSettings()
+    command: Program = "vllm"
+    """The program: a path, or a name that the shell would find."""
+    replicas: Count = 1
+    """How many are started: one model as a pool, each on devices of its own. Options are those of
+    each."""
+    devices: tuple[Text, ...] = ()
+    """Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. Unset: with several
+    replicas as many as each needs, in order from 0 on."""
+    context: Count | None = None
+    """Tokens that prompt and output of one request may have."""
+    parallel: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    """Requests at the same time. Unset: 256."""
+    tensor_parallel: Count | None = None
+    """Devices that share each layer."""
+    pipeline_parallel: Count | None = None
+    """Stages of layers, each on devices of its own."""
+    data_parallel: Count | None = None
+    """Copies of the model that share the requests."""
+    gpu_memory: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Fraction of each device's memory that it may take."""
+    dtype: Text | None = None
+    """Number type of weights and computation."""
+    quantization: Text | None = None
+    """How the weights are quantised."""
+    args: tuple[Text, ...] = ()
+    """Further arguments of `vllm serve`, as documented there."""
     environment: Variables = ()
 
     @property
@@ -276,8 +208,6 @@ _EITHER = ("address", "addresses", "context", "parallel")
 
 def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     yield from _option_rules(at, vllm)
-    if vllm.key is not None:
-        yield from secret_rules((*at, "key"), vllm.key)
     if vllm.address is not None:
         yield from _address_rules((*at, "address"), vllm.address)
         if _of_service(vllm.address):
@@ -336,7 +266,6 @@ def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
 
 
 def _of_service(address: str) -> bool:
-    """Return whether the host is the name of a service, whose servers are in SRV records."""
     return _host(address).startswith("_")
 
 
@@ -377,10 +306,7 @@ def llamacpp_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
         words = "is for one process, whose tokens are counted; with `replicas` set `parallel`"
         yield Broken((*at, "cache_tokens"), words)
     yield from device_rules(at, llamacpp.devices, llamacpp.replicas)
-    yield from _argument_rules((*at, "args"), llamacpp)
-
-
-def _argument_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
+    at = (*at, "args")
     if llamacpp.args and llamacpp.command is None:
         yield Broken(at, "is for a native build of llama.cpp; name its program by `command`")
     for arg in llamacpp.args:

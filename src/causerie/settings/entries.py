@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 # Rules for each entry of the database alone.
-#
-# It names no place on this machine, and changes nothing that the file sets.
 
 NAMES: Mapping[Section, str] = {
     "providers": "name",
@@ -88,7 +86,7 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     """Return why an entry is not even tried with a file that says this."""
     index = filed_index(entry, alone)
     if index is not None:
-        return tuple(_taken(entry, alone, index))
+        return tuple(_conflicts_with_file(entry, alone, index))
     origin = alone.origins.get(PATHS[entry.section], "line")
     if entry.section == "models" and alone.chosen:
         if entry.name not in alone.chosen:
@@ -96,14 +94,13 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     elif not origin.startswith("line"):
         return (f"{origin} says which {entry.section} there are",)
     if entry.section == "models":
-        return (*_file_only(entry), *_model(entry.body))
+        return (*_file_only(entry), *_model_refusals(entry.body))
     if entry.section == "doors":
-        return tuple(_door(entry))
+        return tuple(_door_refusals(entry))
     return tuple(_file_only(entry))
 
 
-def _taken(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
-    """Yield what the file has said already, or must say."""
+def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
     completed = _COMPLETED.get(entry.section, ())
     path, one = PATHS[entry.section], tables_of(alone.settings, entry.section)[index]
     if not entry.body or not set(entry.body) <= set(completed):
@@ -119,13 +116,13 @@ def _taken(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
 
 def _file_only(entry: Entry) -> Iterator[str]:
     for path, words in _FILE_ONLY.get(entry.section, {}).items():
-        if _given(entry.body, path.split(".")):
+        if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"
     if isinstance(entry.body.get("proxy"), Mapping):
         yield f"proxy: {_PLACE}"
 
 
-def _model(body: Mapping[str, Any]) -> Iterator[str]:
+def _model_refusals(body: Mapping[str, Any]) -> Iterator[str]:
     engine, ref = body.get("engine", "llamacpp"), body.get("ref")
     if isinstance(engine, str) and engine not in _ENGINES:
         yield f"engine: only the file may name one other than {', '.join(_ENGINES)}"
@@ -136,27 +133,24 @@ def _model(body: Mapping[str, Any]) -> Iterator[str]:
         return  # the rules say so
 
 
-def _door(entry: Entry) -> Iterator[str]:
-    """Yield why it is no door of its own; limits of a door that is gone do not open another."""
+def _door_refusals(entry: Entry) -> Iterator[str]:
+    # Limits of a door that is gone do not open another.
     if entry.body.get("keys") not in (None, "accounts"):
         yield 'keys: only the file may say who enters, other than by `keys = "accounts"`'
     if "kind" not in entry.body and entry.name not in DEFAULT_DOORS:
         yield f'kind: is missing, and the file has no door "{entry.name}" to add this to'
 
 
-def _given(body: Mapping[str, Any], path: Sequence[str]) -> bool:
-    found: object = body
+def has_value(table: object, path: Sequence[str | int]) -> bool:
+    """Return true if something stands at a path below nested tables."""
     for part in path:
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(table, Mapping) or part not in table:
             return False
-        found = found[part]
+        table = table[part]
     return True
 
 
 # Entries of the configuration that do not come from the file.
-#
-# They are checked with the file, by the same rules. The file holds without them, and what it sets
-# stays; an entry that does not hold with it, or with the others, is left out.
 
 Section = Literal["providers", "aliases", "catalog", "models", "doors", "webhooks", "emails"]
 EntryKey = tuple[Section, str]
@@ -210,7 +204,9 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     left_out = {entry.key: reasons for entry in entries if (reasons := refusals(entry, alone))}
     tried = [one for one in entries if one.key not in left_out]
     usable = list(without_switched_off(tried, alone))
-    left_out |= {now.key: (OFF,) for one, now in zip(tried, usable, strict=True) if _lost(one, now)}
+    left_out |= {
+        now.key: (OFF,) for one, now in zip(tried, usable, strict=True) if _lost_targets(one, now)
+    }
     wanted = [one for one in usable if one.enabled and one.key not in left_out]
     while wanted:
         try:
@@ -237,14 +233,12 @@ def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[En
         yield replace(entry, body={**entry.body, label: kept})
 
 
-def _lost(before: Entry, after: Entry) -> bool:
-    """Return true if an entry had targets, and has none any more."""
+def _lost_targets(before: Entry, after: Entry) -> bool:
     label = _TARGETS.get(before.section, "")
     return bool(before.body.get(label)) and not after.body.get(label)
 
 
 def _target(target: object) -> EntryKey | None:
-    """Return the key of the provider that a target names, or of a model of our own."""
     if not isinstance(target, Mapping):
         return None
     provider = target.get("provider")
@@ -256,22 +250,18 @@ def _target(target: object) -> EntryKey | None:
 def _faulty(
     entries: Sequence[Entry], problems: Sequence[Problem]
 ) -> dict[EntryKey, tuple[str, ...]]:
-    """Return the entries that the problems speak of, with their problems.
-
-    The file holds alone: where a problem names no entry, the newest has brought it.
-    """
+    # The file holds alone: where a problem names no entry, the newest one caused it.
     found: dict[EntryKey, tuple[str, ...]] = {}
     by_origin = {one.origin: one for one in entries}
     for problem in problems:
         places = (problem.where, problem.other)
         entry = next((by_origin[place] for place in places if place in by_origin), entries[-1])
-        words = ": ".join(part for part in (_short(problem.key), problem.advice) if part)
+        words = ": ".join(part for part in (_key_below_entry(problem.key), problem.advice) if part)
         found[entry.key] = (*found.get(entry.key, ()), words)
     return found
 
 
-def _short(key: str) -> str:
-    """Return the key below its entry: of ``providers[3].base_url`` only ``base_url``."""
+def _key_below_entry(key: str) -> str:
     section, bracket, rest = key.partition("[")
     if bracket and section in map(".".join, PATHS.values()):
         return rest.partition("]")[2].lstrip(".")

@@ -31,17 +31,17 @@ def variables() -> Mapping[str, str]:
 
 
 def client_key() -> str | None:
-    """The key that ``causerie chat`` sends, or ``None``."""
+    """Return the key that ``causerie chat`` sends, or ``None``."""
     return os.environ.get(CLIENT_KEY, "").strip() or None
 
 
 def worker() -> str | None:
-    """The place that the supervisor of workers gives this process, or ``None``."""
+    """Return the place that the supervisor of workers gives this process, or ``None``."""
     return os.environ.get(WORKER)
 
 
 def expanded(path: str) -> Path:
-    """The path with its ``~`` resolved; as it is written where that is nobody's home."""
+    """Return the path with its ``~`` resolved, unchanged if that is nobody's home."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -77,7 +77,6 @@ def runtime_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> Path:
-    """A folder of the user; raises :class:`SettingsError` for a user without a home."""
     base = Path(environ.get(name, ""))
     if base.is_absolute():
         return base

@@ -19,19 +19,22 @@ import msgspec
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
-from causerie.settings.entries import DEFAULT_DOORS, KEYS, NAMES, PATHS, Entry, EntryKey, Section
+from causerie.settings.entries import (
+    DEFAULT_DOORS,
+    KEYS,
+    NAMES,
+    PATHS,
+    Entry,
+    EntryKey,
+    Section,
+    has_value,
+)
 from causerie.settings.problems import Broken, Findings, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
 from causerie.settings.settle import settled
 from causerie.settings.toml import KeyPath, line_numbers, line_of
 from causerie.settings.tree import DEFAULT_MODEL, Settings
-from causerie.settings.values import PLACES, Secret
-
-# From file, environment and flags to the settings in force.
-#
-# Later wins: the tree's defaults, variables of other programs (``HF_TOKEN``),
-# the file, ``CAUSERIE_…`` variables, flags. The result is checked as a whole;
-# either all of it holds or nothing is used.
+from causerie.settings.values import PLACES, Secret, secrets
 
 FILE_NAME = "causerie.toml"
 _BEHIND_NO_DOOR = {"providers", "webhooks", "emails"}
@@ -72,7 +75,7 @@ class Loaded:
         return not any(origin.startswith("line ") for origin in self.origins.values())
 
     def where(self, path: KeyPath) -> str:
-        """The place that a value comes from: flag, variable, or file and line."""
+        """Return the origin of a value: flag, variable, or file and line."""
         for length in range(len(path), 0, -1):
             origin = self.origins.get(path[:length])
             if origin is not None:
@@ -99,7 +102,7 @@ class _Layers:
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        """The place that a value comes from: flag, variable, or file and line."""
+        """Return the origin of a value: flag, variable, or file and line."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -118,7 +121,7 @@ def load(
     folder: Path | None = None,
     entries: Sequence[Entry] = (),
 ) -> Loaded:
-    """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
+    """Return the settings in force. Raises :class:`SettingsError` with everything that is wrong.
 
     Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
     folder (the working directory) are looked for; none at all is fine. With
@@ -134,7 +137,7 @@ def load(
     problems = _put_overrides(layers, known, overrides)
     _put_gateway(layers.values, entries)
     _put_entries(layers, entries)
-    _put_known(layers.values)
+    _fill_known_providers(layers.values)
     decoder = SettingsDecoder(layers.where)
     settings = decoder.struct(Settings, layers.values)
     problems += decoder.problems
@@ -143,8 +146,14 @@ def load(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
-    problems += [_problem(rule, layers) for rule in broken if not _kept_apart(rule, layers)]
-    ignored = tuple(_ignored(environ, known, frozenset(_named(settings))))
+    problems += [_problem(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
+    ignored = tuple(
+        _ignored(
+            environ,
+            known,
+            frozenset(secret.env for _, _, secret in secrets(settings) if secret.env),
+        )
+    )
     loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -152,7 +161,7 @@ def load(
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Path and type of every setting that is one value, or several, of a variable or a flag."""
+    """Yield path and type of every setting that a variable or a flag can set."""
     for found in msgspec.structs.fields(kind):
         bare = plain(found.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
@@ -162,7 +171,7 @@ def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[Key
 
 
 def variable(path: KeyPath) -> str:
-    """The environment variable of a setting: ``CAUSERIE_SERVER_PORT``."""
+    """Return the environment variable of a setting: ``CAUSERIE_SERVER_PORT``."""
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 
@@ -210,10 +219,10 @@ def _put_variables(
 ) -> None:
     for path, kind in known.items():
         foreign = extras(kind).get("variable")
-        if foreign and environ.get(foreign) and not _given(layers.values, path):
+        if foreign and environ.get(foreign) and not has_value(layers.values, path):
             layers.put(path, _from_text(kind, environ[foreign]), f"variable {foreign}")
         own = variable(path)
-        if environ.get(own) and _from_variable(path):
+        if environ.get(own) and len(path) > 1:  # lists of tables do not fit into a variable
             layers.put(path, _from_text(kind, environ[own]), f"variable {own}")
 
 
@@ -240,18 +249,14 @@ def _problem(rule: Broken, layers: _Layers) -> Problem:
     return Problem(layers.where(rule.path), dotted(rule.path), advice, place)
 
 
-def _kept_apart(rule: Broken, layers: _Layers) -> bool:
-    """Return true if a rule wants the key of an entry, which the database keeps apart from it."""
+def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
     return rule.path[:-1] in layers.origins and any(
         rule.path[:-2] == PATHS[section] and rule.path[-1] == key for section, key in KEYS.items()
     )
 
 
 def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
-    """Add the default doors of a file with aliases or a catalog: gateway and router first.
-
-    Those that only entries need come last, so that the door behind plain ``/v1`` stays.
-    """
+    # Doors that only entries need come last, so that the door behind plain `/v1` stays.
     filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
     if filed or _only_default_doors(values.get("doors")):
         values.setdefault("models", [])
@@ -265,7 +270,6 @@ def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
 
 
 def _only_default_doors(doors: object) -> bool:
-    """Return whether doors are listed and none of them has models of this machine behind it."""
     kinds = (
         [one.get("kind") for one in doors if isinstance(one, dict)]
         if isinstance(doors, list)
@@ -275,15 +279,14 @@ def _only_default_doors(doors: object) -> bool:
 
 
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
-    """Add what does not come from the file to what does."""
     filed: dict[KeyPath, Mapping[str, int]] = {}
     for entry in entries:
         section, label = entry.section, NAMES[entry.section]
         default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
         path = PATHS[section]
-        tables = _tables(layers, path, default)
+        tables = _tables_at(layers, path, default)
         if path not in filed:
-            filed[path] = _filed(tables, label)
+            filed[path] = _indexes_by_name(tables, label)
         index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
@@ -297,8 +300,7 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
             layers.origins[*path, index, name] = entry.origin
 
 
-def _tables(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
-    """Return the list of tables at a path, which is there from now on."""
+def _tables_at(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
     table: Any = layers.values
     for part in path[:-1]:
         table = table.setdefault(part, {})
@@ -306,14 +308,13 @@ def _tables(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
     return found
 
 
-def _filed(tables: Sequence[Mapping[str, Any]], label: str) -> Mapping[str, int]:
-    """Return the indexes of tables by name, the first of each; call it before entries are added."""
+def _indexes_by_name(tables: Sequence[Mapping[str, Any]], label: str) -> Mapping[str, int]:
+    # The first of each name counts.
     last_first = reversed(list(enumerate(tables)))
     return {name: index for index, table in last_first if isinstance(name := table.get(label), str)}
 
 
-def _put_known(values: dict[str, Any]) -> None:
-    """Add what is known of a known provider, where the file does not set it."""
+def _fill_known_providers(values: dict[str, Any]) -> None:
     providers = values.get("providers")
     for provider in providers if isinstance(providers, list) else ():
         if isinstance(provider, dict) and isinstance(provider.get("known"), str):
@@ -323,22 +324,8 @@ def _put_known(values: dict[str, Any]) -> None:
                 provider |= filled | provider
 
 
-def _given(values: Mapping[str, Any], path: KeyPath) -> bool:
-    table: Any = values
-    for part in path:
-        if not isinstance(table, Mapping) or part not in table:
-            return False
-        table = table[part]
-    return True
-
-
-def _from_variable(path: KeyPath) -> bool:
-    """Lists of tables do not fit into a variable."""
-    return len(path) > 1
-
-
 def _from_text(kind: Any, text: str) -> object:
-    """The text as the type wants it; unchanged where it does not fit, for the decoder to refuse."""
+    # What does not fit stays as it is: the decoder refuses it then.
     bare = plain(kind)
     if bare is bool and text.lower() in _TRUE | _FALSE:
         return text.lower() in _TRUE
@@ -351,14 +338,12 @@ def _from_text(kind: Any, text: str) -> object:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without the quotes that it has in a file."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def _origins(layers: _Layers) -> dict[KeyPath, str]:
-    """Return the line of each key of the file; of all others the flag, variable or entry."""
     found = {path: f"line {line}" for path, line in layers.lines.items()}
-    for path in _keys(layers.values):
+    for path in _key_paths(layers.values):
         given = [layers.origins[one] for one in (path[:3], path[:2]) if one in layers.origins]
         line = line_of(path, layers.lines)
         if given:
@@ -368,42 +353,25 @@ def _origins(layers: _Layers) -> dict[KeyPath, str]:
     return {**found, **layers.origins}
 
 
-def _keys(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The path of every key, also of those in inline tables."""
+def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield (*path, name)
-            yield from _keys(item, (*path, name))
+            yield from _key_paths(item, (*path, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _keys(item, (*path, index))
+            yield from _key_paths(item, (*path, index))
 
 
 def _ignored(
     environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
 ) -> Iterator[str]:
-    readable = {variable(path) for path in known if _from_variable(path)}
+    readable = {variable(path) for path in known if len(path) > 1}
     for name in sorted(environ):
         if name.startswith(environment.PREFIX) and name not in (
             readable | named | environment.ELSEWHERE
         ):
             yield name
-
-
-def _named(value: object) -> Iterator[str]:
-    """The variables that settings name as the place of a secret."""
-    if isinstance(value, Secret):
-        if value.env is not None:
-            yield value.env
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _named(getattr(value, name))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _named(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _named(item)
 
 
 # A file of entries for the database, in the form of the configuration: its tables, each checked
@@ -436,17 +404,16 @@ def read_entry_file(file: Path) -> EntryFile:
             path = PATHS[section]
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
-                filed = _filed_entries(section, table, place)
+                filed = _filed_entry(section, table, place)
                 if (other := found.get(filed.entry.key)) is not None:
                     advice = f'"{filed.entry.name}" stands here twice ({other.entry.place})'
                     raise SettingsError([Problem(place, "", advice)])
                 found[filed.entry.key] = filed
     findings.end()
-    return EntryFile(tuple(found.values()), tuple(_others(values)))
+    return EntryFile(tuple(found.values()), tuple(_other_tables(values)))
 
 
-def _others(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of tables that are no entries, or hold something else."""
+def _other_tables(values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in values.items():
         inner = {path[1] for path in PATHS.values() if len(path) > 1 and path[0] == name}
         if (name,) not in PATHS.values() and not (isinstance(value, dict) and set(value) <= inner):
@@ -472,8 +439,7 @@ def _entry_tables(
         )
 
 
-def _filed_entries(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
-    """Return one entry; raise :class:`SettingsError` without a name, or with a key itself."""
+def _filed_entry(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
     label = NAMES[section]
     known = KNOWN_PROVIDERS.get(str(body.get("known"))) if section == "providers" else None

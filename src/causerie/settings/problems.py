@@ -5,11 +5,12 @@ Knows no particular setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.toml import KeyPath
 
 if TYPE_CHECKING:
@@ -51,24 +52,37 @@ class Broken:
         places = [self.path] if self.other is None else [self.path, self.other]
         return any(
             any(place[: len(fault)] == fault for place in places)
-            or any(_names(fault, place) for place in self.relies_on)
+            or any(_concerns(fault, place) for place in self.relies_on)
             or (fault[:-1] == self.path[: len(fault) - 1] and f"`{fault[-1]}`" in self.advice)
             for fault in faults
         )
 
 
-def _names(fault: KeyPath, place: KeyPath) -> bool:
-    """Return whether the wrong setting is the place, a table of it, or what one is called."""
+def _concerns(fault: KeyPath, place: KeyPath) -> bool:
     rest = fault[len(place) :]
     return fault[: len(place)] == place and (len(rest) < 2 or rest[-1] in ("id", "name", "aliases"))
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as people write it: ``models[0].id``."""
+    """Return the path as people write it: ``models[0].id``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, str, KeyPath]]:
+    """Yield each place of a name that an earlier place has, with the name and the first place."""
+    first: dict[str, KeyPath] = {}
+    for path, name in places:
+        if (other := first.setdefault(name, path)) is not path:
+            yield path, name, other
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return the known name that a wrong one resembles, or all that are known."""
+    near = nearest(name, known, ALIKE)
+    return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
 
 
 class SettingsError(Exception):

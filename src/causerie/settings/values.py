@@ -5,18 +5,18 @@ Nothing here knows which setting takes which type.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from causerie.protocol.numbers import money
-
-# Types of single settings: names, sizes, addresses, times, and a description of each.
-#
-# Nothing here knows which setting takes which type.
+from causerie.settings.toml import KeyPath
 
 Text = Annotated[str, Meta(min_length=1)]
+FilePath = Annotated[Text, Meta(extra={"path": "file"})]
+Program = Annotated[Text, Meta(extra={"path": "program"})]
 Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
@@ -118,10 +118,24 @@ class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Place of a secret; one of the three is set."""
 
     env: VariableName | None = None
-    file: Text | None = None
+    file: FilePath | None = None
     command: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
 
 
+def secrets(value: object, path: KeyPath = (), owner: str = "") -> Iterator[NamedSecret]:
+    """Yield each secret in settings, with its path and the id or name of its owner."""
+    if isinstance(value, Secret):
+        yield path, owner, value
+    elif isinstance(value, Struct):
+        owner = getattr(value, "id", None) or getattr(value, "name", None) or owner
+        for name in value.__struct_fields__:
+            yield from secrets(getattr(value, name), (*path, name), owner)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from secrets(item, (*path, index), owner)
+
+
+NamedSecret = tuple[KeyPath, str, Secret]
 PLACES = '`{ env = "NAME" }`, `{ file = "PATH" }` or `{ command = ["PROGRAM", ...] }`'
 KeyPlace = Annotated[
     Secret,
@@ -134,33 +148,33 @@ KeyPlace = Annotated[
 ]
 
 
+TrustedCertificates = Annotated[
+    FilePath | None,
+    Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
+]
+
+
 def byte_count(size: str) -> int:
-    """Bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
+    """Return the bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
     number = size.rstrip("BkMGTi ")
     unit = size[len(number) :].strip()
     power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
     return int(float(number) * (1024 if "i" in unit else 1000) ** power)
 
 
-# Limits by the minute and at the same time, of a door, a model or an alias.
-
-
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """Limits on use, over all callers."""
 
-    requests_per_minute: Annotated[Count | None, Meta(description="Unset: no limit.")] = None
-    tokens_per_minute: Annotated[
-        Count | None, Meta(description="Prompt and output together. Unset: no limit.")
-    ] = None
-    input_tokens_per_minute: Annotated[
-        Count | None, Meta(description="Of prompts. Unset: no limit.")
-    ] = None
-    output_tokens_per_minute: Annotated[
-        Count | None, Meta(description="Of replies, reasoning too. Unset: no limit.")
-    ] = None
-    concurrent: Annotated[
-        Count | None, Meta(description="Requests at the same time. Unset: no limit.")
-    ] = None
+    requests_per_minute: Count | None = None
+    """Unset: no limit."""
+    tokens_per_minute: Count | None = None
+    """Prompt and output together. Unset: no limit."""
+    input_tokens_per_minute: Count | None = None
+    """Of prompts. Unset: no limit."""
+    output_tokens_per_minute: Count | None = None
+    """Of replies, reasoning too. Unset: no limit."""
+    concurrent: Count | None = None
+    """Requests at the same time. Unset: no limit."""
 
 
 # Price of a model's tokens.
@@ -185,20 +199,16 @@ Price = Annotated[
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 
-    prompt: Annotated[Price, Meta(description="For a million tokens of prompts.")] = "0"
-    completion: Annotated[
-        Price,
-        Meta(description="For a million tokens of replies, reasoning too where it has no price."),
-    ] = "0"
-    cached: Annotated[
-        Price | None,
-        Meta(description="For a million prompt tokens from the cache. Unset: like `prompt`."),
-    ] = None
-    reasoning: Annotated[
-        Price | None,
-        Meta(description="For a million tokens of reasoning. Unset: like `completion`."),
-    ] = None
-    request: Annotated[Price, Meta(description="For one request, whatever its size.")] = "0"
+    prompt: Price = "0"
+    """For a million tokens of prompts."""
+    completion: Price = "0"
+    """For a million tokens of replies, reasoning too where it has no price."""
+    cached: Price | None = None
+    """For a million prompt tokens from the cache. Unset: like `prompt`."""
+    reasoning: Price | None = None
+    """For a million tokens of reasoning. Unset: like `completion`."""
+    request: Price = "0"
+    """For one request, whatever its size."""
 
     @property
     def by_token(self) -> TokenPriceSettings:

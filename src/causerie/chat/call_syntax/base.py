@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-# A list, a set and a text that only grow, and whose copies share their content.
-#
-# Copying takes constant time. The first copy that is added to keeps the shared content; another one
-# copies it when it is added to.
+# Copies of these share their content, so copying takes constant time. The first copy that is added
+# to keeps the content; any other copies it when it is added to.
 
 _T = TypeVar("_T")
 
@@ -113,13 +111,6 @@ class GrowingText:
         return "".join(self._pieces[: self._count])
 
 
-# Shared parts of the readers and grammars of all segments.
-#
-# A *reader* consumes the model's text in pieces of any size and reports its
-# meaning. A *grammar* is a Lark expression (llguidance dialect) that admits
-# exactly the texts that the reader understands. Both are created per call: they
-# know the function's schema, and nothing about streams, engines or messages.
-
 Schema = Mapping[str, object]
 
 
@@ -187,8 +178,6 @@ def text_overlap(text: str, marker: str) -> int:
             return size
     return 0
 
-
-# Fixed text, names and ids: the segments that hold no arguments.
 
 _NAME = re.compile(r"[a-zA-Z0-9_.\-]*")
 

@@ -6,22 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import APPLIES, is_annotation, step, unsupported
+from causerie.chat.schema.keywords import APPLIES, SchemaRefused, is_annotation, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
+from causerie.chat.schema.values import is_number
 from causerie.chat.validation import following
-from causerie.errors import InvalidRequest
-from causerie.protocol.numbers import whole_number
-
-# Alternatives that a schema allows for one value, with references resolved.
-#
-# A writer of single arguments has to know before the first character whether a
-# value is a string, and what kind of string. This module knows the keywords that
-# apply schemas to the same value; it knows nothing of grammars.
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
 _VALUES = frozenset({"const", "enum"})
@@ -56,14 +48,10 @@ def part_of(schema: Schema, part: object) -> Schema | None:
 
 def resolved(root: Schema, reference: str) -> Schema | bool:
     """Return the schema that a local reference names; an unresolved one admits anything."""
-    found: object = root
-    for part in reference.removeprefix("#").split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list):
-            index = whole_number(name)
-            found = found[index] if index is not None and index < len(found) else {}
-        else:
-            found = found.get(name, {}) if isinstance(found, Mapping) else {}
+    try:
+        found = part_at(root, reference)
+    except LookupError:
+        return {}
     return found if isinstance(found, Mapping | bool) else {}
 
 
@@ -90,7 +78,7 @@ def anchored(root: Schema) -> Schema:
             return [walked(item, step(at, index)) for index, item in enumerate(value)]
         if not isinstance(value, Mapping) or not value:
             return value
-        value, at = _unwrapped(value, at)
+        value, at = _without_single_all_of(value, at)
         out: dict[str, object] = {AT: at}
         said = {key: of for key, of in value.items() if key not in _DEFINITIONS}
         spelled = plain(said, at, partial(resolved, root))
@@ -102,7 +90,7 @@ def anchored(root: Schema) -> Schema:
             if key in _NAMED and isinstance(of, Mapping):
                 out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
             else:
-                out[key] = walked(of, below) if _is_applied(key, spelled) else of
+                out[key] = walked(of, below) if _holds_subschemas(key, spelled) else of
         reference = out.get("$ref")
         if isinstance(reference, str):
             out["$ref"] = moved(reference)
@@ -111,11 +99,10 @@ def anchored(root: Schema) -> Schema:
     whole = walked(root, "#")
     assert isinstance(whole, dict)
     found = {names[each]: walked(resolved(root, each), each) for each in waiting}  # which grows
-    return _entered({**whole, "$defs": found} if found else whole)
+    return _without_single_reference({**whole, "$defs": found} if found else whole)
 
 
-def _entered(whole: Schema) -> Schema:
-    """Return the target of a schema that consists only of a reference."""
+def _without_single_reference(whole: Schema) -> Schema:
     reference = whole.get("$ref")
     others = whole.keys() - {"$ref", "type", AT}
     if not isinstance(reference, str) or not all(map(is_annotation, others)):
@@ -125,8 +112,7 @@ def _entered(whole: Schema) -> Schema:
     return {**rest, **target} if isinstance(target, Mapping) else whole
 
 
-def _is_applied(key: str, schema: Schema) -> bool:
-    """Return whether a keyword of ``schema`` holds schemas that constrain the value."""
+def _holds_subschemas(key: str, schema: Schema) -> bool:
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
     return key not in _VALUES and not is_annotation(key)
@@ -146,15 +132,14 @@ def closed_schema(parameters: Schema) -> Schema:
         isinstance(named, Mapping)
         and isinstance(required, list)
         and named.keys() >= set(map(str, required))
-        and not any(map(_names_others, _leading_content(schema)))
+        and not any(map(_names_others, _schemas_alongside(schema)))
         and "patternProperties" not in schema
     ):
         schema.setdefault("additionalProperties", False)
     return schema
 
 
-def _leading_content(schema: Schema) -> Iterator[object]:
-    """Yield the schemas that hold alongside it for the same object."""
+def _schemas_alongside(schema: Schema) -> Iterator[object]:
     for key in ("allOf", "anyOf", "oneOf"):
         options = schema.get(key)
         yield from options if isinstance(options, list) else ()
@@ -166,8 +151,9 @@ def _names_others(option: object) -> bool:
     return not isinstance(option, Mapping) or bool(option.keys() & (APPLIES - {"required"}))
 
 
-def _unwrapped(schema: Mapping[str, object], at: str) -> tuple[Mapping[str, object], str]:
-    """Return the only part of an ``allOf`` if nothing else constrains the value, and its place."""
+def _without_single_all_of(
+    schema: Mapping[str, object], at: str
+) -> tuple[Mapping[str, object], str]:
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
@@ -179,22 +165,19 @@ def _unwrapped(schema: Mapping[str, object], at: str) -> tuple[Mapping[str, obje
 def choices(schema: Schema) -> Sequence[Schema]:
     """Return schemas of which a value follows one, with definitions; none applies other schemas.
 
-    There are none where no value can follow ``schema``. Raises ``InvalidRequest``
-    (``unsupported_schema``) where they are too many, or cannot be told.
+    There are none where no value can follow ``schema``. Raises ``SchemaRefused``
+    where they are too many, or cannot be told.
     """
-    return _choices(schema, definitions(schema), {})
+    return _choices_of_part(schema, definitions(schema), {})
 
 
-def _choices(
+def _choices_of_part(
     schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
-    """Return them; ``known`` are the parts that were read, by identity, and their choices.
-
-    Parts that refer to the same part twice, level by level, are read once each.
-    """
+    # Parts that refer to the same part twice, level by level, are read once each.
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in _APPLIED}]
     for options in _applied(schema):
-        each = _united([_of_option(option, shared, known) for option in options], shared)
+        each = _distinct_choices([_of_option(option, shared, known) for option in options], shared)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
@@ -202,7 +185,7 @@ def _choices(
         pairs = (met(one, other) for one in found for other in each)
         found = [both for both in pairs if both is not None]
     kept = [choice for one in found if (choice := settled(one)) is not None]
-    return [choice for one in kept if (choice := _bounded(one)) is not None]
+    return [choice for one in kept if (choice := _without_contradicting_types(one)) is not None]
 
 
 def _of_option(
@@ -211,14 +194,13 @@ def _of_option(
     if option is False:
         return ()
     if not isinstance(option, Mapping):
-        return _choices(shared, shared, known)
+        return _choices_of_part(shared, shared, known)
     if id(option) not in known:
-        known[id(option)] = option, _choices({**option, **shared}, shared, known)
+        known[id(option)] = option, _choices_of_part({**option, **shared}, shared, known)
     return known[id(option)][1]
 
 
-def _united(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:
-    """Return the choices of all options; where options have several, each choice once."""
+def _distinct_choices(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:
     each = [choice for option in options for choice in option]
     if len(each) <= len(options):
         return each
@@ -226,24 +208,19 @@ def _united(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Sch
     return [*{json.dumps(one, sort_keys=True): each[at] for at, one in enumerate(own)}.values()]
 
 
-def _bounded(choice: Schema) -> Schema | None:
-    """Return a choice without the types whose bounds contradict each other; ``None`` without any.
-
-    Schemas that hold at once may leave nothing of one alternative, and something of another.
-    """
+def _without_contradicting_types(choice: Schema) -> Schema | None:
+    # Schemas that hold at once may leave nothing of one alternative, and something of another.
     empty = {
         kind
         for kind, (low, high) in _BOUNDS.items()
-        if low in choice and high in choice and _exceeds(choice[low], choice[high])
+        if is_number(least := choice.get(low))
+        and is_number(most := choice.get(high))
+        and least > most
     }
     if not empty:
         return choice
     left = sorted(kinds_of(choice) - empty)
     return {**choice, "type": left[0] if len(left) == 1 else left} if left else None
-
-
-def _exceeds(low: object, high: object) -> bool:
-    return isinstance(low, int | float) and isinstance(high, int | float) and low > high
 
 
 def _applied(schema: Schema) -> Iterator[Sequence[object]]:
@@ -291,10 +268,7 @@ def is_meant(value: object, schema: Schema) -> bool:
     return any(admits(choice, value) for choice in choices(schema))
 
 
-# Conjunction of two schemas of one value.
-#
-# The result is exact, or the schema is rejected: no rule of either schema is
-# lost. Knows the keywords of JSON Schema; follows no references.
+# The conjunction of two schemas. It is exact, or the schema is refused.
 
 AT = "x-at"  # where a part of a schema stood in what was sent
 _NAMES: Mapping[type, str] = {
@@ -309,9 +283,9 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
                     "exclusiveMinimum", "exclusiveMaximum"})  # fmt: skip
 
 
-def refused(schema: Schema, reason: str, *keys: str) -> InvalidRequest:
+def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
     """Return the refusal of a part of a function's parameters."""
-    return unsupported("tools", reason, step(str(schema.get(AT, "#")), *keys))
+    return SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 
 def kind_of(value: object) -> str:
@@ -350,7 +324,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
         elif key in _ALONE:
             raise refused(other, "alongside another schema for the same array it is not supported.")
     if one.keys() & _OBJECTS and other.keys() & _OBJECTS:
-        both |= _members(one, other)
+        both |= _joined_properties(one, other)
     first, second = constants(one), constants(other)
     if first is not None and second is not None:
         both.pop("const", None)
@@ -375,15 +349,16 @@ def settled(choice: Schema) -> Schema | None:
     return {**{key: of for key, of in choice.items() if key != "const"}, "enum": kept}
 
 
-def _members(one: Schema, other: Schema) -> Mapping[str, object]:
-    """Return the properties of two object schemas, each as both see it."""
+def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
     names = dict.fromkeys([*_named(one), *_named(other)])
     found: dict[str, object] = {}
     if names:
-        found["properties"] = {name: _both(_seen(one, name), _seen(other, name)) for name in names}
+        found["properties"] = {
+            name: _conjunction(_seen(one, name), _seen(other, name)) for name in names
+        }
     if "additionalProperties" in one or "additionalProperties" in other:
         sides = [side.get("additionalProperties", True) for side in (one, other)]
-        found["additionalProperties"] = _both(*sides)
+        found["additionalProperties"] = _conjunction(*sides)
     return found
 
 
@@ -396,8 +371,7 @@ def _seen(schema: Schema, name: str) -> object:
     return _named(schema).get(name, schema.get("additionalProperties", True))
 
 
-def _both(first: object, second: object) -> object:
-    """Return a schema that is valid for both."""
+def _conjunction(first: object, second: object) -> object:
     if first is False or second is False:
         return False
     parts = _union(_parts(first), _parts(second))

@@ -87,7 +87,6 @@ class ElementReader:
                 return Read(arguments=out, rest=self._text)
 
     def _tag(self) -> str | None:
-        """Return the next tag behind a marker: a child begins or the element ends."""
         text = self._text = self._text.lstrip()
         if not text.startswith(self._mark):
             if self._mark.startswith(text):
@@ -129,7 +128,7 @@ class ElementReader:
         self._resumed = False
         self._held = GrowingText()
         self._streams = kinds(schema) == {"string"}
-        self._step = self._value
+        self._step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
         return lead + key + ('"' if self._streams else "")
 
@@ -138,9 +137,8 @@ class ElementReader:
             return item_in(outer.schema, outer.count - 1)
         return property_in(outer.schema, name)
 
-    def _value(self) -> str | None:
-        """Return a leaf's text up to its closing tag, or the first child."""
-        if not self._resumed and not self._streams and not self._leaf():
+    def _read_value(self) -> str | None:
+        if not self._resumed and not self._streams and not self._holds_text():
             return "" if self._step == self._tag else None
         at = self._text.find(self._mark)
         if at >= 0:
@@ -148,18 +146,17 @@ class ElementReader:
             self._step = self._tag
             return self._written(piece, self._open[-1].schema)
         if not self._streams:
-            self._hold(max(len(self._text) - len(self._mark) + 1, 0))
+            self._set_aside(max(len(self._text) - len(self._mark) + 1, 0))
             return None
         ready = len(self._text) - text_overlap(self._text, self._mark)
         piece, self._text = self._text[:ready], self._text[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
-    def _leaf(self) -> bool:
-        """Return whether the element holds text; set the next step if it holds a child element."""
+    def _holds_text(self) -> bool:
         text = self._text.lstrip()
         opening = f"{self._mark}<"
         if f"{opening}/".startswith(text):
-            self._hold(len(self._text) - len(text))
+            self._set_aside(len(self._text) - len(text))
             return False
         if text.startswith(opening) and not text.startswith(f"{opening}/"):
             self._step = self._tag
@@ -167,8 +164,7 @@ class ElementReader:
         self._resumed = True
         return True
 
-    def _hold(self, size: int) -> None:
-        """Keep so many characters, in which no marker begins, apart from what is searched."""
+    def _set_aside(self, size: int) -> None:
         self._held.add(self._text[:size])
         self._text = self._text[size:]
 
@@ -201,7 +197,6 @@ class _Elements(ArgumentRules[str | None]):
         self._mark = mark
 
     def ways(self, schema: Schema, place: str | None) -> Iterator[str | None]:
-        """Yield the ways to write a value; null is left out where it can be something else."""
         found = choices(schema)
         is_null = all(kinds_of(choice) == _NULL for choice in found)
         lists = any("array" in kinds_of(choice) for choice in found)
@@ -212,29 +207,26 @@ class _Elements(ArgumentRules[str | None]):
                 yield from (self._constant(each, choice, place) for each in told)
                 continue
             expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
-            for kind in _likely(choice) if expected >= ALL - _NULL else sorted(expected):
+            for kind in _default_kinds(choice) if expected >= ALL - _NULL else sorted(expected):
                 yield self._kind(kind, choice, place, lists)
 
     def _constant(self, value: object, choice: Schema, place: str | None) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if self._mark in text:
             raise refused(choice, "a constant holds the marker of this model's tags.")
-        return self._closed(text, place)
+        return self._with_closing_tag(text, place)
 
-    def _closed(self, text: str, place: str | None) -> str:
-        """Return fixed text and the closing tag."""
-        return self.scope.literal(text + self._tag(place)) + self._any(place)
+    def _with_closing_tag(self, text: str, place: str | None) -> str:
+        return self.scope.literal(text + self._tag(place)) + self._any_name(place)
 
     def _tag(self, place: str | None) -> str:
-        """Return the closing tag, as far as its text is known."""
         return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
 
-    def _any(self, place: str | None) -> str:
-        """Return the rest of a tag with any name; empty for a known place."""
+    def _any_name(self, place: str | None) -> str:
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
     def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
-        closed = self._closed("", place)
+        closed = self._with_closing_tag("", place)
         match kind:
             case "string":
                 return self._string(choice, place)
@@ -254,10 +246,9 @@ class _Elements(ArgumentRules[str | None]):
         else:
             tag = self.scope.literal(self._tag(place).removeprefix(self._mark))
             text = f"{self.scope.until(self._mark)} {tag}"
-        return text + self._any(place)
+        return text + self._any_name(place)
 
     def object(self, choice: Schema, lists: bool = False) -> str | None:
-        """Return its elements; a free one is closed by any name, for no grammar can repeat one."""
         members = members_of(
             choice,
             f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,
@@ -283,8 +274,7 @@ class _Elements(ArgumentRules[str | None]):
         return f"{self.scope.literal(f'{self._mark}<{_ITEM}>')} {self.value(schema, _ITEM)}"
 
 
-def _likely(choice: Schema) -> tuple[str]:
-    """Return the one kind of value that is written where the schema names none."""
+def _default_kinds(choice: Schema) -> tuple[str]:
     if "properties" in choice:
         return ("object",)
     return ("array",) if "items" in choice else ("string",)

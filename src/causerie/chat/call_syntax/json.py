@@ -12,8 +12,6 @@ from causerie.chat.call_syntax.members import ArgumentRules, items_of, members_o
 from causerie.chat.call_syntax.python import separated
 from causerie.chat.grammar_text import GrammarText
 
-# Arguments as one JSON object.
-
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 
@@ -40,15 +38,14 @@ class JsonReader:
                 raise Unreadable
             self._begun = True
             self._pieces = [] if text[0] == '"' else None
-        end = self._end(text)
+        end = self._end_of_value(text)
         if self._pieces is not None:
             return self._unquoted(self._pieces, text, end)
         if end is None:
             return Read(arguments=text)
         return Read(arguments=text[:end], rest=text[end:])
 
-    def _end(self, text: str) -> int | None:
-        """Return the position after the closing brace or quote, if the text contains it."""
+    def _end_of_value(self, text: str) -> int | None:
         at = 0
         if self._escaped and text:
             self._escaped = False
@@ -84,12 +81,9 @@ class JsonReader:
         return Read(arguments=inside, rest=text[end:])
 
 
-# JSON with the white space of a pretty printer.
-#
-# Between two tokens stands nothing, a space, or up to two line breaks with an indent. The engines'
-# own grammar of JSON cannot say that: some of their versions admit one run of white space after
-# the other, so that a model may go on for ever. Strings with patterns or formats and numbers are
-# left to it.
+# Some versions of the engines' own grammar of JSON admit one run of white space after the other, so
+# that a model may go on for ever. Here white space is bounded; strings with patterns or formats,
+# and numbers, are left to the engines' grammar.
 
 _SPACE = r"( |\n{1,2}[ \t]{0,32})?"
 _PLAIN = r'[^"\\\x00-\x1F\x7F]|\\["\\\/bfnrt]'
@@ -108,7 +102,7 @@ def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the rule for a document.
 
     ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
-    them. Raises ``InvalidRequest`` (``unsupported_schema``) for what only the engines' own grammar
+    them. Raises ``SchemaRefused`` for what only the engines' own grammar
     can say.
     """
     writer = _Pretty(scope)
@@ -116,8 +110,6 @@ def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
 
 
 class _Pretty(ArgumentRules[None]):
-    """Writes rules for values."""
-
     def __init__(self, scope: GrammarText) -> None:
         super().__init__(scope)
         self._open_object = scope.terminal(rf"/\{{{_SPACE}/")
@@ -128,7 +120,6 @@ class _Pretty(ArgumentRules[None]):
         self._colon = scope.terminal(rf"/{_SPACE}:{_SPACE}/")
 
     def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        """Yield the ways to write a value."""
         for choice in choices(schema):
             values = constants(choice)
             if values is None:
@@ -203,7 +194,6 @@ class _Pretty(ArgumentRules[None]):
         return f"{self._open_object} {inside} {self._close_object}"
 
     def _free_key(self, choice: Schema) -> str:
-        """Return the rule for the names that no property has, where no other is possible."""
         patterns, shut = [*patterns_of(choice)], choice.get("properties")
         names = shut if isinstance(shut, Mapping) else {}
         if not patterns:

@@ -1,9 +1,7 @@
-"""One call that deviates from its declared form, read as what it plainly means.
+"""Calls that deviate from their declared form.
 
-The markers around it say that it is a call; its inside may be another family's: JSON where tags
-are declared, tags where JSON is, arguments as a string, another key for them. It is a call only
-if it names an offered function, and its arguments are an object; else it stays text. Knows no
-family and no stream beyond where a call ends.
+A text between the markers of calls is a call if it names an offered function and its arguments
+are an object: JSON where tags are declared, the reverse, or another key for the arguments.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ class LenientReader:
         self._text += text
         if len(self._text) > _MOST_CHARACTERS:
             raise Unreadable
-        if not self._started and not self._strip():
+        if not self._started and not self._strip_markers():
             return None
         if self._text[0] in "{[":
             return self._value()
@@ -88,8 +86,7 @@ class LenientReader:
             raise Unreadable
         return self._ended()
 
-    def _strip(self) -> bool:
-        """Drop the markers at the beginning; return whether the text behind them has come."""
+    def _strip_markers(self) -> bool:
         while True:
             self._text = self._text.lstrip()
             found = next((mark for mark in self._marks if self._text.startswith(mark)), None)
@@ -103,7 +100,7 @@ class LenientReader:
     def _value(self) -> tuple[list[LenientCall], str] | None:
         self._scan = self._scan or _ValueScan()
         end = self._scan.end(self._text)
-        return None if end is None else (self._calls(self._text[:end]), self._text[end:])
+        return None if end is None else (self._calls_in(self._text[:end]), self._text[end:])
 
     def _may_start(self) -> bool:
         if self._text[0] in ('<]"' if self._name else "<]"):
@@ -118,7 +115,7 @@ class LenientReader:
     def _ended(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._text)
         if head is not None and head["ended"]:
-            return self._calls(head.group()), self._text[head.end() :]
+            return self._calls_in(head.group()), self._text[head.end() :]
         places = [at for end in self._ends if (at := self._text.find(end, self._looked)) >= 0]
         if not places:
             longest = max(map(len, self._ends), default=0)
@@ -126,10 +123,9 @@ class LenientReader:
                 raise Unreadable
             self._looked = max(len(self._text) - longest, 0)
             return None
-        return self._calls(self._text[: min(places)]), self._text[min(places) :]
+        return self._calls_in(self._text[: min(places)]), self._text[min(places) :]
 
-    def _calls(self, text: str) -> list[LenientCall]:
-        """Return the calls that a whole text means; raise :class:`Unreadable` if it means none."""
+    def _calls_in(self, text: str) -> list[LenientCall]:
         text = text.strip()
         if text[:1] not in ("{", "["):
             return [_from_tags(text, self._tools, self._name)]
@@ -137,14 +133,12 @@ class LenientReader:
         values = value if isinstance(value, list) else [value]
         if not values:
             raise Unreadable
-        if self._name and not (isinstance(value, Mapping) and _is_call(value)):
+        if self._name and not (isinstance(value, Mapping) and _names_function(value)):
             return [_call(self._name, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]
 
 
 class _ValueScan:
-    """Finds the end of a JSON list or object that a text begins with; looks at nothing twice."""
-
     def __init__(self) -> None:
         self._at = self._depth = 0
         self._in_string = False
@@ -180,8 +174,7 @@ def _json(text: str) -> object:
         return json_value(written)
 
 
-def _is_call(value: Mapping[str, object]) -> bool:
-    """Return whether an object names its function alongside its arguments."""
+def _names_function(value: Mapping[str, object]) -> bool:
     return any(key in value for key in _NAMES) and any(key in value for key in _ARGUMENTS)
 
 
@@ -200,7 +193,6 @@ def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
 
 
 def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
-    """Return the call; without arguments only if the function needs none."""
     name = offered_name(name, tools)
     if name not in tools:
         raise Unreadable
@@ -214,7 +206,6 @@ def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientC
 
 
 def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall:
-    """Return a call whose function stands in a tag, or bare before its arguments."""
     if not name:
         head = _HEAD.match(text) or _CALLED.match(text)
         name = offered_name(head["name"], tools) if head else ""
@@ -227,7 +218,7 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
             raise Unreadable
         return LenientCall(name, read.arguments)
     if text[:1] != "{" and _OPENING.search(text):
-        return LenientCall(name, _listed(text, tools[name]))
+        return LenientCall(name, _arguments_in_tags(text, tools[name]))
     string = _STRING.match(text)
     end = (_ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
     if not _CLOSING.fullmatch(text, end):
@@ -235,8 +226,7 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
     return _call(name, _json(text[:end]) if end else None, tools)
 
 
-def _listed(text: str, schema: Schema) -> str:
-    """Return the arguments of parameters in tags, each read by its schema."""
+def _arguments_in_tags(text: str, schema: Schema) -> str:
     found = list(_OPENING.finditer(text))
     pairs = ""
     for at, opening in enumerate(found):

@@ -13,16 +13,14 @@ from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.choices import choices, definitions, part_of, refused
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
-from causerie.chat.schema.keywords import FORMATS, SPELLED
+from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list
 from causerie.chat.schema.pattern import Refused, anywhere, searches
-
-# Bounded strings as terminals: their patterns, formats and lengths.
 
 
 def string_terminal(schema: Schema) -> str | None:
     """Return the regular expression of a bounded string; ``None`` when any text will do.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) for a pattern that cannot be followed.
+    Raises ``SchemaRefused`` for a pattern that cannot be followed.
     """
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
@@ -31,23 +29,19 @@ def string_terminal(schema: Schema) -> str | None:
         pattern, form = rules.get("pattern"), rules.get("format")
         if isinstance(pattern, str):
             try:
-                parts += [f"/{_slashes(each)}/" for each in anywhere(pattern)]
+                parts += [f"/{_escape_slashes(each)}/" for each in anywhere(pattern)]
             except Refused as reason:
                 raise refused(schema, str(reason), "pattern") from None
         if form in FORMATS or form in SPELLED:
-            parts.append(f"/{_slashes(FORMATS.get(form) or SPELLED[form])}/")
+            parts.append(f"/{_escape_slashes(FORMATS.get(form) or SPELLED[form])}/")
     return " & ".join(dict.fromkeys(parts)) or None
 
 
-def _slashes(pattern: str) -> str:
-    """Return the pattern to stand between slashes."""
+def _escape_slashes(pattern: str) -> str:
     return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", pattern)
 
 
-# One rule for each value of a notation, so that values may hold themselves.
-#
-# They are written one after the other and not one within the other, so no schema
-# is too deep. Knows no notation.
+# Rules are written one after the other, not one within the other, so no schema is too deep.
 
 Place = TypeVar("Place", bound=Hashable)
 
@@ -82,21 +76,19 @@ class ArgumentRules(ABC, Generic[Place]):
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Return the rule for the ways to write all of it, with the rules for what is in it."""
-        top = self.scope.rule(_either(schema, ways))
+        top = self.scope.rule(either(schema, ways))
         while self._waiting:
             name, of, place = self._waiting.pop()
-            self.scope.define(name, _either(of, self.ways(of, place)))
+            self.scope.define(name, either(of, self.ways(of, place)))
         return top
 
 
-def _either(schema: Schema, ways: Iterable[str | None]) -> str:
+def either(schema: Schema, ways: Iterable[str | None]) -> str:
+    """Return the alternatives of what follows a schema; raise where there is none."""
     possible = dict.fromkeys(way for way in ways if way is not None)
     if not possible:
         raise refused(schema, "nothing can follow it.")
     return " | ".join(possible)
-
-
-# Items that a list may hold, and the grammar of lists. Knows no notation.
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ class Items:
     most: int | None
 
     def grammar(self, write: Callable[[Schema], str], separator: str) -> str | None:
-        """Items as ``write`` has them, ``separator`` between; ``None`` where none are enough."""
+        """Return the items that ``write`` writes; ``None`` if there can be too few."""
         first = self.first if self.most is None else self.first[: self.most]
         rest = self.rest if self.most is None or self.most > len(first) else None
         if not first and rest is not None:
@@ -168,12 +160,6 @@ def item_in(schema: Schema, at: int) -> Schema:
     return found[0] if found else {}
 
 
-# Members that an object may hold, for readers and writers that work key by key.
-#
-# Declared names come in their order; other names may follow if the schema
-# allows them. Knows object schemas; knows no notation.
-
-
 @dataclass(frozen=True, slots=True)
 class NamedProperty:
     """A property that is named."""
@@ -196,7 +182,7 @@ class ObjectMembers:
     most: int | None
 
     def how_many(self, but: int = 0) -> str:
-        """Behind the free keys in a grammar: as often as there may be some, of which some came."""
+        """Return the quantifier of the free keys in a grammar, ``but`` of which have come."""
         most = "" if self.most is None else self.most - but
         return f"{{{max(self.least - but, 0)},{most}}}"
 
@@ -207,10 +193,10 @@ def members_of(
     """Return the members that the object may hold; ``None`` if no object is possible.
 
     ``key`` is a regular expression (between slashes) for the free keys of a notation;
-    ``is_writable`` returns whether the notation can write a name. Raises ``InvalidRequest``
-    (``unsupported_schema``) for constraints that cannot be enforced.
+    ``is_writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
+    for constraints that cannot be enforced.
     """
-    required = _list(choice, "required")
+    required = as_list(choice.get("required"))
     declared = _names(choice)
     unnamed = declared.keys() - _mapping(choice, "properties").keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
@@ -225,8 +211,8 @@ def members_of(
             if not is_writable(name):
                 raise refused(of, f"the model's notation cannot write the name {name[:60]!r}.")
             named.append(NamedProperty(name, of, name in required))
-    free = _free(choice, key, declared)
-    least, most = _bounds(choice, len(required), len(named), bool(free))
+    free = _free_keys(choice, key, declared)
+    least, most = _bounds_of_free_keys(choice, len(required), len(named), bool(free))
     return ObjectMembers(tuple(named), () if most == 0 else tuple(free), least, most)
 
 
@@ -262,12 +248,11 @@ def names_in(schema: Schema) -> tuple[str, ...]:
 
 
 def _names(choice: Schema) -> dict[str, None]:
-    required = (str(name) for name in _list(choice, "required"))
+    required = (str(name) for name in as_list(choice.get("required")))
     return dict.fromkeys([*_mapping(choice, "properties"), *required])
 
 
-def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
-    """Return the keys that no property is named by, as terminals that exclude each other."""
+def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
     patterns = patterns_of(choice)
     known = _mapping(choice, "properties").values()
     silent = all(of is False for of in known) or bool(patterns)
@@ -286,8 +271,9 @@ def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[s
     return found
 
 
-def _bounds(choice: Schema, required: int, named: int, free: bool) -> tuple[int, int | None]:
-    """Return the bounds of the number of free keys that meet the schema's total of properties."""
+def _bounds_of_free_keys(
+    choice: Schema, required: int, named: int, free: bool
+) -> tuple[int, int | None]:
     low, high = choice.get("minProperties", 0), choice.get("maxProperties")
     least = max(low - required, 0) if isinstance(low, int) else 0
     most = high - named if isinstance(high, int) else None
@@ -305,8 +291,3 @@ def _bounds(choice: Schema, required: int, named: int, free: bool) -> tuple[int,
 def _mapping(schema: Schema, key: str) -> Mapping[str, object]:
     found = schema.get(key)
     return found if isinstance(found, Mapping) else {}
-
-
-def _list(schema: Schema, key: str) -> list[object]:
-    found = schema.get(key)
-    return found if isinstance(found, list) else []

@@ -27,13 +27,11 @@ from causerie.chat.call_syntax.choices import (
     refused,
     without_text,
 )
-from causerie.chat.call_syntax.members import members_of, property_in, string_terminal
+from causerie.chat.call_syntax.members import either, members_of, property_in, string_terminal
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
 from causerie.chat.grammar_text import ANY_TEXT, GrammarText
-
-# Tells whether a place in a growing JSON value is within one of its strings.
 
 _COUNTED = re.compile(r'\\.|"', re.DOTALL)  # an escape, or a quote that counts
 
@@ -81,26 +79,19 @@ class OpenString:
                 self._literal = None
 
 
-# Arguments written one by one: ``before`` KEY ``between`` VALUE ``after``.
-#
-# Strings stand raw, everything else as JSON; which is which the schema says, or ``between_json``
-# where the family announces it. The output is a JSON object.
-
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 
 @cache
-def _loosely(text: str) -> re.Pattern[str]:
-    """Return a search for fixed text; white space in it, and between tags, may be any or none."""
+def _search_loosely(text: str) -> re.Pattern[str]:
     words = re.split(r"\s+|(?<=>)(?=<)", text.strip())
     return re.compile(r"\s*".join(map(re.escape, words)))
 
 
 @cache
-def _end_of(marker: str, opening: str = "") -> re.Pattern[str]:
-    """Return a search for a marker, or for a line that begins with ``opening``, before it."""
+def _search_end(marker: str, opening: str = "") -> re.Pattern[str]:
     either = rf"|(?:\A|(?<=\n))(?={re.escape(opening)})" if opening else ""
     return re.compile(re.escape(marker) + either)
 
@@ -117,11 +108,11 @@ class ParameterReader:
         self._schema = schema
         self._before = form.before.strip()
         self._after = form.after.strip()
-        self._between = [_loosely(form.between)]
+        self._between = [_search_loosely(form.between)]
         self._typed: tuple[str, str] | None = None
         if form.between_json is not None:
             head, typed, tail = form.between_json.partition("{type}")
-            self._between.append(_loosely(form.between_json))
+            self._between.append(_search_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
         self._text = ""
         self._held = GrowingText()  # of a value that does not stream, before the text
@@ -157,7 +148,6 @@ class ParameterReader:
         return None
 
     def _read_key(self) -> str | None:
-        """``before`` KEY ``between``, or the end of the list."""
         text = self._text = self._text.lstrip()
         if not text.startswith(self._before):
             if self._before.startswith(text):
@@ -187,7 +177,6 @@ class ParameterReader:
         return "}" if self._count else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
-        """Return the end of a key, the start of its value, and whether the value is a string."""
         found = [
             (match.start(), -match.end(), mark)
             for mark in self._between
@@ -201,7 +190,6 @@ class ParameterReader:
         return at, -end, None if len(self._between) == 1 else mark is self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
-        """Return the same where the type is named between two texts."""
         assert self._typed is not None
         head, tail = self._typed
         at = text.find(head, len(self._before))
@@ -211,7 +199,7 @@ class ParameterReader:
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
     def _undecided(self, text: str, at: int) -> bool:
-        """Two announcements where one begins like the other: wait for all of what stands there."""
+        # Where one announcement begins like the other, all of it has to come first.
         form = self._form
         marks = (form.between.strip(), (form.between_json or "").strip())
         return max(text_overlap(text, mark) for mark in marks) >= len(text) - at
@@ -232,7 +220,7 @@ class ParameterReader:
             if not self._text:
                 return None
             self._text = self._text.removeprefix("\n")
-        if self._fresh and self._form.wrap is not None and not self._unwrapped(self._form.wrap):
+        if self._fresh and self._form.wrap is not None and not self._strip_wrapper(self._form.wrap):
             return None
         self._fresh = False
         end = self._end_of_value()
@@ -241,9 +229,9 @@ class ParameterReader:
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
-            return self._named_value(piece)
+            return self._end_value(piece)
         if not self._streams:
-            self._hold()
+            self._set_aside()
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
         keep = max(text_overlap(self._text, end) for end in self._ends)
@@ -257,13 +245,10 @@ class ParameterReader:
 
     def _ends_at(self, marker: str) -> None:
         self._ends = (marker, self._before) if self._form.open_ended else (marker,)
-        self._end = _end_of(*self._ends)
+        self._end = _search_end(*self._ends)
 
     def _end_of_value(self) -> tuple[int, int] | None:
-        """Return where the value and its marker end; ``None`` while it goes on.
-
-        JSON strings may hold the marker.
-        """
+        # JSON strings may hold the marker.
         is_json = not (self._streams or self._is_text or self._raw)
         while found := self._end.search(self._text, self._searched):
             if not (is_json and self._is_in_string(found.start())):
@@ -273,13 +258,11 @@ class ParameterReader:
         return None
 
     def _is_in_string(self, place: int) -> bool:
-        """Return whether a place of the text is in a string of a JSON value."""
         self._strings.add(self._text[self._judged : place])
         self._judged = place
         return self._strings.holds
 
-    def _hold(self) -> None:
-        """Keep what has been searched apart from the text, but for the character behind it."""
+    def _set_aside(self) -> None:
         size = max(self._searched - 1, 0)
         self._strings.add(self._text[self._judged : size])
         self._held.add(self._text[:size])
@@ -287,8 +270,7 @@ class ParameterReader:
         self._searched -= size
         self._judged = max(self._judged - size, 0)
 
-    def _unwrapped(self, wrap: tuple[str, str]) -> bool:
-        """Take what a string is wrapped in; False while that cannot be told."""
+    def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:
         opener, closer = wrap
         if self._text.startswith(opener):
             self._text = self._text[len(opener) :]
@@ -296,15 +278,13 @@ class ParameterReader:
             self._raw = True
         return len(self._text) >= len(opener) or not opener.startswith(self._text)
 
-    def _named_value(self, piece: str) -> str:
-        """Return the end of a value; of one that does not stream with its name, if it is one."""
+    def _end_value(self, piece: str) -> str:
         if self._is_missing(piece):
             self._count -= 1
             return ""
         return self._name + self._close_value(piece)
 
     def _is_missing(self, piece: str) -> bool:
-        """Return whether there is no text where only text other than a string can be a value."""
         return bool(self._name) and not piece.strip() and bool(self._expected) and not self._is_text
 
     def _close_value(self, piece: str) -> str:
@@ -327,7 +307,6 @@ class ParameterReader:
         return piece.strip()
 
     def _constant(self, piece: str) -> str | None:
-        """Return the JSON of a Python constant if the schema admits it and no such string."""
         written = relaxed_json(piece.strip()) if piece.strip() in _CONSTANTS else None
         if written is None or not self._is_text or is_meant(piece, self._value):
             return None
@@ -335,20 +314,15 @@ class ParameterReader:
 
     @property
     def _is_text(self) -> bool:
-        """Return whether the value may be a string and nothing so far rules that out."""
         return self._raw is None and (not self._expected or "string" in self._expected)
 
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
     """Return the declared properties in order, required ones always; then other possible ones."""
-    found = (_list(form, choice, scope) for choice in choices(schema))
-    lists = list(dict.fromkeys(each for each in found if each is not None))
-    if not lists:
-        raise refused(schema, "nothing can follow it.")
-    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+    return f"({either(schema, (_list_grammar(form, choice, scope) for choice in choices(schema)))})"
 
 
-def _list(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None:
+def _list_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None:
     between = {mark.strip() for mark in (form.between, form.between_json or form.between)}
     heads = [mark.partition("{type}")[0].strip() for mark in between]
     members = members_of(
@@ -375,7 +349,6 @@ def _list(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None
 
 
 def _value(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
-    """Return a value with the text before it, which may mark a string, and the text after it."""
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
     others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
@@ -394,7 +367,6 @@ def _value(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
 
 
 def _other_value(form: ParameterList, options: list[Schema], scope: GrammarText) -> str:
-    """Return a value that is no string, and the text behind it."""
     found = [choice for option in options for choice in choices(option)]
     written, others = words(found) if form.constants == "python" else ([], True)
     written = [scope.literal(word + form.after) for word in written]
@@ -431,7 +403,6 @@ def _any_of(options: list[Schema]) -> Schema:
 
 
 def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str | None:
-    """Return the strings of a choice and the text after it; ``None`` if it admits any text."""
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]
@@ -445,7 +416,6 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str |
 
 
 def _marks_in_values(form: ParameterList) -> list[str]:
-    """Return the texts that end a value."""
     return [form.after.strip(), *([form.before] if form.open_ended else [])]
 
 
@@ -454,7 +424,6 @@ def _not_opening(form: ParameterList, terminal: str) -> str:
 
 
 def _any_value(form: ParameterList, scope: GrammarText) -> str:
-    """Any text and what ends it: the marker as the reader looks for it, without its margins."""
     if form.open_ended:
         return scope.closed(_not_opening(form, ANY_TEXT), form.after)
     core = form.after.strip()

@@ -11,6 +11,7 @@ from causerie.chat.call_syntax.choices import NUMERIC, choices, constants, kinds
 from causerie.chat.call_syntax.members import (
     ArgumentRules,
     ObjectMembers,
+    either,
     items_of,
     members_of,
     names_in,
@@ -20,12 +21,8 @@ from causerie.chat.call_syntax.members import (
 from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.grammar_text import GrammarText
 
-# Arguments as a Python call has them: ``a=1, b="x", c=None``.
-#
-# The reader understands what models write (either quotes, Python's and JSON's
-# constants, values by place); the grammar writes parameters in their order,
-# constants as Python does and everything else as JSON, which reads the same. Alongside
-# other values a constant may be either.
+# The reader accepts what models write: either quotes, constants of Python and of JSON, values by
+# position. The grammar writes constants as Python does and everything else as JSON.
 
 _WORDS = {"boolean": ("True", "False"), "null": ("None",)}
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
@@ -58,11 +55,7 @@ class PythonReader:
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    found = (_list(choice, scope) for choice in choices(schema))
-    lists = list(dict.fromkeys(each for each in found if each is not None))
-    if not lists:
-        raise refused(schema, "nothing can follow it.")
-    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+    return f"({either(schema, (_list(choice, scope) for choice in choices(schema)))})"
 
 
 def _list(schema: Schema, scope: GrammarText) -> str | None:
@@ -150,14 +143,11 @@ def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
 
 
 class _Loose(ArgumentRules[None]):
-    """Writes rules for values."""
-
     def __init__(self, quote: str, scope: GrammarText) -> None:
         super().__init__(scope)
         self._quote = quote
 
     def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        """Yield the ways to write a value."""
         for choice in choices(schema):
             if constants(choice) is None:
                 yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
@@ -190,13 +180,15 @@ class _Loose(ArgumentRules[None]):
         return self.value(schema, None)
 
     def object(self, choice: Schema) -> str | None:
-        """Return an object with its braces; ``None`` if there can be none."""
         members = members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
         if members is None:
             return None
         named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
         parts = [
-            (one.required, f"{self.scope.literal(self._key(one.name))} {self._item(one.schema)}")
+            (
+                one.required,
+                f"{self.scope.literal(self._quoted_key(one.name))} {self._item(one.schema)}",
+            )
             for one in named
         ]
         free = members.free
@@ -204,8 +196,7 @@ class _Loose(ArgumentRules[None]):
         inside = separated(parts, others, members, '","', self.scope)
         return f'"{{" {inside} "}}"'
 
-    def _key(self, name: str) -> str:
-        """Return the name and its colon; in quotes if it would not be read as a name otherwise."""
+    def _quoted_key(self, name: str) -> str:
         return f"{name}:" if _BARE.fullmatch(name) else f"{self._quote}{name}{self._quote}:"
 
     def _string(self, choice: Schema) -> str:

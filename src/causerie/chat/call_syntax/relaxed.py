@@ -1,10 +1,7 @@
 """Values in a notation that is looser than JSON, turned into JSON as they arrive.
 
-Python literals (``True``, ``None``, ``'x'``, ``(1, 2)``) and objects with bare
-keys and other quotes (``{a:<|"|>x<|"|>}``) differ only in their quotes and in
-how the outermost list of values is written; both are read here, however the
-text is cut, and strings go out while they come in. Knows no schema beyond the
-names of a function's parameters, in order.
+Python literals (``True``, ``'x'``, ``(1, 2)``) and objects with bare keys and other quotes differ
+only in their quotes and in how the outermost list is written.
 """
 
 from __future__ import annotations
@@ -32,8 +29,6 @@ _SLICE = 1024  # characters
 
 @dataclass(slots=True)
 class _Open:
-    """A list of values that has started: what closes it, and what is written in it."""
-
     closer: str
     keyed: bool
     count: int = 0
@@ -86,15 +81,14 @@ class RelaxedReader:
     @property
     def whole(self) -> bool:
         """Return whether the first value of a call has ended, and nothing follows it yet."""
-        ended = self._step == self._after and len(self._open) == 1
+        ended = self._step == self._read_separator and len(self._open) == 1
         return ended and self._open[0].count == 1 and not self._text.strip()
 
-    def _next(self) -> str:
-        """Return the first character that is no white space, which is dropped."""
+    def _skip_space(self) -> str:
         self._text = self._text.lstrip()
         return self._text[:1]
 
-    def _take(self, size: int = 1) -> str:
+    def _consume(self, size: int = 1) -> str:
         taken, self._text = self._text[:size], self._text[size:]
         return taken
 
@@ -103,11 +97,11 @@ class RelaxedReader:
             self._open.append(_Open(")", keyed=True))
             self._step = self._keyword
             return "{"
-        if not self._next():
+        if not self._skip_space():
             return None
         if self._text[0] != "{":
             raise Unreadable
-        return self._enter(self._take())
+        return self._enter(self._consume())
 
     def _enter(self, opener: str) -> str:
         if len(self._open) == _MAX_DEPTH:
@@ -119,28 +113,26 @@ class RelaxedReader:
 
     def _leave(self) -> str:
         closed = self._open.pop()
-        self._step = self._after
+        self._step = self._read_separator
         self._done = not self._open
         if not (self._done and self._parameters is not None):
-            self._take()  # a call's bracket belongs to what follows
+            self._consume()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
-    def _comma(self) -> str:
-        """Return the separator before the next value of the innermost list."""
+    def _separator(self) -> str:
         count, self._open[-1].count = self._open[-1].count, self._open[-1].count + 1
         return ", " if count else ""
 
     def _keyword(self) -> str | None:
-        """``name=`` in a call, or a value whose name is known by its place."""
-        if not self._next():
+        if not self._skip_space():
             return None
         if self._text[0] == ")":
             return self._leave()
         for name in self._others:
             if self._text.startswith(f"{name}="):
-                self._take(len(name) + 1)
+                self._consume(len(name) + 1)
                 self._step = self._value
-                return f"{self._comma()}{_quoted(name)}: "
+                return f"{self._separator()}{_quoted(name)}: "
             if f"{name}=".startswith(self._text):
                 return None
         found = _KEYWORD.match(self._text)
@@ -152,16 +144,15 @@ class RelaxedReader:
         place = self._open[-1].count
         if found is not None:
             name = found.group(1)
-            self._take(found.end())
+            self._consume(found.end())
         elif self._parameters is not None and place < len(self._parameters):
             name = self._parameters[place]
         else:
             raise Unreadable
-        return f"{self._comma()}{_quoted(name)}: "
+        return f"{self._separator()}{_quoted(name)}: "
 
     def _key(self) -> str | None:
-        """Return a key, bare or in quotes, and its colon."""
-        if not self._next():
+        if not self._skip_space():
             return None
         if self._text[0] == "}":
             return self._leave()
@@ -172,12 +163,12 @@ class RelaxedReader:
         if found is None:
             return None
         name, size = found
-        self._take(size)
+        self._consume(size)
         self._step = self._value
-        return f"{self._comma()}{_quoted(name)}: "
+        return f"{self._separator()}{_quoted(name)}: "
 
     def _value(self) -> str | None:
-        first = self._next()
+        first = self._skip_space()
         if not first:
             return None
         inner = self._open[-1]
@@ -188,13 +179,13 @@ class RelaxedReader:
         if mark is None:
             return None
         if mark:
-            self._take(len(mark))
+            self._consume(len(mark))
             self._mark, self._escapes = mark, mark in "\"'"
             self._step = self._string
-            return (self._comma() if lead is None else lead) + '"'
+            return (self._separator() if lead is None else lead) + '"'
         if first in _CLOSERS:
-            before = self._comma() if lead is None else lead
-            return before + self._enter(self._take())
+            before = self._separator() if lead is None else lead
+            return before + self._enter(self._consume())
         return self._word(lead)
 
     def _word(self, lead: str | None) -> str | None:
@@ -203,14 +194,13 @@ class RelaxedReader:
             raise Unreadable
         if found.end() == len(self._text):
             return None
-        written = _constant(self._take(found.end()))
+        written = _constant_json(self._consume(found.end()))
         if written is None:
             raise Unreadable
-        self._step = self._after
-        return (self._comma() if lead is None else lead) + written
+        self._step = self._read_separator
+        return (self._separator() if lead is None else lead) + written
 
     def _quote_here(self) -> str | None:
-        """Return the quote at this place, ``""`` if there is none, ``None`` while it may be cut."""
         for mark in self._quotes:
             if self._text.startswith(mark):
                 return mark
@@ -223,19 +213,19 @@ class RelaxedReader:
             return self._escaped_string()
         end = self._text.find(self._mark)
         if end >= 0:
-            piece = self._take(end)
-            self._take(len(self._mark))
-            self._step = self._after
+            piece = self._consume(end)
+            self._consume(len(self._mark))
+            self._step = self._read_separator
             return _inner(piece) + '"'
         ready = len(self._text) - text_overlap(self._text, self._mark)
-        return _inner(self._take(ready)) if ready else None
+        return _inner(self._consume(ready)) if ready else None
 
     def _escaped_string(self) -> str | None:
         out = ""
         while self._text:
             if self._text[0] == self._mark:
-                self._take()
-                self._step = self._after
+                self._consume()
+                self._step = self._read_separator
                 return out + '"'
             if self._text[0] == "\\":
                 escape = self._escape()
@@ -244,7 +234,7 @@ class RelaxedReader:
                 out += escape
                 continue
             stop = min(at for at in (self._find(self._mark), self._find("\\")) if at >= 0)
-            out += _inner(self._take(stop))
+            out += _inner(self._consume(stop))
         return out or None
 
     def _find(self, mark: str) -> int:
@@ -252,7 +242,6 @@ class RelaxedReader:
         return at if at >= 0 else len(self._text)
 
     def _escape(self) -> str | None:
-        """Return the JSON text of an escape at the front, ``None`` while it is cut."""
         kind = self._text[1:2]
         if not kind:
             return None
@@ -262,15 +251,14 @@ class RelaxedReader:
                 return None
             written = _code_point(kind, digits)
             if written is not None:
-                self._take(2 + _HEX[kind])
+                self._consume(2 + _HEX[kind])
                 return written
-        self._take(2)
+        self._consume(2)
         known = _SAME.get(kind, _SHORT.get(kind))
         return known if known is not None else "\\\\" + _inner(kind)
 
-    def _after(self) -> str | None:
-        """Return a comma, or the end of the innermost list."""
-        first = self._next()
+    def _read_separator(self) -> str | None:
+        first = self._skip_space()
         if not first:
             return None
         inner = self._open[-1]
@@ -278,7 +266,7 @@ class RelaxedReader:
             return self._leave()
         if first != ",":
             raise Unreadable
-        self._take()
+        self._consume()
         if len(self._open) == 1 and self._parameters is not None:
             self._step = self._keyword
         else:
@@ -331,8 +319,7 @@ def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
     return name, len(text) - len(colon) + 1
 
 
-def _constant(word: str) -> str | None:
-    """Return the JSON text of a word or number, ``None`` if it is neither."""
+def _constant_json(word: str) -> str | None:
     word = _CONSTANTS.get(word, word)
     if word in ("true", "false", "null") or _JSON_NUMBER.fullmatch(word):
         return word

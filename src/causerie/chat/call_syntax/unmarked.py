@@ -1,10 +1,7 @@
-"""A reply that consists of calls written as plain JSON, without the family's own marker.
+"""A reply that consists of calls in plain JSON, without the family's own marker.
 
-Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences;
-others a list in Python's notation. Such a reply is a call only if nothing else stands with it,
-so its text is held back until its end. The grammar holds the arguments to the same schemas;
-text may still follow, and makes all of it text. Knows the functions and the fixed texts of a
-section, and nothing of messages or streams.
+Small models often write such a reply, also in code fences. It counts as calls only if nothing
+else stands with it, so its text is held back until its end.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText
 from causerie.chat.schema.finite import Endless
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused
 
 _LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
 _LONGEST_LANGUAGE = max(map(len, _LANGUAGES))
@@ -110,13 +107,13 @@ class UnmarkedReader:
 
     def _reply(self) -> _Steps:
         fenced = yield from self._fence()
-        listed = yield from self._took("[")
+        listed = yield from self._consume("[")
         while not self.repeated:
             yield from self._call(listed)
-            fenced, listed = yield from self._gap(fenced, listed)
+            fenced, listed = yield from self._between_calls(fenced, listed)
 
     def _fence(self) -> Generator[None, None, bool]:
-        if not (yield from self._took(_FENCE)):
+        if not (yield from self._consume(_FENCE)):
             return False
         self._ended = False
         while (found := _WORD.match(self._unread)) and found.end() == len(self._unread):
@@ -129,7 +126,7 @@ class UnmarkedReader:
         return True
 
     def _call(self, listed: bool) -> _Steps:
-        braced = yield from self._took("{")
+        braced = yield from self._consume("{")
         if not (braced or listed):
             raise Unreadable
         name, arguments = yield from (self._object() if braced else self._python_call())
@@ -150,7 +147,6 @@ class UnmarkedReader:
         return name, arguments
 
     def _object(self) -> _Call:
-        """Read an object behind its first brace."""
         name = arguments = None
         while True:
             key = yield from self._word()
@@ -165,38 +161,38 @@ class UnmarkedReader:
                 yield from self._expect('"function"')
             else:
                 raise Unreadable
-            if (yield from self._took("}")):
+            if (yield from self._consume("}")):
                 break
             yield from self._expect(",")
         if name is None or arguments is None:
             raise Unreadable
         return name, arguments
 
-    def _gap(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
-        """Read what stands behind a call, up to the next one."""
+    def _between_calls(
+        self, fenced: bool, listed: bool
+    ) -> Generator[None, None, tuple[bool, bool]]:
         while not self.repeated:
-            if (yield from self._took(",")) or self._unread[:1] == "{":
+            if (yield from self._consume(",")) or self._unread[:1] == "{":
                 self._ended = False
                 break
-            if listed and (yield from self._took("]")):
+            if listed and (yield from self._consume("]")):
                 listed = False
-            elif fenced and (yield from self._took(_FENCE)):
+            elif fenced and (yield from self._consume(_FENCE)):
                 fenced = False
             elif not listed and (yield from self._fence()):
-                fenced, listed = True, (yield from self._took("["))
+                fenced, listed = True, (yield from self._consume("["))
                 break
-            elif not (yield from self._took_mark()):
+            elif not (yield from self._consume_mark()):
                 raise Unreadable
         return fenced, listed
 
-    def _took_mark(self) -> Generator[None, None, bool]:
+    def _consume_mark(self) -> Generator[None, None, bool]:
         for mark in self._marks:
-            if (yield from self._took(mark)):
+            if (yield from self._consume(mark)):
                 return True
         return False
 
-    def _took(self, text: str) -> Generator[None, None, bool]:
-        """Take a fixed text if it comes next; white space before it does not count."""
+    def _consume(self, text: str) -> Generator[None, None, bool]:
         while True:
             self._unread = self._unread.lstrip()
             if self._unread.startswith(text):
@@ -207,7 +203,7 @@ class UnmarkedReader:
             yield
 
     def _expect(self, text: str) -> _Steps:
-        if not (yield from self._took(text)):
+        if not (yield from self._consume(text)):
             raise Unreadable
 
     def _word(self) -> Generator[None, None, str]:
@@ -258,11 +254,11 @@ def unmarked_grammar(
             name: known.get(name) or _arguments(name, tools[name], scope) for name in sorted(tools)
         }
         expression = _expression(arguments, marks, scope, several)
-    except InvalidRequest:
+    except SchemaRefused:
         return None
     if len(scope.rules) > _MOST_RULES:
         return None
-    return UnmarkedGrammar(expression, scope.rules, _opening(_FIRST, _any_of(tools)))
+    return UnmarkedGrammar(expression, scope.rules, _call_opening(_FIRST, _any_of(tools)))
 
 
 def _expression(
@@ -271,14 +267,14 @@ def _expression(
     end = scope.terminal(_END)
 
     def calls(before: str) -> str:
-        each = (
-            f"{scope.terminal(f'/{_opening(before, spelled(name))}{_LAST_WS}/')} {written} {end}"
-            for name, written in arguments.items()
-        )
+        each = []
+        for name, written in arguments.items():
+            opening = scope.terminal(f"/{_call_opening(before, spelled(name))}{_LAST_WS}/")
+            each.append(f"{opening} {written} {end}")
         return scope.rule(" | ".join(each))
 
     again = f"{calls(_NEXT)}{{0,{several}}}" if several else ""
-    shut = _opening(_NEXT, _any_of(arguments)) if several else rf"{_WS}(,|\{{|{_REOPENED})"
+    shut = _call_opening(_NEXT, _any_of(arguments)) if several else rf"{_WS}(,|\{{|{_REOPENED})"
     text = scope.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
     held = [scope.literal(mark) for mark in marks if mark in scope.control_tokens]
     tail = f"({text}? ({' | '.join(held)}))* {text}?" if held else f"{text}?"
@@ -291,8 +287,7 @@ _NEXT = rf"{_WS}(,{_WS}|(\]{_WS})?{_REOPENED}({'|'.join(_LANGUAGES)}){_WS}(\[{_W
 _LAST_WS = r"( |\n[ \t]{0,32})?"
 
 
-def _opening(before: str, name: str) -> str:
-    """Return the regular expression of a call up to its arguments."""
+def _call_opening(before: str, name: str) -> str:
     kind = rf'("type"{_WS}:{_WS}"function"{_WS},{_WS})?'
     key = rf'"(arguments|parameters)"{_WS}:'
     return rf'{before}\{{{_WS}{kind}"name"{_WS}:{_WS}"{name}"{_WS},{_WS}{key}'
@@ -306,5 +301,5 @@ def _arguments(name: str, schema: Schema, scope: GrammarText) -> str:
     scope.function = name
     try:
         return pretty_grammar(schema, scope)
-    except (InvalidRequest, Endless, RecursionError):
+    except (SchemaRefused, Endless, RecursionError):
         return scope.json(schema)

@@ -13,8 +13,9 @@ from causerie.chat.formats.format import (
     ModelFormat,
     Name,
     ParameterList,
-    Reasoning,
     ThinkingSwitch,
+    segments,
+    unspaced,
 )
 
 # Messages on channels, as gpt-oss and its relatives write them.
@@ -41,7 +42,7 @@ def _behind_channel(channel: str, *types: str) -> CallSection:
         call=(
             Literal(f"<|channel|>{channel} to=functions."),
             Name(),
-            _typed("", types),
+            _header_end("", types),
             JsonArguments(),
         ),
         triggers=(f"<|channel|>{channel} to=functions.",),
@@ -55,7 +56,7 @@ def _before_channel(*types: str) -> CallSection:
         call=(
             Literal("to=functions."),
             Name(),
-            _typed("<|channel|>commentary", types, "<|channel|>analysis"),
+            _header_end("<|channel|>commentary", types, "<|channel|>analysis"),
             JsonArguments(),
         ),
         triggers=("to=functions.",),
@@ -63,8 +64,7 @@ def _before_channel(*types: str) -> CallSection:
     )
 
 
-def _typed(channel: str, types: tuple[str, ...], *others: str) -> Literal:
-    """Return the rest of a header; the first of ``types`` is the one that templates write."""
+def _header_end(channel: str, types: tuple[str, ...], *others: str) -> Literal:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
     first, *more = (f"{each}{kind}<|message|>" for each in (channel, *others) for kind in every)
     return Literal(first, tuple(more))
@@ -78,12 +78,8 @@ def _calls(*types: str) -> CallSection:
 GPT_OSS = ModelFormat(
     "gpt-oss",
     detect=(("<|channel|>analysis", "<|start|>assistant"),),
-    reasoning=Reasoning(
-        "<|channel|>analysis<|message|>",
-        "<|end|>",
-        after_open="",
-        before_close="",
-        after_close="<|start|>assistant",
+    reasoning=unspaced(
+        "<|channel|>analysis<|message|>", "<|end|>", after_close="<|start|>assistant"
     ),
     thinking=ThinkingSwitch(
         effort="reasoning_effort", efforts=("low", "medium", "high"), mandatory=True
@@ -138,21 +134,12 @@ _PARAMETERS = ParameterList(
 BEAM = ModelFormat(
     "beam",
     detect=(("<|channel|>", "<rfl:parameter"),),
-    reasoning=Reasoning(
-        "<|channel|>analysis<|message|>",
-        "<|end|>",
-        after_open="",
-        before_close="",
-        after_close=_NEXT,
-    ),
+    reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
         lead=" ",
-        call=(
-            Literal("to="),
-            Name(),
-            Literal("<|channel|>analysis <|constrain|>xml<|message|>"),
-            _PARAMETERS,
+        call=segments(
+            "to=", Name(), "<|channel|>analysis <|constrain|>xml<|message|>", _PARAMETERS
         ),
         separator=f"<|end|>{_NEXT} ",
         end="<|call|>",
@@ -178,35 +165,28 @@ BEAM = ModelFormat(
     reasoning_keys=("reasoning_content", "thinking"),
 )
 
-BEAM_FORMATS = (BEAM,)
-
 
 # Muse: every message names its recipient, and a call its function twice.
 
-_MUSE_CALL = (
-    Literal('<atem:function_calls>\n<atem:invoke name="'),
+_MUSE_BEGIN = '<atem:function_calls>\n<atem:invoke name="'
+_MUSE_CALL = segments(
+    _MUSE_BEGIN,
     Name(),
-    Literal('">\n'),
+    '">\n',
     ParameterList('<atem:parameter name="', '">', "</atem:parameter>\n"),
-    Literal("</atem:invoke>\n</atem:function_calls>"),
+    "</atem:invoke>\n</atem:function_calls>",
 )
 
 MUSE = ModelFormat(
     "muse",
     detect=(("<atem:function_calls>",),),
-    reasoning=Reasoning(
-        "to=self<|message|>",
-        "<|eom|>",
-        after_open="",
-        before_close="",
-        after_close=_NEXT,
-    ),
+    reasoning=unspaced("to=self<|message|>", "<|eom|>", after_close=_NEXT),
     thinking=ThinkingSwitch(
         effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
     ),
     calls=CallSection(
         lead=" ",
-        call=(Literal("to="), Name(), Literal("<|message|>" + _MUSE_CALL[0].text), *_MUSE_CALL[1:]),
+        call=segments("to=", Name(), "<|message|>" + _MUSE_BEGIN, *_MUSE_CALL[1:]),
         separator=f"<|eom|>{_NEXT} ",
         holds_at="<|message|><atem:function_calls>",
     ),
@@ -224,8 +204,6 @@ MUSE = ModelFormat(
     skip=(_NEXT, "<|eom|>"),
 )
 
-MUSE_FORMATS = (MUSE,)
-
 
 # Inkling: a reply is a row of messages, and a marker says of each what kind it is.
 #
@@ -236,19 +214,19 @@ _BEGIN, _END = "<|message_model|>", "<|end_message|>"
 _TEXT, _THOUGHT = "<|content_text|>", "<|content_thinking|>"
 _CALL = "<|content_invoke_tool_json|>"
 _NAMED = '{"name":"'
-_JSON = (Name(), Literal('","args":'), JsonArguments())
+_JSON = segments(Name(), '","args":', JsonArguments())
 
 INKLING = ModelFormat(
     "inkling",
     detect=((_CALL,),),
-    reasoning=Reasoning(_THOUGHT, _END, after_open="", before_close="", after_close=_BEGIN),
+    reasoning=unspaced(_THOUGHT, _END, after_close=_BEGIN),
     thinking=ThinkingSwitch(
         off={"reasoning_effort": "none"},
         effort="reasoning_effort",
         efforts=("minimal", "low", "medium", "high", "max"),
     ),
     calls=CallSection(
-        call=(Name(), Literal(_CALL + _NAMED), *_JSON, Literal("}" + _END)),
+        call=segments(Name(), _CALL + _NAMED, *_JSON, "}" + _END),
         separator=_BEGIN,
         triggers=(_CALL,),
     ),
@@ -262,9 +240,7 @@ INKLING = ModelFormat(
         reasoning_close=_THOUGHT,
         call_close=_CALL,
         ends=(_END, "<|content_model_end_sampling|>"),
-        call=CallSection((Literal(_NAMED), *_JSON, Literal("}")), parallel=False),
+        call=CallSection(segments(_NAMED, *_JSON, "}"), parallel=False),
     ),
     skip=(_BEGIN,),
 )
-
-INKLING_FORMATS = (INKLING,)

@@ -11,12 +11,13 @@ from causerie.chat.formats.format import (
     CallId,
     CallSection,
     JsonArguments,
-    Literal,
     ModelFormat,
     Name,
     ParameterList,
     Reasoning,
     ThinkingSwitch,
+    segments,
+    unspaced,
 )
 from causerie.chat.formats.hermes import JSON_CALL
 
@@ -24,17 +25,17 @@ from causerie.chat.formats.hermes import JSON_CALL
 
 _FENCED_CALLS = CallSection(
     begin="<｜tool▁calls▁begin｜>",
-    call=(
-        Literal("<｜tool▁call▁begin｜>function<｜tool▁sep｜>"),
+    call=segments(
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
         Name(),
-        Literal("\n```json\n"),
+        "\n```json\n",
         JsonArguments(),
-        Literal("\n```<｜tool▁call▁end｜>"),
+        "\n```<｜tool▁call▁end｜>",
     ),
     separator="\n",
     end="<｜tool▁calls▁end｜>",
 )
-_BARE = Reasoning(after_open="", before_close="", after_close="")
+_BARE = unspaced()
 _SWITCH = ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off")
 
 DEEPSEEK_V3 = ModelFormat(
@@ -66,12 +67,12 @@ DEEPSEEK_V3_1 = ModelFormat(
     thinking=_SWITCH,
     calls=CallSection(
         begin="<｜tool▁calls▁begin｜>",
-        call=(
-            Literal("<｜tool▁call▁begin｜>"),
+        call=segments(
+            "<｜tool▁call▁begin｜>",
             Name(),
-            Literal("<｜tool▁sep｜>"),
+            "<｜tool▁sep｜>",
             JsonArguments(),
-            Literal("<｜tool▁call▁end｜>"),
+            "<｜tool▁call▁end｜>",
         ),
         end="<｜tool▁calls▁end｜>",
     ),
@@ -86,17 +87,17 @@ def marked_up(section: str, mark: str = "｜DSML｜") -> CallSection:
     return CallSection(
         lead="\n\n",
         begin=f"<{mark}{section}>\n",
-        call=(
-            Literal(f'<{mark}invoke name="'),
+        call=segments(
+            f'<{mark}invoke name="',
             Name(),
-            Literal('">\n'),
+            '">\n',
             ParameterList(
                 before=f'<{mark}parameter name="',
                 between='" string="true">',
                 between_json='" string="false">',
                 after=f"</{mark}parameter>\n",
             ),
-            Literal(f"</{mark}invoke>\n"),
+            f"</{mark}invoke>\n",
         ),
         end=f"</{mark}{section}>",
         triggers=(f"<{mark}{section}>",),
@@ -146,15 +147,15 @@ DEEPSEEK_FORMATS = (
 KIMI_K2 = ModelFormat(
     "kimi-k2",
     detect=(("<|tool_calls_section_begin|>",),),
-    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    reasoning=unspaced(),
     calls=CallSection(
         begin="<|tool_calls_section_begin|>",
-        call=(
-            Literal("<|tool_call_begin|>"),
+        call=segments(
+            "<|tool_call_begin|>",
             CallId(r"functions\.{name}:{index}", continues=True),
-            Literal("<|tool_call_argument_begin|>"),
+            "<|tool_call_argument_begin|>",
             JsonArguments(),
-            Literal("<|tool_call_end|>"),
+            "<|tool_call_end|>",
         ),
         end="<|tool_calls_section_end|>",
     ),
@@ -177,13 +178,7 @@ KIMI_K2_5 = replace(
 KIMI_K3 = ModelFormat(
     "kimi-k3",
     detect=(("<|open|>", "<|end_of_msg|>"),),
-    reasoning=Reasoning(
-        "<|open|>think<|sep|>",
-        "<|close|>think<|sep|>",
-        after_open="",
-        before_close="",
-        after_close="",
-    ),
+    reasoning=unspaced("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     thinking=ThinkingSwitch(
         on={"thinking": True},
         off={"thinking": False},
@@ -193,19 +188,19 @@ KIMI_K3 = ModelFormat(
     calls=CallSection(
         lead="<|open|>response<|sep|><|close|>response<|sep|>",
         begin="<|open|>tools<|sep|>",
-        call=(
-            Literal('<|open|>call tool="'),
+        call=segments(
+            '<|open|>call tool="',
             Name(),
-            Literal('" index="'),
+            '" index="',
             CallId("{index}", kept=False),
-            Literal('"<|sep|>'),
+            '"<|sep|>',
             ParameterList(
                 before='<|open|>argument key="',
                 between='" type="string"<|sep|>',
                 between_json='" type="{type}"<|sep|>',
                 after="<|close|>argument<|sep|>",
             ),
-            Literal("<|close|>call<|sep|>"),
+            "<|close|>call<|sep|>",
         ),
         end="<|close|>tools<|sep|>",
         triggers=("<|open|>tools<|sep|>",),
@@ -224,13 +219,7 @@ KIMI_FORMATS = (KIMI_K3, KIMI_K2_5, KIMI_K2_THINKING, KIMI_K2)
 HUNYUAN_3 = ModelFormat(
     "hunyuan-3",
     detect=(("<｜hy_", ":opensource"),),
-    reasoning=Reasoning(
-        "<think:opensource>",
-        "</think:opensource>",
-        after_open="",
-        before_close="",
-        after_close="",
-    ),
+    reasoning=unspaced("<think:opensource>", "</think:opensource>"),
     thinking=ThinkingSwitch(
         on={"reasoning_effort": "high"},
         off={"reasoning_effort": "no_think"},
@@ -240,16 +229,16 @@ HUNYUAN_3 = ModelFormat(
     ),
     calls=CallSection(
         begin="<tool_calls:opensource>\n",
-        call=(
-            Literal("<tool_call:opensource>"),
+        call=segments(
+            "<tool_call:opensource>",
             Name(),
-            Literal("<tool_sep:opensource>\n"),
+            "<tool_sep:opensource>\n",
             ParameterList(
                 before="<arg_key:opensource>",
                 between="</arg_key:opensource>\n<arg_value:opensource>",
                 after="</arg_value:opensource>\n",
             ),
-            Literal("</tool_call:opensource>\n"),
+            "</tool_call:opensource>\n",
         ),
         end="</tool_calls:opensource>",
         triggers=("<tool_calls:opensource>",),
@@ -261,13 +250,7 @@ _SUFFIX_4 = ":6124c78e"
 HUNYUAN_4 = ModelFormat(
     "hunyuan-4",
     detect=((_SUFFIX_4,),),
-    reasoning=Reasoning(
-        f"<think{_SUFFIX_4}>",
-        f"</think{_SUFFIX_4}>",
-        after_open="",
-        before_close="",
-        after_close="",
-    ),
+    reasoning=unspaced(f"<think{_SUFFIX_4}>", f"</think{_SUFFIX_4}>"),
     thinking=ThinkingSwitch(
         on={"reasoning_effort": "high"},
         off={"reasoning_effort": "no_think"},
@@ -276,16 +259,16 @@ HUNYUAN_4 = ModelFormat(
     ),
     calls=CallSection(
         begin=f"<tool_calls{_SUFFIX_4}>\n",
-        call=(
-            Literal(f"<tool_call{_SUFFIX_4}>"),
+        call=segments(
+            f"<tool_call{_SUFFIX_4}>",
             Name(),
-            Literal("\n"),
+            "\n",
             ParameterList(
                 before=f"<arg_key{_SUFFIX_4}>",
                 between=f"</arg_key{_SUFFIX_4}>\n<arg_value{_SUFFIX_4}>",
                 after=f"</arg_value{_SUFFIX_4}>\n",
             ),
-            Literal(f"</tool_call{_SUFFIX_4}>\n"),
+            f"</tool_call{_SUFFIX_4}>\n",
         ),
         end=f"</tool_calls{_SUFFIX_4}>",
         triggers=(f"<tool_calls{_SUFFIX_4}>",),

@@ -1,18 +1,12 @@
-r"""The vocabulary that a format is declared in.
+r"""The vocabulary that a format is declared in: how one model family writes its replies.
 
-A :class:`ModelFormat` says how one model family writes its reasoning, its answer and its tool
-calls. It is data: the parser (:mod:`causerie.chat.parser`), the constraint
-(:mod:`causerie.chat.constraint`) and the renderer's hints all come from the one declaration, so
-they cannot disagree.
+The parser, the grammar and the renderer's hints all come from the one declaration. A call is a
+sequence of segments, for instance for Hermes::
 
-A call is a sequence of segments, for instance for Hermes::
+    segments('<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
 
-    (Literal('<tool_call>\n{"name": "'), Name(), Literal('", "arguments": '),
-     JsonArguments(), Literal('}\n</tool_call>'))
-
-Readers are lenient if it costs nothing (white space in a literal matches any white space or
-none), constraints produce exactly the declared text. The literal text is the one the model was
-trained on.
+Readers are lenient where it costs nothing; constraints produce exactly the declared text, which is
+the one the model was trained on.
 """
 
 from __future__ import annotations
@@ -20,22 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
-
-# The vocabulary that a format is declared in.
-#
-# A :class:`ModelFormat` says how one model family writes its reasoning, its answer and its tool
-# calls. It is data: the parser (:mod:`causerie.chat.parser`), the constraint
-# (:mod:`causerie.chat.constraint`) and the renderer's hints all come from the one declaration, so
-# they cannot disagree.
-#
-# A call is a sequence of segments, for instance for Hermes::
-#
-#     (Literal('<tool_call>\n{"name": "'), Name(), Literal('", "arguments": '),
-#      JsonArguments(), Literal('}\n</tool_call>'))
-#
-# Readers are lenient if it costs nothing (white space in a literal matches any white space or
-# none), constraints produce exactly the declared text. The literal text is the one the model was
-# trained on.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +115,11 @@ Segment = (
 )
 
 
+def segments(*parts: str | Segment) -> tuple[Segment, ...]:
+    """Return the segments of a call; a text stands for the :class:`Literal` of it."""
+    return tuple(Literal(part) if isinstance(part, str) else part for part in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class CallSection:
     """A section of tool calls: ``begin`` call (``separator`` call)* ``end``."""
@@ -212,7 +195,9 @@ class Reasoning:
         return (self.close, *self.also_close)
 
 
-_TO = "to="
+def unspaced(open: str = "<think>", close: str = "</think>", after_close: str = "") -> Reasoning:
+    """Return reasoning of a family that writes no white space within its markers."""
+    return Reasoning(open, close, after_open="", before_close="", after_close=after_close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +240,7 @@ class MessageHeader:
         """Return texts that begin a header where its first marker is missing or came already."""
         if self.call_close:
             return ()
-        return (_TO, _TO + self.functions) if self.functions else (_TO,)
+        return ("to=", f"to={self.functions}") if self.functions else ("to=",)
 
 
 @dataclass(frozen=True, slots=True)

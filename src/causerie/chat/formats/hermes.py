@@ -10,31 +10,21 @@ from causerie.chat.formats.format import (
     ON_BY_DEFAULT,
     CallSection,
     JsonArguments,
-    Literal,
     ModelFormat,
     Name,
     Reasoning,
     ThinkingSwitch,
+    segments,
 )
 
 # One JSON object a call between ``<tool_call>`` tags, and who writes it.
 
 # A call as many families write it, in markers of their own.
-JSON_CALL = (
-    Literal('{"name": "'),
-    Name(),
-    Literal('", "arguments": '),
-    JsonArguments(),
-    Literal("}"),
-)
+JSON_CALL = segments('{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
 
 HERMES_CALLS = CallSection(
-    call=(
-        Literal('<tool_call>\n{"name": "'),
-        Name(),
-        Literal('", "arguments": '),
-        JsonArguments(),
-        Literal("}\n</tool_call>"),
+    call=segments(
+        '<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}\n</tool_call>"
     ),
     separator="\n",
 )
@@ -139,8 +129,6 @@ ERNIE_4_5 = ModelFormat(
     answer_space="\n",
 )
 
-ERNIE_FORMATS = (ERNIE_4_5,)
-
 
 # Nemotron Nano 2; its successor writes calls as Qwen's coder does.
 
@@ -157,5 +145,3 @@ NEMOTRON_NANO_2 = ModelFormat(
         triggers=("<TOOLCALL>",),
     ),
 )
-
-NEMOTRON_FORMATS = (NEMOTRON_NANO_2,)

@@ -17,13 +17,15 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Reasoning,
     ThinkingSwitch,
+    segments,
+    unspaced,
 )
 from causerie.chat.formats.hermes import GENERIC, HERMES_CALLS, JSON_CALL
 
 # Llama 3 and 4, and models built on them that write calls their own way.
 
 # Nothing but a brace marks the call; some say before it what it is.
-_PARAMETERS = (Name(), Literal('", "parameters": '), JsonArguments(), Literal("}"))
+_PARAMETERS = segments(Name(), '", "parameters": ', JsonArguments(), "}")
 _JSON_CALLS = CallSection(
     call=(Literal('{"name": "'), *_PARAMETERS),
     separator="; ",
@@ -65,7 +67,7 @@ LLAMA_4_PYTHONIC = ModelFormat(
     reasoning=Reasoning(),
     calls=CallSection(
         begin="[",
-        call=(Name(), Literal("("), PythonArguments(), Literal(")")),
+        call=segments(Name(), "(", PythonArguments(), ")"),
         separator=", ",
         end="]",
         at_start=True,
@@ -86,9 +88,7 @@ FUNCTIONARY_3_1 = ModelFormat(
     "functionary-3.1",
     detect=(("<function=", "<|start_header_id|>"),),
     reasoning=Reasoning(),
-    calls=CallSection(
-        call=(Literal("<function="), Name(), Literal(">"), JsonArguments(), Literal("</function>"))
-    ),
+    calls=CallSection(call=segments("<function=", Name(), ">", JsonArguments(), "</function>")),
 )
 
 # The prompt ends in the middle of its call (``>>>``), which no marker here can say:
@@ -133,9 +133,9 @@ LLAMA_FORMATS = (
 
 # Mistral's models, oldest form of calls last.
 
-_THINK = Reasoning("[THINK]", "[/THINK]", after_open="", before_close="", after_close="")
+_THINK = unspaced("[THINK]", "[/THINK]")
 _ARGS_CALLS = CallSection(
-    call=(Literal("[TOOL_CALLS]"), Name(), Literal("[ARGS]"), JsonArguments()),
+    call=segments("[TOOL_CALLS]", Name(), "[ARGS]", JsonArguments()),
 )
 
 # Devstral, Ministral 3, Mistral Small 3.3 and later.
@@ -161,14 +161,7 @@ MISTRAL_SMALL_3_2 = replace(
     name="mistral-small-3.2",
     detect=(("[TOOL_CALLS]", "[CALL_ID]"),),
     calls=CallSection(
-        call=(
-            Literal("[TOOL_CALLS]"),
-            Name(),
-            Literal("[CALL_ID]"),
-            CallId(),
-            Literal("[ARGS]"),
-            JsonArguments(),
-        ),
+        call=segments("[TOOL_CALLS]", Name(), "[CALL_ID]", CallId(), "[ARGS]", JsonArguments()),
     ),
 )
 
@@ -178,14 +171,8 @@ MISTRAL_NEMO = replace(
     detect=(("[TOOL_CALLS]",),),
     calls=CallSection(
         begin="[TOOL_CALLS][",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal(', "id": "'),
-            CallId(),
-            Literal('"}'),
+        call=segments(
+            '{"name": "', Name(), '", "arguments": ', JsonArguments(), ', "id": "', CallId(), '"}'
         ),
         separator=", ",
         end="]",
@@ -201,24 +188,18 @@ MISTRAL_FORMATS = (MISTRAL_SMALL_3_2, MAGISTRAL, MISTRAL, MISTRAL_NEMO)
 COMMAND_R7B = ModelFormat(
     "command-r7b",
     detect=(("<|START_ACTION|>",),),
-    reasoning=Reasoning(
-        "<|START_THINKING|>",
-        "<|END_THINKING|>",
-        after_open="",
-        before_close="",
-        after_close="",
-    ),
+    reasoning=unspaced("<|START_THINKING|>", "<|END_THINKING|>"),
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
         begin="<|START_ACTION|>[\n    ",
-        call=(
-            Literal('{"tool_call_id": "'),
+        call=segments(
+            '{"tool_call_id": "',
             CallId("{index}", continues=True, kept=False),
-            Literal('", "tool_name": "'),
+            '", "tool_name": "',
             Name(),
-            Literal('", "parameters": '),
+            '", "parameters": ',
             JsonArguments(),
-            Literal("}"),
+            "}",
         ),
         separator=",\n    ",
         end="\n]<|END_ACTION|>",
@@ -245,12 +226,12 @@ COMMAND_R = ModelFormat(
     calls=CallSection(
         lead="\n",
         begin="Action:\n```json\n[\n",
-        call=(
-            Literal('    {\n        "tool_name": "'),
+        call=segments(
+            '    {\n        "tool_name": "',
             Name(),
-            Literal('",\n        "parameters": '),
+            '",\n        "parameters": ',
             JsonArguments(),
-            Literal("\n    }"),
+            "\n    }",
         ),
         separator=",\n",
         end="\n]```\n",
@@ -276,12 +257,7 @@ GEMMA_4 = ModelFormat(
     ),
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
-        call=(
-            Literal("<|tool_call>call:"),
-            Name(),
-            LooseArguments('<|"|>'),
-            Literal("<tool_call|>"),
-        ),
+        call=segments("<|tool_call>call:", Name(), LooseArguments('<|"|>'), "<tool_call|>"),
     ),
     skip=("<|tool_response>",),
 )
@@ -291,11 +267,8 @@ FUNCTION_GEMMA = ModelFormat(
     detect=(("<start_function_call>",),),
     reasoning=Reasoning(),
     calls=CallSection(
-        call=(
-            Literal("<start_function_call>call:"),
-            Name(),
-            LooseArguments("<escape>"),
-            Literal("<end_function_call>"),
+        call=segments(
+            "<start_function_call>call:", Name(), LooseArguments("<escape>"), "<end_function_call>"
         ),
     ),
     skip=("<start_function_response>",),
@@ -318,7 +291,7 @@ GRANITE_4 = ModelFormat(
 GRANITE_3 = ModelFormat(
     "granite-3",
     detect=(("<|start_of_role|>",),),
-    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    reasoning=unspaced(),
     calls=CallSection(
         begin="<|tool_call|>[",
         call=JSON_CALL,
@@ -344,12 +317,8 @@ GRANITE_20B = ModelFormat(
     detect=(("<function_call>", "<|function_call_library|>"),),
     reasoning=Reasoning(),
     calls=CallSection(
-        call=(
-            Literal('<function_call> {"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
+        call=segments(
+            '<function_call> {"name": "', Name(), '", "arguments": ', JsonArguments(), "}"
         ),
     ),
     native_tools=False,

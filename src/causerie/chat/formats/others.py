@@ -19,6 +19,8 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Reasoning,
     ThinkingSwitch,
+    segments,
+    unspaced,
 )
 from causerie.chat.formats.hermes import GENERIC, JSON_CALL
 
@@ -29,18 +31,16 @@ INTERNLM_2 = ModelFormat(
     detect=(("<|plugin|>",),),
     reasoning=Reasoning(),
     calls=CallSection(
-        call=(
-            Literal('<|action_start|><|plugin|>\n{"name": "'),
+        call=segments(
+            '<|action_start|><|plugin|>\n{"name": "',
             Name(),
-            Literal('", "parameters": '),
+            '", "parameters": ',
             JsonArguments(),
-            Literal("}<|action_end|>"),
+            "}<|action_end|>",
         ),
         triggers=("<|action_start|>",),
     ),
 )
-
-INTERN_FORMATS = (INTERNLM_2,)
 
 
 # Calls in Python's notation: Olmo 3, and models that write a bare list of them.
@@ -49,10 +49,10 @@ INTERN_FORMATS = (INTERNLM_2,)
 OLMO_3 = ModelFormat(
     "olmo-3",
     detect=(("<function_calls>", "<functions>"),),
-    reasoning=Reasoning(after_open="", before_close=""),
+    reasoning=unspaced(after_close="\n\n"),
     calls=CallSection(
         begin="<function_calls>",
-        call=(Name(), Literal("("), PythonArguments(), Literal(")")),
+        call=segments(Name(), "(", PythonArguments(), ")"),
         separator="\n",
         end="</function_calls>",
     ),
@@ -74,10 +74,10 @@ PYTHONIC_FORMATS = (OLMO_3_THINK, OLMO_3)
 LFM_2 = ModelFormat(
     "lfm-2",
     detect=(("List of tools: ", "<|im_start|>"),),
-    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    reasoning=unspaced(),
     calls=CallSection(
         begin="<|tool_call_start|>[",
-        call=(Name(), Literal("("), PythonArguments(), Literal(")")),
+        call=segments(Name(), "(", PythonArguments(), ")"),
         separator=", ",
         end="]<|tool_call_end|>",
         triggers=("<|tool_call_start|>",),
@@ -97,17 +97,15 @@ LFM_FORMATS = (LFM_2_5, LFM_2)
 SEED_OSS = ModelFormat(
     "seed-oss",
     detect=(("<seed:tool_call>",),),
-    reasoning=Reasoning(
-        "<seed:think>", "</seed:think>", after_open="", before_close="", after_close="\n"
-    ),
+    reasoning=unspaced("<seed:think>", "</seed:think>", after_close="\n"),
     thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
     calls=CallSection(
-        call=(
-            Literal("<seed:tool_call>\n<function="),
+        call=segments(
+            "<seed:tool_call>\n<function=",
             Name(),
-            Literal(">\n"),
+            ">\n",
             ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
-            Literal("</function>\n</seed:tool_call>"),
+            "</function>\n</seed:tool_call>",
         ),
         separator="\n",
     ),
@@ -117,13 +115,11 @@ SEED_OSS = ModelFormat(
 APERTUS = ModelFormat(
     "apertus",
     detect=(("<|tools_prefix|>",),),
-    reasoning=Reasoning(
-        "<|inner_prefix|>", "<|inner_suffix|>", after_open="", before_close="", after_close=""
-    ),
+    reasoning=unspaced("<|inner_prefix|>", "<|inner_suffix|>"),
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
         begin="<|tools_prefix|>[",
-        call=(Literal('{"'), Name(), Literal('": '), JsonArguments(), Literal("}")),
+        call=segments('{"', Name(), '": ', JsonArguments(), "}"),
         separator=", ",
         end="]<|tools_suffix|>",
         triggers=("<|tools_prefix|>",),
@@ -154,13 +150,7 @@ APRIEL = ModelFormat(
 SOLAR_OPEN = ModelFormat(
     "solar-open",
     detect=(("<|tool_call:begin|>", "<|calls|>"),),
-    reasoning=Reasoning(
-        "<|think|>",
-        "<|end|>",
-        after_open="",
-        before_close="",
-        after_close="<|begin|>assistant",
-    ),
+    reasoning=unspaced("<|think|>", "<|end|>", after_close="<|begin|>assistant"),
     thinking=ThinkingSwitch(
         on={"reasoning_effort": "high"},
         off={"reasoning_effort": "minimal"},
@@ -169,14 +159,14 @@ SOLAR_OPEN = ModelFormat(
     ),
     calls=CallSection(
         begin="<|tool_calls|>",
-        call=(
-            Literal("<|tool_call:begin|>"),
+        call=segments(
+            "<|tool_call:begin|>",
             CallId("[a-z0-9]{10}"),
-            Literal("<|tool_call:name|>"),
+            "<|tool_call:name|>",
             Name(),
-            Literal("<|tool_call:args|>"),
+            "<|tool_call:args|>",
             JsonArguments(),
-            Literal("<|tool_call:end|>"),
+            "<|tool_call:end|>",
         ),
         triggers=("<|tool_calls|>",),
     ),
@@ -188,9 +178,7 @@ SOLAR_OPEN = ModelFormat(
 SOLAR_OPEN_2 = ModelFormat(
     "solar-open-2",
     detect=(("<|tool_call:start|>", "<|tool_arg:value|>"),),
-    reasoning=Reasoning(
-        "<|think:start|>", "<|think:end|>", after_open="", before_close="", after_close=""
-    ),
+    reasoning=unspaced("<|think:start|>", "<|think:end|>"),
     thinking=ThinkingSwitch(
         on={"reasoning_effort": "high"},
         off={"reasoning_effort": "minimal"},
@@ -198,12 +186,12 @@ SOLAR_OPEN_2 = ModelFormat(
         efforts=("medium", "high", "xhigh"),
     ),
     calls=CallSection(
-        call=(
-            Literal("<|tool_call:start|>"),
+        call=segments(
+            "<|tool_call:start|>",
             Name(),
-            Literal("\n"),
+            "\n",
             ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
-            Literal("<|tool_call:end|>"),
+            "<|tool_call:end|>",
         ),
         separator="\n",
     ),
@@ -228,12 +216,8 @@ GIGACHAT_3_1 = replace(
     name="gigachat-3.1",
     detect=(("<|role_sep|>", "<|function_call|>"),),
     calls=CallSection(
-        call=(
-            Literal('<|function_call|>{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
+        call=segments(
+            '<|function_call|>{"name": "', Name(), '", "arguments": ', JsonArguments(), "}"
         ),
         triggers=("<|function_call|>",),
         parallel=False,
@@ -243,7 +227,7 @@ GIGACHAT_3_1 = replace(
 GIGACHAT_3_5 = ModelFormat(
     "gigachat-3.5",
     detect=(("｜GCML｜",),),
-    reasoning=Reasoning(after_open="", before_close=""),
+    reasoning=unspaced(after_close="\n\n"),
     thinking=ThinkingSwitch(on={"reasoning": True}, off={"reasoning": False}, default="off"),
     calls=marked_up("tool_calls", "｜GCML｜"),
     skip=("<|message_sep|>",),
@@ -256,10 +240,10 @@ MINICPM_5 = ModelFormat(
     reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
-        call=(
-            Literal('<function name="'),
+        call=segments(
+            '<function name="',
             Name(),
-            Literal('">'),
+            '">',
             ParameterList(
                 '<param name="',
                 '">',
@@ -267,7 +251,7 @@ MINICPM_5 = ModelFormat(
                 constants="python",
                 wrap=("<![CDATA[", "]]>"),
             ),
-            Literal("</function>"),
+            "</function>",
         ),
         separator="\n",
         triggers=('<function name="',),
@@ -288,12 +272,12 @@ K2_HORIZON = ModelFormat(
     thinking=replace(ON_BY_DEFAULT, effort="reasoning_effort", efforts=("low", "medium", "high")),
     calls=CallSection(
         begin="<ifm|tool_calls>\n",
-        call=(
-            Literal("<ifm|tool_call>"),
+        call=segments(
+            "<ifm|tool_call>",
             Name(),
-            Literal("\n"),
+            "\n",
             ParameterList("<ifm|arg_key>", "</ifm|arg_key>\n<ifm|arg_value>", "</ifm|arg_value>\n"),
-            Literal("</ifm|tool_call>\n"),
+            "</ifm|tool_call>\n",
         ),
         end="</ifm|tool_calls>",
         triggers=("<ifm|tool_calls>",),
@@ -308,12 +292,12 @@ DOTS = ModelFormat(
     calls=CallSection(
         lead="\n",
         begin="<dots_function_call>\n",
-        call=(
-            Literal('<invoke name="'),
+        call=segments(
+            '<invoke name="',
             Name(),
-            Literal('">\n'),
+            '">\n',
             ParameterList('<parameter name="', '">', "</parameter>\n"),
-            Literal("</invoke>\n"),
+            "</invoke>\n",
         ),
         end="</dots_function_call>",
         triggers=("<dots_function_call>",),
@@ -365,18 +349,12 @@ PHI_4_MINI = ModelFormat(
 PLAMO_3 = ModelFormat(
     "plamo-3",
     detect=(("plamo:begin_tool",), ("plamo:begin_", "tool_requests")),
-    reasoning=Reasoning(
-        "<|plamo:begin_think:plamo|>",
-        "<|plamo:end_think:plamo|>",
-        after_open="",
-        before_close="",
-        after_close="",
-    ),
+    reasoning=unspaced("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
         begin="<|plamo:begin_tool_requests:plamo|>",
-        call=(
-            Literal("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>"),
+        call=segments(
+            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
             Name(),
             Literal(
                 "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
@@ -384,7 +362,7 @@ PLAMO_3 = ModelFormat(
                 ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
             ),
             JsonArguments(),
-            Literal("<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"),
+            "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
         ),
         end="<|plamo:end_tool_requests:plamo|>",
     ),

@@ -17,6 +17,8 @@ from causerie.chat.formats.format import (
     ParameterList,
     Reasoning,
     ThinkingSwitch,
+    segments,
+    unspaced,
 )
 
 # Calls in tags with one parameter after the other, first written by Qwen 3 Coder.
@@ -28,21 +30,17 @@ _PARAMETERS = ParameterList(
     before="<parameter=", between=">\n", after="\n</parameter>\n", constants="python"
 )
 CODER_CALLS = CallSection(
-    call=(
-        Literal("<tool_call>\n<function="),
-        Name(),
-        Literal(">\n"),
-        _PARAMETERS,
-        Literal("</function>\n</tool_call>"),
+    call=segments(
+        "<tool_call>\n<function=", Name(), ">\n", _PARAMETERS, "</function>\n</tool_call>"
     ),
     separator="\n",
     # Some models leave the outer tag out.
     also=(
         CallSection(
-            call=(
-                Literal("<function="),
+            call=segments(
+                "<function=",
                 Name(),
-                Literal(">\n"),
+                ">\n",
                 _PARAMETERS,
                 Literal("</function>", ("</function>\n</tool_call>",)),
             ),
@@ -87,24 +85,24 @@ CODER_FORMATS = (NEMOTRON_3, STEP_3_5, QWEN_3_5, QWEN_3_CODER)
 # Calls as pairs of ``<arg_key>`` and ``<arg_value>``: GLM, and who took the form over.
 
 _LINED_CALLS = CallSection(
-    call=(
-        Literal("<tool_call>"),
+    call=segments(
+        "<tool_call>",
         Name(),
-        Literal("\n"),
+        "\n",
         ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
-        Literal("</tool_call>"),
+        "</tool_call>",
     ),
     separator="\n",
 )
 _DENSE_CALLS = CallSection(
-    call=(
-        Literal("<tool_call>"),
+    call=segments(
+        "<tool_call>",
         Name(),
         ParameterList("<arg_key>", "</arg_key><arg_value>", "</arg_value>"),
-        Literal("</tool_call>"),
+        "</tool_call>",
     ),
 )
-_DENSE = Reasoning(after_open="", before_close="", after_close="")
+_DENSE = unspaced()
 
 GLM_4_5 = ModelFormat(
     "glm-4.5",
@@ -143,12 +141,12 @@ LING_3 = replace(
     name="ling-3",
     detect=(("<arg_key>", "<role>ASSISTANT</role>"),),
     calls=CallSection(
-        call=(
-            Literal("<tool_call>"),
+        call=segments(
+            "<tool_call>",
             Name(),
-            Literal("\n"),
+            "\n",
             ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
-            Literal("\n</tool_call>"),
+            "\n</tool_call>",
         ),
         separator="\n",
     ),
@@ -160,11 +158,7 @@ IQUEST_Q1 = replace(
     detect=(("<iquest_tool_call>",),),
     calls=replace(
         _DENSE_CALLS,
-        call=(
-            Literal("<iquest_tool_call>"),
-            *_DENSE_CALLS.call[1:-1],
-            Literal("</iquest_tool_call>"),
-        ),
+        call=segments("<iquest_tool_call>", *_DENSE_CALLS.call[1:-1], "</iquest_tool_call>"),
     ),
 )
 
@@ -181,12 +175,12 @@ LONGCAT_FLASH = ModelFormat(
     reasoning=_THINK,
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
-        call=(
-            Literal('<longcat_tool_call>\n{"name": "'),
+        call=segments(
+            '<longcat_tool_call>\n{"name": "',
             Name(),
-            Literal('", "arguments": '),
+            '", "arguments": ',
             JsonArguments(),
-            Literal("}\n</longcat_tool_call>"),
+            "}\n</longcat_tool_call>",
         ),
         separator="\n",
     ),
@@ -198,16 +192,16 @@ LONGCAT_2 = replace(
     name="longcat-2",
     detect=(("<longcat_tool_call>", "<longcat_arg_key>"),),
     calls=CallSection(
-        call=(
-            Literal("<longcat_tool_call>"),
+        call=segments(
+            "<longcat_tool_call>",
             Name(),
-            Literal("\n"),
+            "\n",
             ParameterList(
                 "<longcat_arg_key>",
                 "</longcat_arg_key>\n<longcat_arg_value>",
                 "</longcat_arg_value>\n",
             ),
-            Literal("</longcat_tool_call>"),
+            "</longcat_tool_call>",
         ),
         separator="\n",
     ),
@@ -225,21 +219,19 @@ STEP_3 = ModelFormat(
     thinking=ALWAYS,
     calls=CallSection(
         begin="<｜tool_calls_begin｜>\n",
-        call=(
-            Literal('<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="'),
+        call=segments(
+            '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="',
             Name(),
-            Literal('">\n'),
+            '">\n',
             ParameterList(
                 '<steptml:parameter name="', '">', "</steptml:parameter>\n", constants="python"
             ),
-            Literal("</steptml:invoke><｜tool_call_end｜>\n"),
+            "</steptml:invoke><｜tool_call_end｜>\n",
         ),
         end="<｜tool_calls_end｜>",
         triggers=("<｜tool_calls_begin｜>",),
     ),
 )
-
-STEP_FORMATS = (STEP_3,)
 
 
 # MiniMax M1 to M3.
@@ -251,13 +243,7 @@ MINIMAX_M1 = ModelFormat(
     thinking=ALWAYS,
     calls=CallSection(
         begin="<tool_calls>\n",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}\n"),
-        ),
+        call=segments('{"name": "', Name(), '", "arguments": ', JsonArguments(), "}\n"),
         end="</tool_calls>",
         triggers=("<tool_calls>",),
     ),
@@ -271,12 +257,12 @@ MINIMAX_M2 = ModelFormat(
     calls=CallSection(
         lead="\n",
         begin="<minimax:tool_call>\n",
-        call=(
-            Literal('<invoke name="'),
+        call=segments(
+            '<invoke name="',
             Name(),
-            Literal('">\n'),
+            '">\n',
             ParameterList('<parameter name="', '">', "</parameter>\n"),
-            Literal("</invoke>\n"),
+            "</invoke>\n",
         ),
         end="</minimax:tool_call>",
         triggers=("<minimax:tool_call>",),
@@ -287,18 +273,12 @@ _MARK = "]<]minimax[>["
 MINIMAX_M3 = ModelFormat(
     "minimax-m3",
     detect=((_MARK, "<mm:think>"),),
-    reasoning=Reasoning(
-        "<mm:think>", "</mm:think>", after_open="", before_close="", after_close=""
-    ),
+    reasoning=unspaced("<mm:think>", "</mm:think>"),
     thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
     calls=CallSection(
         begin=f"{_MARK}<tool_call>\n",
-        call=(
-            Literal(f'{_MARK}<invoke name="'),
-            Name(),
-            Literal('">'),
-            ElementArguments(_MARK),
-            Literal(f"{_MARK}</invoke>\n"),
+        call=segments(
+            f'{_MARK}<invoke name="', Name(), '">', ElementArguments(_MARK), f"{_MARK}</invoke>\n"
         ),
         end=f"{_MARK}</tool_call>",
         triggers=(f"{_MARK}<tool_call>",),

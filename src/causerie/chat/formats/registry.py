@@ -16,11 +16,8 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.formats.hermes import GENERIC, GENERIC_THINKING
 
-# Sections of calls without their first marker, which models leave out at times.
-#
-# Only what is left tells such a section from text: a marker of the first call, or the name of an
-# offered function with a marker behind it. Calls as JSON have none of these:
-# :mod:`causerie.chat.call_syntax.unmarked` reads them.
+# Models leave out the first marker of a section of calls at times. Then only a marker of the first
+# call, or an offered function's name with a marker behind it, tells the section from text.
 
 
 def with_headless(form: ModelFormat) -> ModelFormat:
@@ -28,7 +25,7 @@ def with_headless(form: ModelFormat) -> ModelFormat:
     calls = form.calls
     if calls is None or form.header is not None:
         return form
-    found = [each for each in (_headless(calls), _named(calls)) if each is not None]
+    found = [each for each in (_headless(calls), _without_first_marker(calls)) if each is not None]
     return replace(form, calls=replace(calls, also=(*calls.also, *found))) if found else form
 
 
@@ -41,24 +38,22 @@ def _headless(calls: CallSection) -> CallSection | None:
     return _beginning(calls, first.text.rstrip())
 
 
-def _named(calls: CallSection) -> CallSection | None:
-    """Return the section whose first call has lost the marker before its name."""
+def _without_first_marker(calls: CallSection) -> CallSection | None:
     first, name, *others = calls.call
     if calls.at_start or not isinstance(first, Literal) or not isinstance(name, Name):
         return None
-    if first.text[0] not in "<[" or first.text[-1] not in ">]" or not _is_marked(others):
+    if first.text[0] not in "<[" or first.text[-1] not in ">]" or not _begins_with_marker(others):
         return None
     return _beginning(replace(calls, call=calls.call[1:]))
 
 
-def _is_marked(segments: Sequence[Segment]) -> bool:
-    """Return whether a marker follows, or parameters that begin with one."""
+def _begins_with_marker(segments: Sequence[Segment]) -> bool:
     first, *others = segments
     if isinstance(first, ParameterList):
         return True
     if not isinstance(first, Literal):
         return False
-    return first.text[0] in "<[" if first.text.strip() else _is_marked(others)
+    return first.text[0] in "<[" if first.text.strip() else _begins_with_marker(others)
 
 
 def _beginning(calls: CallSection, *triggers: str) -> CallSection:
@@ -67,30 +62,27 @@ def _beginning(calls: CallSection, *triggers: str) -> CallSection:
     )
 
 
-# All formats, and which of them a template is of.
-#
-# Nothing but the text of the template is looked at. The order matters: a format
-# stands before those whose signs its templates have as well.
+# The order matters: a format stands before those whose signs its templates have as well.
 
 _DECLARED: tuple[ModelFormat, ...] = (
-    *channels.BEAM_FORMATS,
+    channels.BEAM,
     *channels.HARMONY_FORMATS,
     *deepseek.KIMI_FORMATS,
-    *parameters.STEP_FORMATS,
+    parameters.STEP_3,
     *deepseek.DEEPSEEK_FORMATS,
     *parameters.MINIMAX_FORMATS,
     *llama.GEMMA_FORMATS,
     *llama.COHERE_FORMATS,
     *llama.MISTRAL_FORMATS,
     *deepseek.HUNYUAN_FORMATS,
-    *channels.MUSE_FORMATS,
-    *channels.INKLING_FORMATS,
+    channels.MUSE,
+    channels.INKLING,
     *others.OTHER_FORMATS,
-    *hermes.ERNIE_FORMATS,
+    hermes.ERNIE_4_5,
     *llama.GRANITE_FORMATS,
     *parameters.LONGCAT_FORMATS,
-    *others.INTERN_FORMATS,
-    *hermes.NEMOTRON_FORMATS,
+    others.INTERNLM_2,
+    hermes.NEMOTRON_NANO_2,
     *others.LFM_FORMATS,
     *others.PYTHONIC_FORMATS,
     *parameters.GLM_FORMATS,

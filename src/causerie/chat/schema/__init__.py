@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from causerie.chat.schema.keywords import unsupported
+from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.pattern import Refused, whole
-from causerie.chat.schema.values import holds_far
-from causerie.errors import InvalidRequest
-
-# Answers by regular expression or from a list, as parts of a Lark grammar.
 
 MAX_CHARACTERS = 500_000  # of all options together
 
@@ -22,15 +18,15 @@ def regex(pattern: str, *, param: str) -> str:
     """Return a Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
 
     ``^`` at the start and ``$`` at the end are allowed and say nothing more.
-    Raises ``InvalidRequest`` (``unsupported_schema``) for look-arounds,
+    Raises :class:`SchemaRefused` for look-arounds,
     back-references and whatever else cannot be enforced.
     """
     try:
         text = whole(pattern)
     except Refused as refused:
-        raise unsupported(param, f"The pattern cannot be enforced: {refused}") from None
+        raise SchemaRefused(param, f"The pattern cannot be enforced: {refused}") from None
     if not text:
-        raise unsupported(param, "The pattern matches only the empty text.")
+        raise SchemaRefused(param, "The pattern matches only the empty text.")
     return "/" + text.replace("/", "\\/") + "/"
 
 
@@ -38,12 +34,12 @@ def choice(options: Sequence[str], *, param: str) -> str:
     """Return the Lark expression of a terminal for one of ``options``, written exactly so.
 
     A rule would have one terminal for each, and compilers bound how many may be possible at once.
-    Raises ``InvalidRequest`` (``unsupported_schema``) where they are too long together, or an
+    Raises :class:`SchemaRefused` where they are too long together, or an
     option cannot be written.
     """
     size = sum(map(len, options))
     if size > MAX_CHARACTERS:
-        raise unsupported(
+        raise SchemaRefused(
             param, f"The options have {size} characters together, of at most {MAX_CHARACTERS}."
         )
     return " | ".join(_quoted(option, param) for option in options)
@@ -53,26 +49,9 @@ def _quoted(text: str, param: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise unsupported(param, "An option holds half of a surrogate pair.") from None
+        raise SchemaRefused(param, "An option holds half of a surrogate pair.") from None
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
-
-# JSON Schemas, patterns and choices, as parts of the grammar that enforces them.
-#
-# Keywords that cannot be enforced exactly are refused with their JSON Pointer. Knows llguidance's
-# grammar text; knows nothing of the reply around it.
-
-__all__ = [
-    "PreparedSchema",
-    "WhiteSpace",
-    "check_size",
-    "choice",
-    "constraint",
-    "json_object",
-    "prepare",
-    "regex",
-    "rounded",
-]
 
 _MAX_BYTES = 500_000
 _MOST_CHARACTERS = 2_000_000  # of what is read, with all annotations
@@ -103,8 +82,6 @@ class PreparedSchema:
 
     text: str
     """To stand behind ``%json``."""
-    rounded: bool
-    """Whether an engine would round a number of the text, so that it must not be used."""
     ignored: tuple[str, ...]
     """Unknown keywords and formats, each as a response header names it."""
     rules: Mapping[str, object]
@@ -127,7 +104,7 @@ def prepare(
     """Return the constraint by which a JSON document follows ``schema``.
 
     Rules that no grammar has are left to the check of the finished document. Raises
-    ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of whatever
+    :class:`SchemaRefused` with the JSON Pointer of whatever
     neither can enforce; ``param`` names the field.
     """
     rules = Rewriter(schema, param).rewrite()
@@ -136,14 +113,13 @@ def prepare(
     text = _write(written, param, white_space)
     if rewriter.checked:
         rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
-    rounded = holds_far(written)
-    return PreparedSchema(text, rounded, rewriter.ignored(), rules, rewriter.left())
+    return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
 
 
 def check_size(text: str, *, param: str) -> None:
-    """Raise ``InvalidRequest`` where the text of schemas is too long to be read."""
+    """Raise :class:`SchemaRefused` where the text of schemas is too long to be read."""
     if len(text) > _MOST_CHARACTERS:
-        raise unsupported(
+        raise SchemaRefused(
             param,
             f"It is too long: {len(text)} characters of schemas, of at most {_MOST_CHARACTERS}.",
         )
@@ -152,19 +128,7 @@ def check_size(text: str, *, param: str) -> None:
 def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSpace) -> str:
     """Return the text of the same for a part of a schema, all of which has been prepared."""
     written = Rewriter(schema, param, for_grammar=True).rewrite()
-    if holds_far(written):
-        raise rounded(param)
     return _write(written, param, white_space)
-
-
-def rounded(param: str) -> InvalidRequest:
-    """Return the refusal of a schema of which an engine would round a number."""
-    return unsupported(
-        param,
-        "The schema has a number beyond ±2^53 beside rules that only the engine's own grammar "
-        "holds, and that rounds it: leave out the number, or those rules (patterns of names, "
-        "names of the model's own alongside properties).",
-    )
 
 
 def json_object(white_space: WhiteSpace) -> str:
@@ -178,7 +142,9 @@ def _write(schema: Mapping[str, object], param: str, white_space: WhiteSpace) ->
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise unsupported(param, "The schema holds half of a surrogate pair.") from None
+        raise SchemaRefused(param, "The schema holds half of a surrogate pair.") from None
     if size > _MAX_BYTES:
-        raise unsupported(param, f"The schema is too large: {size} bytes of at most {_MAX_BYTES}.")
+        raise SchemaRefused(
+            param, f"The schema is too large: {size} bytes of at most {_MAX_BYTES}."
+        )
     return text

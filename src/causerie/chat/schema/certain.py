@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-# Subschemas of a rewritten schema that surely apply to a value, and what only a check decides.
-#
-# Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
+from causerie.chat.schema.keywords import as_list
 
 CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
 
 _IN_PLACE = frozenset({"$ref", "allOf"})
-_PREFIX = "#/$defs/"
 
 Schema = Mapping[str, object]
+
+
+def _target(schema: Schema, definitions: Schema) -> list[object]:
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return []
+    return [definitions.get(reference.removeprefix("#/$defs/"))]
+
+
+def _with_all_in_place(
+    found: Iterable[object], in_place: Callable[[Schema], Iterable[object]]
+) -> tuple[Schema, ...]:
+    known: dict[int, Schema] = {}
+    waiting = list(found)
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, Mapping) and id(schema) not in known:
+            known[id(schema)] = schema
+            waiting += in_place(schema)
+    return tuple(known.values())
 
 
 @dataclass(slots=True)
@@ -37,7 +53,6 @@ class CheckedRules:
         return self._known[id(schema)]
 
     def _marked(self, parts: Iterable[object]) -> bool:
-        """Return whether something in these parts is marked, or in what they refer to."""
         waiting, seen = list(parts), set[int]()
         while waiting:
             part = waiting.pop()
@@ -50,14 +65,8 @@ class CheckedRules:
                 if CHECKED in part:
                     return True
                 waiting += part.values()
-                waiting += self.target(part)
+                waiting += _target(part, self.definitions)
         return False
-
-    def target(self, schema: Schema) -> Iterator[object]:
-        """Yield what a schema refers to."""
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            yield self.definitions.get(reference.removeprefix(_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,13 @@ class Certain:
         return _certain(found, self.rules)
 
 
+def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
+    def in_place(schema: Schema) -> list[object]:
+        return [*as_list(schema.get("allOf")), *_target(schema, rules.definitions)]
+
+    return Certain(_with_all_in_place(found, in_place), rules)
+
+
 def certain(rules: Schema) -> Certain:
     """Return what applies to a whole document."""
     definitions = rules.get("$defs")
@@ -103,24 +119,6 @@ def certain(rules: Schema) -> Certain:
     known = CheckedRules(definitions if isinstance(definitions, Mapping) else {})
     return _certain([top], known)
 
-
-def _certain(found: Iterable[object], rules: CheckedRules) -> Certain:
-    """Return the schemas among ``found``, with all that surely apply in the same place."""
-    known: dict[int, Schema] = {}
-    waiting = list(found)
-    while waiting:
-        schema = waiting.pop()
-        if isinstance(schema, Mapping) and id(schema) not in known:
-            known[id(schema)] = schema
-            parts = schema.get("allOf")
-            waiting += parts if isinstance(parts, list) else []
-            waiting += rules.target(schema)
-    return Certain(tuple(known.values()), rules)
-
-
-# Places in a document where a rewritten schema demands that the items of an array differ.
-#
-# Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
 
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf")
 _BRANCHES = ("then", "else")
@@ -134,8 +132,8 @@ class Applicable:
     differing items without need than one that has to keep to it is not.
     """
 
-    schemas: tuple[Mapping[str, object], ...]
-    definitions: Mapping[str, object]
+    schemas: tuple[Schema, ...]
+    definitions: Schema
 
     @property
     def distinct(self) -> bool:
@@ -167,40 +165,22 @@ class Applicable:
         return _applicable(found, self.definitions)
 
 
-def applicable(rules: Mapping[str, object]) -> Applicable:
+def _applicable(found: Iterable[object], definitions: Schema) -> Applicable:
+    def in_place(schema: Schema) -> list[object]:
+        options = [each for key in _ALTERNATIVES for each in as_list(schema.get(key))]
+        dependent = schema.get("dependentSchemas")
+        options += dependent.values() if isinstance(dependent, Mapping) else ()
+        options += (schema.get(key) for key in _BRANCHES)
+        return [*options, *_target(schema, definitions)]
+
+    return Applicable(_with_all_in_place(found, in_place), definitions)
+
+
+def applicable(rules: Schema) -> Applicable:
     """Return what applies to a whole document."""
     definitions = rules.get("$defs")
     return _applicable([rules], definitions if isinstance(definitions, Mapping) else {})
 
-
-def _applicable(found: Iterable[object], definitions: Mapping[str, object]) -> Applicable:
-    """Return the schemas among ``found``, with all that they apply in the same place."""
-    known: dict[int, Mapping[str, object]] = {}
-    waiting = list(found)
-    while waiting:
-        schema = waiting.pop()
-        if isinstance(schema, Mapping) and id(schema) not in known:
-            known[id(schema)] = schema
-            waiting += _in_place(schema, definitions)
-    return Applicable(tuple(known.values()), definitions)
-
-
-def _in_place(schema: Mapping[str, object], definitions: Mapping[str, object]) -> Iterator[object]:
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        yield definitions.get(reference.removeprefix("#/$defs/"))
-    for keyword in _ALTERNATIVES:
-        options = schema.get(keyword)
-        yield from options if isinstance(options, list) else ()
-    yield from (schema.get(keyword) for keyword in _BRANCHES)
-    dependent = schema.get("dependentSchemas")
-    yield from dependent.values() if isinstance(dependent, Mapping) else ()
-
-
-# Properties and items of a valid document that the keywords of a schema speak of.
-#
-# ``unevaluatedProperties`` and ``unevaluatedItems`` hold for all others. Reads rewritten schemas
-# (:mod:`causerie.chat.schema.normal`).
 
 _NAMES_A_STEP = 50
 
@@ -234,7 +214,7 @@ class Evaluated:
     def items(self, value: Sequence[object], schema: Schema) -> set[int]:
         """Return the positions that are spoken of alongside ``unevaluatedItems``."""
         self.spend(1 + len(value) // _NAMES_A_STEP)
-        known = set(range(min(len(_list(schema.get("prefixItems"))), len(value))))
+        known = set(range(min(len(as_list(schema.get("prefixItems"))), len(value))))
         if "items" in schema:
             known.update(range(len(value)))
         if "contains" in schema:
@@ -246,18 +226,13 @@ class Evaluated:
         return known
 
     def _parts(self, value: object, schema: Schema) -> Iterator[Schema]:
-        """Yield the schemas that hold for the same value."""
-        parts = _list(schema.get("allOf"))
+        parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
             parts = [*parts, self.definition(str(schema["$ref"]))]
-        options = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+        options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
         parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
         if "if" in schema:
             holds = self.holds(value, schema["if"], "#")
             branch = schema.get("then" if holds else "else")
             parts = [*parts, *([schema["if"]] if holds else []), branch]
         yield from (part for part in parts if isinstance(part, Mapping))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

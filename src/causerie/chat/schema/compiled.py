@@ -1,9 +1,7 @@
 """The patterns and formats of one schema, compiled once, to check strings by them.
 
-The library matches by derivatives without backtracking, but it allocates about a kilobyte for
-each new character, and each of its calls holds the interpreter's lock. So it reads texts in
-pieces, the caller's :class:`Work` pays for the processor time, and the least recently used
-schemas lose their compiled patterns when all of them take too much memory.
+The library allocates about a kilobyte for each new character, and each of its calls holds the
+interpreter's lock. So it reads texts in pieces, and work and memory are counted.
 """
 
 from __future__ import annotations
@@ -78,15 +76,12 @@ class CompiledPatterns:
 
 
 class _Kept:
-    """The compiled patterns of all schemas; the least recently used are dropped first."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._bytes: OrderedDict[CompiledPatterns, int] = OrderedDict()
         self._in_all = 0
 
     def use(self, patterns: CompiledPatterns) -> None:
-        """Record that the patterns of a schema are used, and how much memory they take."""
         with self._lock:
             self._in_all += patterns.bytes - self._bytes.pop(patterns, 0)
             self._bytes[patterns] = patterns.bytes
@@ -119,9 +114,9 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
     return reader.is_accepting()
 
 
-def matcher_of(grammar: str) -> LLMatcher:
+def matcher_of(grammar: str, limits: LLParserLimits | None = None) -> LLMatcher:
     """Return a matcher of a grammar whose tokens are bytes."""
-    limits = LLParserLimits(verbose_errors=False)
+    limits = limits or LLParserLimits(verbose_errors=False)
     return LLMatcher(_bytes(), grammar, log_level=0, limits=limits)
 
 

@@ -9,19 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLMatcher, LLParserLimits
 
-from causerie.chat.schema.compiled import Work
+from causerie.chat.schema.compiled import HEADER, Work, matcher_of
+from causerie.chat.schema.keywords import as_list
 from causerie.chat.schema.rewriting import declared_types, is_never
 from causerie.chat.schema.values import canonical
 
-# Patterns that may match the same text, so that a grammar cannot hold the schemas of both; and
-# patterns that match a name.
-#
-# Patterns with different fixed beginnings are told apart at once. The library that enforces
-# patterns compares the others, which takes about a millisecond for each pair: a few pairs of a
-# schema are compared, and all others may overlap. Python's own matcher is given no pattern of a
-# client: it goes back, without end in some.
+# Patterns with different fixed beginnings are told apart at once. To compare two others takes about
+# a millisecond, so a few pairs of a schema are compared, and all others may overlap. Python's own
+# matcher gets no pattern of a client, because some make it backtrack without end.
 
 _LIMITS = LLParserLimits(initial_lexer_fuel=100_000, max_lexer_states=10_000, verbose_errors=False)
 MOST_MATCHED = 4_000
@@ -47,14 +44,14 @@ class PatternIndex:
 
     def add(self, pattern: str, group: int) -> None:
         """Add a rewritten pattern."""
-        head = _head(pattern)
+        head = _fixed_beginning(pattern)
         self._heads[head].append((pattern, group))
         for length in range(len(head)):
             self._longer[head[:length]].append((pattern, group))
 
     def near(self, pattern: str) -> Iterator[tuple[str, int]]:
         """The patterns whose beginning does not exclude that of ``pattern``."""
-        head = _head(pattern)
+        head = _fixed_beginning(pattern)
         for length in range(len(head) + 1):
             yield from self._heads.get(head[:length], ())
         yield from self._longer.get(head, ())
@@ -79,7 +76,7 @@ def matches(pattern: str, name: str) -> bool:
     literal = _LITERAL.fullmatch(pattern)
     if literal is not None:
         return _holds(*literal.groups(), name=name)
-    matcher = _of_pattern(pattern).deep_copy()
+    matcher = _matcher_of_strings(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
@@ -93,8 +90,7 @@ def _holds(start: str, text: str, end: str, *, name: str) -> bool:
     return name.endswith(text) if end else text in name
 
 
-def _head(pattern: str) -> str:
-    """Return the characters that a matching text begins with; ``$`` is the end of the text."""
+def _fixed_beginning(pattern: str) -> str:
     found = _HEAD.match(pattern)
     if found is None or "|" in pattern:
         return ""
@@ -106,30 +102,18 @@ def _head(pattern: str) -> str:
 
 @lru_cache(maxsize=256)
 def _may_overlap(one: str, other: str) -> bool:
-    matcher = _of({"type": "string", "allOf": [{"pattern": one}, {"pattern": other}]})
+    matcher = _matcher_of_strings(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 
 
 @lru_cache(maxsize=256)
-def _of_pattern(pattern: str) -> LLMatcher:
-    return _of({"type": "string", "pattern": pattern})
+def _matcher_of_strings(*patterns: str) -> LLMatcher:
+    schema = {"type": "string", "allOf": [{"pattern": each} for each in patterns]}
+    return matcher_of(f"{HEADER}%json {json.dumps(schema, ensure_ascii=False)}", _LIMITS)
 
 
-def _of(schema: Mapping[str, object]) -> LLMatcher:
-    grammar = "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False)
-    return LLMatcher(_bytes(), grammar, log_level=0, limits=_LIMITS)
-
-
-@lru_cache(maxsize=1)
-def _bytes() -> LLTokenizer:
-    return LLTokenizer("byte")
-
-
-# Proof that the options of a ``oneOf`` exclude each other.
-#
-# Only provable reasons count: different types, different constants, a required
-# property whose schemas exclude each other, or one that the other option shuts
-# out. Options may overlap where the proof takes too much work. Knows nothing of grammars.
+# Only reasons that can be proven count: other types, other constants, a required property whose
+# schemas exclude each other, or one that the other option does not allow.
 
 _KINDS: Mapping[str, frozenset[str]] = {
     "object": frozenset({"object"}),
@@ -207,9 +191,10 @@ class SchemaDisjointness:
                 return True
         if frame != {"object"}:
             return False
-        if not self._spend(_names_in(a, b) // _NAMES_A_STEP):
+        names = len(as_list(a.get("required"))) + len(as_list(b.get("required")))
+        if not self._spend(names // _NAMES_A_STEP):
             return False
-        if _shuts_out(a, b.get("required")) or _shuts_out(b, a.get("required")):
+        if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
         for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
             first, second = _property(a, name), _property(b, name)
@@ -220,11 +205,10 @@ class SchemaDisjointness:
         return False
 
     def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
-        """Return the values a schema names, as text that equal values share, with their kinds."""
         if "const" in schema:
             values: Sequence[object] = [schema["const"]]
         elif isinstance(schema.get("enum"), list):
-            values = _sequence(schema["enum"])
+            values = as_list(schema["enum"])
         else:
             return None
         known = self._constants.get(id(schema))
@@ -236,22 +220,20 @@ class SchemaDisjointness:
         return known
 
     def _spend(self, steps: int) -> bool:
-        """Take steps; return whether there were enough."""
         self._work.left -= steps
         return self._work.left > 0
 
     def _part_excludes(
         self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
     ) -> bool:
-        """Return whether one of the schemas that ``a`` consists of excludes ``b`` already."""
         reference = a.get("$ref")
         target = self._resolve(reference) if isinstance(reference, str) else True
         if self._excludes(target, b, frame, depth + 1):
             return True
-        if any(self._excludes(part, b, frame, depth + 1) for part in _sequence(a.get("allOf"))):
+        if any(self._excludes(part, b, frame, depth + 1) for part in as_list(a.get("allOf"))):
             return True
         for key in ("anyOf", "oneOf"):
-            options = _sequence(a.get(key))
+            options = as_list(a.get(key))
             if options and all(self._excludes(one, b, frame, depth + 1) for one in options):
                 return True
         return False
@@ -261,10 +243,6 @@ def _kinds(declared: object) -> frozenset[str]:
     names = declared if isinstance(declared, list) else [declared]
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
-
-
-def _names_in(*schemas: Mapping[str, object]) -> int:
-    return sum(len(_sequence(schema.get("required"))) for schema in schemas)
 
 
 def _kind(value: object) -> str:
@@ -284,17 +262,12 @@ def _property(schema: Mapping[str, object], name: str) -> object:
     return declared.get(name) if isinstance(declared, Mapping) else None
 
 
-def _shuts_out(schema: Mapping[str, object], required: object) -> bool:
-    """Return whether an object lets no property in of which one is required."""
+def _forbids_required(schema: Mapping[str, object], required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})
     return isinstance(named, Mapping) and any(name not in named for name in _strings(required))
 
 
-def _sequence(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
-
-
 def _strings(value: object) -> list[str]:
-    return [name for name in _sequence(value) if isinstance(name, str)]
+    return [name for name in as_list(value) if isinstance(name, str)]

@@ -10,12 +10,8 @@ from fractions import Fraction
 from itertools import islice
 from typing import TypeGuard
 
-from causerie.chat.schema.keywords import step
+from causerie.chat.schema.keywords import as_list, step
 from causerie.chat.schema.values import canonical, is_number
-
-# Find contradictions between numbers in a schema, such as two different items of one value.
-#
-# What is not certain counts as possible. Knows the keywords of JSON Schema, and no grammars.
 
 Schema = Mapping[str, object]
 
@@ -76,7 +72,6 @@ class Contradictions:
         return ""
 
     def _values(self, schema: object, depth: int) -> float:
-        """Return the most different values that may satisfy a schema."""
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
         self._left -= 1
@@ -106,7 +101,7 @@ def _of_objects(schema: Schema) -> str:
     needed = [name for name in required if isinstance(name, str)] if _is_list(required) else []
     if len(set(needed)) > most:
         return f"{len(set(needed))} properties are required, and maxProperties is {most}"
-    names = _names(schema)
+    names = _only_names(schema)
     if names is None:
         return ""
     if least > len(names):
@@ -115,8 +110,7 @@ def _of_objects(schema: Schema) -> str:
     return "" if missing is None else f"{missing[:60]!r} is required, and may not be there"
 
 
-def _names(schema: Schema) -> frozenset[str] | None:
-    """Return the only names that properties may have, or ``None`` where others are possible."""
+def _only_names(schema: Schema) -> frozenset[str] | None:
     allowed = schema.get("propertyNames")
     listed = _constants(allowed) if isinstance(allowed, Mapping) else None
     if listed is not None:
@@ -202,15 +196,10 @@ def _is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
-# Parts of a schema that no finite document satisfies: they require themselves, or contradict
-# themselves in a rule that no grammar has.
-#
-# A grammar that may enter such a part never leaves it, and engines stop enforcing a grammar that
-# does not end; or the model writes what no check accepts. So these parts are replaced by ``False``
-# before a grammar is written: an optional one is left out, a required one makes the schema around
-# it unsatisfiable as well. Contradictions are found as far as :mod:`causerie.chat.schema.finite`
-# sees them. Reads the keywords that :mod:`causerie.chat.schema.normal` writes, and those that the
-# schemas of functions still have (lists of ``items``). Conditions count as fulfilled.
+# A grammar that may enter a part without an end never leaves it, and engines stop enforcing a
+# grammar that does not end. So such parts become ``False`` before a grammar is written: an optional
+# one is left out, a required one makes the schema around it unsatisfiable. Conditions count as
+# fulfilled.
 
 _MAX_ROUNDS = 24
 _PREFIX = "#/$defs/"
@@ -255,7 +244,6 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
 
 
 def _finite_names(definitions: Mapping[str, object], counting: Contradictions) -> frozenset[str]:
-    """Return the definitions that some finite document satisfies, found in rounds."""
     known: set[str] = set()
     judge = _Judge(known, definitions, counting)
     order = list(definitions)
@@ -282,11 +270,9 @@ class _Judge:
 
     @property
     def refused(self) -> bool:
-        """Return whether some part has been found that nothing satisfies, or some kind of it."""
         return self.known is not None and not all(self.known.values())
 
     def admits(self, schema: object) -> bool:
-        """Return whether some finite document satisfies ``schema``."""
         if not isinstance(schema, Mapping):
             return schema is not False
         if self.known is None:
@@ -299,10 +285,10 @@ class _Judge:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in self.finite:
             return False
-        if not all(map(self.admits, _list(schema, "allOf"))):
+        if not all(map(self.admits, as_list(schema.get("allOf")))):
             return False
         for key in _ALTERNATIVES:
-            options = _list(schema, key)
+            options = as_list(schema.get(key))
             if options and not any(map(self.admits, options)):
                 return False
         return any(self._admits_kind(kind, schema) for kind in _kinds(schema))
@@ -321,7 +307,9 @@ class _Judge:
         named = schema.get("properties")
         if not isinstance(named, Mapping):
             return True
-        return all(self.admits(named[name]) for name in _list(schema, "required") if name in named)
+        return all(
+            self.admits(named[name]) for name in as_list(schema.get("required")) if name in named
+        )
 
     def _admits_array(self, schema: Mapping[str, object]) -> bool:
         fewest = schema.get("minItems", 0)
@@ -333,10 +321,6 @@ class _Judge:
         return all(map(self.admits, first[:fewest]))
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
-        """Return where nothing satisfies a schema, and why, if that is known.
-
-        Of a schema that requires itself, the beginning is as good a place as any.
-        """
         if depth > _DEEPEST:
             return "#", ""
         if not isinstance(schema, Mapping):
@@ -344,13 +328,14 @@ class _Judge:
         reasons = [self.contradictions.of(kind, schema) for kind in _kinds(schema)]
         if all(reasons):
             return pointer, reasons[0]
-        for part, place in self._needed(schema, pointer):
+        for part, place in self._required_parts(schema, pointer):
             if not self.admits(part):
                 return self.culprit(part, place, depth + 1)
         return pointer, ""
 
-    def _needed(self, schema: Mapping[str, object], pointer: str) -> Iterator[tuple[object, str]]:
-        """Yield parts that a document of this schema surely has, with their places."""
+    def _required_parts(
+        self, schema: Mapping[str, object], pointer: str
+    ) -> Iterator[tuple[object, str]]:
         reference, kinds = schema.get("$ref"), _kinds(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
@@ -358,7 +343,7 @@ class _Judge:
             yield target, str(place)
         named = schema.get("properties")
         if kinds == ["object"] and isinstance(named, Mapping):
-            for name in _list(schema, "required"):
+            for name in as_list(schema.get("required")):
                 yield named.get(name), step(pointer, "properties", str(name))
         fewest = schema.get("minItems", 0)
         if kinds == ["array"] and isinstance(fewest, int):
@@ -369,7 +354,6 @@ class _Judge:
                 yield rest, step(pointer, "items")
 
     def pruned(self, schema: object) -> dict[str, object] | bool:
-        """Return ``schema`` with ``False`` for the parts in it that nothing satisfies."""
         if not isinstance(schema, Mapping):
             return schema is not False
         if not self.admits(schema):
@@ -382,16 +366,17 @@ class _Judge:
             if key in _SCHEMAS and isinstance(value, Mapping):
                 out[key] = {name: self.pruned(part) for name, part in value.items()}
             elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
-                out[key] = [self.pruned(part) for part in _list(schema, key)]
+                out[key] = [self.pruned(part) for part in as_list(schema.get(key))]
             elif key in _ALTERNATIVES:
-                out[key] = [self.pruned(part) for part in _list(schema, key) if self.admits(part)]
+                out[key] = [
+                    self.pruned(part) for part in as_list(schema.get(key)) if self.admits(part)
+                ]
             elif key in _SCHEMA:
                 out[key] = self.pruned(value)
         return out
 
 
 def _kinds(schema: Mapping[str, object]) -> list[str]:
-    """Return the JSON types of a schema; all if it names none."""
     declared = schema.get("type")
     if declared is None:
         return ["object", "array", *_OTHER_KINDS]
@@ -399,11 +384,10 @@ def _kinds(schema: Mapping[str, object]) -> list[str]:
 
 
 def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
-    """Return the schemas of the first items, and that of all others."""
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
-    return _list(schema, "prefixItems"), items
+    return as_list(schema.get("prefixItems")), items
 
 
 def circle(definitions: Mapping[str, object]) -> str | None:
@@ -411,7 +395,7 @@ def circle(definitions: Mapping[str, object]) -> str | None:
     open_names: set[str] = set()
     done: set[str] = set()
     for first in definitions:
-        path = [(first, iter(()) if first in done else _in_place(definitions[first]))]
+        path = [(first, iter(()) if first in done else _definitions_in_place(definitions[first]))]
         open_names.add(first)
         while path:
             name, targets = path[-1]
@@ -424,24 +408,18 @@ def circle(definitions: Mapping[str, object]) -> str | None:
                 return target
             elif target not in done:
                 open_names.add(target)
-                path.append((target, _in_place(definitions[target])))
+                path.append((target, _definitions_in_place(definitions[target])))
     return None
 
 
-def _in_place(schema: object) -> Iterator[str]:
-    """Yield the definitions that hold for the same value as ``schema``."""
+def _definitions_in_place(schema: object) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield reference.removeprefix(_PREFIX)
     for key in ("allOf", "anyOf", "oneOf"):
-        for option in _list(schema, key):
-            yield from _in_place(option)
+        for option in as_list(schema.get(key)):
+            yield from _definitions_in_place(option)
     for key in ("not", "if", "then", "else"):
-        yield from _in_place(schema.get(key))
-
-
-def _list(schema: Mapping[str, object], key: str) -> list[object]:
-    found = schema.get(key)
-    return found if isinstance(found, list) else []
+        yield from _definitions_in_place(schema.get(key))

@@ -4,49 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
-
-from causerie.errors import InvalidRequest
-from causerie.protocol.nearest import NameIndex, nearest
-
-# Why a schema, a pattern or a grammar cannot be enforced, and where.
-#
-# Knows nothing about schemas; it only puts the place and the reason into words.
+from itertools import takewhile
+from typing import Any
+from urllib.parse import quote, unquote
 
 
-def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidRequest:
-    """Return the 400 for something that would not be enforced as written.
+class SchemaRefused(ValueError):
+    """A schema, a pattern or a grammar cannot be enforced as written.
 
-    ``reason`` is a sentence without its subject's place; ``pointer`` is a JSON
-    Pointer into the schema, as a fragment (``#/properties/a``).
+    ``param`` names the field of the request. ``pointer`` is a JSON Pointer into the schema, as a
+    fragment (``#/properties/a``); ``reason`` is a sentence without that place. ``function`` is
+    the function whose parameters the schema describes.
     """
-    if pointer is None:
-        return InvalidRequest(reason, code="unsupported_schema", param=param)
-    return InvalidRequest(
-        f"The schema at {pointer} cannot be enforced: {reason}",
-        code="unsupported_schema",
-        param=param,
-        metadata={"pointer": pointer},
-    )
 
+    def __init__(
+        self, param: str, reason: str, pointer: str | None = None, function: str = ""
+    ) -> None:
+        place = "" if pointer is None else f"The schema at {pointer} cannot be enforced: "
+        owner = f"Parameters of `{function}`: " if function else ""
+        super().__init__(f"{owner}{place}{reason}")
+        self.param, self.reason, self.pointer = param, reason, pointer
 
-def of_function(name: str, refused: InvalidRequest) -> InvalidRequest:
-    """Return the same error, with the name of the function whose parameters it is about."""
-    return InvalidRequest(
-        f"Parameters of `{name}`: {refused.message}",
-        code=refused.code,
-        param=refused.param,
-        metadata=refused.metadata,
-    )
+    def of_function(self, name: str) -> SchemaRefused:
+        """Return the same refusal, with the function whose parameters it is about."""
+        return SchemaRefused(self.param, self.reason, self.pointer, name)
 
 
 def step(pointer: str, *keys: str | int) -> str:
-    """``pointer`` with ``keys`` appended, escaped as JSON Pointers in fragments demand."""
+    """Return ``pointer`` with ``keys`` appended, escaped as JSON Pointers in fragments demand."""
     escaped = (str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in keys)
     return "/".join((pointer, *escaped))
 
 
-# Place of a schema in its document.
+def as_list(value: object) -> list[Any]:
+    """Return a value that is a list; an empty list for any other."""
+    return value if isinstance(value, list) else []
+
+
+def part_at(root: object, pointer: str) -> object:
+    """Return the part of a schema that a JSON Pointer names; raise :class:`LookupError`."""
+    found = root
+    for part in pointer.split("/")[1:]:
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found[key]
+        elif isinstance(found, list) and key.isascii() and key.isdigit() and len(key) < 10:
+            found = found[int(key)]
+        else:
+            raise LookupError(pointer)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +64,11 @@ class Place:
     depth: int
     alone: bool
 
-    def others(self, key: str) -> list[str]:
-        """Return the keywords alongside ``key``."""
-        return [name for name in self.schema if name != key]
-
     @property
     def by_itself(self) -> bool:
         """Return whether no other schema, not even a part of this one, applies to the value."""
-        return self.alone and not any(name in IN_PLACE for name in self.schema)
+        return self.alone and self.schema.keys().isdisjoint(IN_PLACE)
 
-
-# Keywords of JSON Schema by meaning, and those that cannot be enforced.
 
 _LONGEST_NAME = 60  # of what a header names
 
@@ -220,9 +220,8 @@ IN_PLACE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "const", "enum"})
 APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties", "required",
                       "minProperties", "maxProperties"}  # fmt: skip
 
-_REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
-_RULES = ENFORCED | _REFUSED
-_INDEX = NameIndex(_RULES)
+REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
+_RULES = ENFORCED | REFUSED
 _MOST_DISTANCE = 0.25
 
 
@@ -231,17 +230,12 @@ def is_applied(key: str) -> bool:
     return key in _RULES or key in ("$defs", "definitions", "additionalItems")
 
 
-def is_rule(key: str) -> bool:
-    """Return whether a keyword has an effect on validity."""
-    return key in _RULES
-
-
 def is_annotation(key: str) -> bool:
     """Return whether a keyword has no effect on validity.
 
     The standard makes every unknown keyword an annotation (JSON Schema Core 2020-12, 6.5).
     """
-    return not is_rule(key)
+    return key not in _RULES
 
 
 def is_unknown(key: str) -> bool:
@@ -257,9 +251,23 @@ def is_unknown(key: str) -> bool:
 def ignored_keyword(key: str) -> str:
     """Return how a response header names an unknown keyword, and the rule it resembles."""
     name = key[:_LONGEST_NAME]
-    similar = nearest(name, _INDEX.around(name), _MOST_DISTANCE)
-    hint = f" (similar to {similar})" if similar is not None else ""
+    distance, similar = min((_distance(name, rule), rule) for rule in _RULES)
+    hint = f" (similar to {similar})" if distance <= _MOST_DISTANCE else ""
     return f"keyword {_in_header(key)} ignored{hint}"
+
+
+def _distance(name: str, rule: str) -> float:
+    # A typing error is in one place, so what differs between the common beginning and end counts.
+    one, other = name.casefold(), rule.casefold()
+    begin = _common_length(one, other)
+    end = _common_length(one[begin:][::-1], other[begin:][::-1])
+    longest = max(len(one), len(other))
+    return (longest - begin - end) / longest
+
+
+def _common_length(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def ignored_sibling(key: str) -> str:
@@ -274,8 +282,3 @@ def ignored_format(name: str) -> str:
 
 def _in_header(name: str) -> str:
     return quote(name[:_LONGEST_NAME], safe="$@:/", errors="replace")
-
-
-def is_refused(key: str) -> bool:
-    """Return whether a keyword is a rule that cannot be enforced."""
-    return key in _REFUSED

@@ -1,9 +1,7 @@
-"""Rules that no grammar has, said with those that it has.
+"""Rules that no grammar has, written with those that it has: conditions become alternatives.
 
-Conditions become alternatives. The result may admit fewer documents than the schema. Where it
-admits more, the keyword is named, and only the check of the finished answer enforces it
-(:mod:`causerie.chat.validation`). Parts of the schema are referred to at their places. Knows
-the keywords of JSON Schema; knows nothing of grammars.
+The result may admit fewer documents than the schema. Where it admits more, the keyword is named,
+and only the check of the finished answer enforces it.
 """
 
 from __future__ import annotations
@@ -11,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, step
+from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, as_list, step
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
 from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
 
@@ -46,8 +43,6 @@ class NarrowedSchema:
 
 @dataclass(slots=True)
 class _Parts:
-    """Result for one schema, while its keywords are read."""
-
     schema: dict[str, object]
     pointer: str
     added: list[Schema]
@@ -56,11 +51,9 @@ class _Parts:
     """Whether no other schema speaks of the same value."""
 
     def place(self, *keys: str | int) -> Schema:
-        """Return a reference to a part of the schema."""
         return {"$ref": step(self.pointer, *keys)}
 
     def either(self, ways: Sequence[Schema]) -> None:
-        """Add alternatives of which one has to hold."""
         self.added.append(ways[0] if len(ways) == 1 else {"anyOf": list(ways)})
 
 
@@ -84,20 +77,18 @@ class SchemaNarrowing:
         self._dependencies(parts, schema)
         self._counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
-            self._close(parts)
+            self._forbid_others(parts)
         if parts.added:
             parts.schema = _joined(parts.schema, parts.added)
         return NarrowedSchema(parts.schema, tuple(parts.left))
 
-    def _close(self, parts: _Parts) -> None:
-        """Let no other properties in, as where the schema had no conditions."""
+    def _forbid_others(self, parts: _Parts) -> None:
         named = parts.schema["properties"]
         assert isinstance(named, Mapping)
         others = {name: True for way in parts.added for name in self._names(way)}
         parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
 
     def _names(self, schema: object) -> Iterator[str]:
-        """Yield the names that a schema's properties may have, as far as it says."""
         waiting, seen = [schema], set[str]()
         for _ in range(_MOST_STEPS):
             if not waiting:
@@ -108,9 +99,9 @@ class SchemaNarrowing:
             named = part.get("properties")
             if isinstance(named, Mapping):
                 yield from (name for name, of in named.items() if of is not False)
-            yield from (name for name in _list(part.get("required")) if isinstance(name, str))
+            yield from (name for name in as_list(part.get("required")) if isinstance(name, str))
             for key in ("allOf", "anyOf", "oneOf"):
-                waiting += _list(part.get(key))
+                waiting += as_list(part.get(key))
             waiting += [part[key] for key in ("then", "else") if key in part]
             reference = part.get("$ref")
             if isinstance(reference, str) and reference not in seen:
@@ -121,7 +112,7 @@ class SchemaNarrowing:
 
     def _not(self, parts: _Parts, schema: Schema) -> None:
         opposite = self._negation.of(schema["not"])
-        ways = _possible(opposite.ways, schema)
+        ways = _without_contradictions(opposite.ways, schema)
         if (not ways and not opposite.complete) or len(ways) > _MOST_WAYS:
             parts.left.append("not")
         else:
@@ -131,7 +122,7 @@ class SchemaNarrowing:
         if "then" not in schema and "else" not in schema:
             return
         opposite = self._negation.of(schema["if"])
-        others = _possible(opposite.ways, schema)
+        others = _without_contradictions(opposite.ways, schema)
         if (not others and not opposite.complete) or len(others) > _MOST_WAYS:
             parts.left.append("if")
             return
@@ -145,7 +136,7 @@ class SchemaNarrowing:
 
     def _dependencies(self, parts: _Parts, schema: Schema) -> None:
         found = list(_dependencies(parts, schema))
-        required = _list(schema.get("required"))
+        required = as_list(schema.get("required"))
         asked = [each for each in found if each[0] not in required]
         for name, needs in found:
             if name in required:
@@ -159,7 +150,7 @@ class SchemaNarrowing:
     # Strings
 
     def _length(self, parts: _Parts, schema: Schema) -> None:
-        """A long text has no greatest length beside a pattern that counts its words."""
+        # Engines cannot bound the length of a long text beside a pattern that counts its words.
         pattern, most = schema.get("pattern"), schema["maxLength"]
         if not isinstance(pattern, str) or not isinstance(most, int) or most <= _LONGEST_COUNTED:
             return
@@ -170,7 +161,6 @@ class SchemaNarrowing:
     # Alternatives
 
     def _one_of(self, parts: _Parts, schema: Schema) -> None:
-        """Options that may overlap each exclude the others; those that cannot stay as they are."""
         options = schema["oneOf"]
         if not isinstance(options, list) or not options:
             return
@@ -186,23 +176,24 @@ class SchemaNarrowing:
         ways = []
         for at, option in enumerate(options):
             rivals = [a if b == at else b for a, b in pairs if at in (a, b)]
-            way = self._alone_of(parts, schema, option, at, rivals)
+            way = self._option_without_rivals(parts, schema, option, at, rivals)
             ways += [way] if way is not None else []
         parts.either(ways or [_NEVER])
 
-    def _alone_of(
+    def _option_without_rivals(
         self, parts: _Parts, schema: Schema, option: object, at: int, rivals: Sequence[int]
     ) -> Schema | None:
-        """Return one option without its rivals; ``None`` if it is never the only one."""
         held: list[Schema] = []
         count = 1
         for rival in rivals:
-            excluded = _list(schema["oneOf"])[rival]
+            excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
-            ways = _possible(_possible(opposite.ways, schema), self._target(option))
+            ways = _without_contradictions(
+                _without_contradictions(opposite.ways, schema), self._target(option)
+            )
             apart = self._disjointness.of_passing_schemas()
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
-            others = self._foreign(excluded, option)
+            others = self._ways_by_other_names(excluded, option)
             ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
             count *= max(len(ways), 1)
             if not ways and opposite.complete:
@@ -216,8 +207,7 @@ class SchemaNarrowing:
         closing = self._closing(schema, option) if parts.alone else {}
         return {"allOf": [parts.place("oneOf", at), *held], **closing}
 
-    def _foreign(self, rival: object, option: object) -> list[Schema]:
-        """Return ways to break a rival without other properties: those that the option names."""
+    def _ways_by_other_names(self, rival: object, option: object) -> list[Schema]:
         closed = self._target(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
@@ -244,7 +234,6 @@ class SchemaNarrowing:
     # Arrays
 
     def _contains(self, parts: _Parts, schema: Schema) -> None:
-        """An array begins with the items that it has to contain."""
         least, most = schema.get("minContains", 1), schema.get("maxContains")
         if not isinstance(least, int) or least > _MOST_WAYS:
             parts.left.append("contains")
@@ -271,14 +260,13 @@ class SchemaNarrowing:
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
         parts.left.append("uniqueItems")
-        values = _list(self._target(schema.get("items")).get("enum"))
+        values = as_list(self._target(schema.get("items")).get("enum"))
         if values and not (isinstance(most, int) and most <= len(values)):
             parts.schema["maxItems"] = len(values)
 
     # Objects
 
     def _patterns(self, parts: _Parts, schema: Schema) -> None:
-        """A named property follows the patterns that its name matches, too."""
         patterns, named = schema["patternProperties"], schema.get("properties")
         if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
             return
@@ -309,8 +297,7 @@ class SchemaNarrowing:
             parts.left.append("propertyNames")
 
     def _counts(self, parts: _Parts, schema: Schema) -> None:
-        """Numbers of optional properties become alternatives, where all of them are named."""
-        required, named = _list(schema.get("required")), schema.get("properties")
+        required, named = as_list(schema.get("required")), schema.get("properties")
         names = list(named) if isinstance(named, Mapping) else []
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
@@ -348,11 +335,10 @@ class SchemaNarrowing:
             others = dict.fromkeys(self._names(schema), True)
             own = named if isinstance(named, Mapping) else {}
             parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
-        if not closed or self._depends(schema):
+        if not closed or self._depends_on_document(schema):
             parts.left.append("unevaluatedProperties")
 
-    def _depends(self, schema: Schema) -> bool:
-        """Return whether it depends on the document which of the named properties are evaluated."""
+    def _depends_on_document(self, schema: Schema) -> bool:
         waiting: list[object] = [schema]
         for _ in range(_MOST_STEPS):
             if not waiting:
@@ -363,12 +349,12 @@ class SchemaNarrowing:
             own = {"unevaluatedProperties"} if part is schema else set[str]()
             known = part.get("properties") or {}
             if not isinstance(known, Mapping) or any(
-                name not in known for name in _list(part.get("required"))
+                name not in known for name in as_list(part.get("required"))
             ):
                 return True
             if not (part.keys() - own).isdisjoint(_DECIDED_LATE):
                 return True
-            waiting += _list(part.get("allOf"))
+            waiting += as_list(part.get("allOf"))
             if "$ref" in part:
                 waiting.append(self._resolve(str(part["$ref"])))
         return True
@@ -382,7 +368,6 @@ class SchemaNarrowing:
 
 
 def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield properties with what is demanded where they are there."""
     for key in ("dependentRequired", "dependentSchemas", "dependencies"):
         found = schema.get(key)
         for name, needs in found.items() if isinstance(found, Mapping) else ():
@@ -415,17 +400,15 @@ def _without(names: Sequence[str]) -> Schema:
 
 
 def _is_closed(schema: Schema) -> bool:
-    """Return whether an object names its properties and says nothing of others."""
-    named, required = schema.get("properties"), _list(schema.get("required"))
+    named, required = schema.get("properties"), as_list(schema.get("required"))
     if not isinstance(named, Mapping) or not named or not schema.keys().isdisjoint(_SILENT):
         return False
     return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
 
 
-def _possible(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
-    """Return the alternatives that do not plainly contradict a schema."""
+def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
     types = _types(schema)
-    required = _list(schema.get("required"))
+    required = as_list(schema.get("required"))
     return [
         way
         for way in ways
@@ -449,11 +432,7 @@ def _types(schema: Schema) -> frozenset[str]:
 def _joined(schema: dict[str, object], added: Sequence[Schema]) -> dict[str, object]:
     if len(added) == 1 and added[0].keys().isdisjoint(schema):
         return {**schema, **added[0]}
-    return {**schema, "allOf": [*_list(schema.get("allOf")), *added]}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return {**schema, "allOf": [*as_list(schema.get("allOf")), *added]}
 
 
 _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {

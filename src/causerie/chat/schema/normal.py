@@ -1,23 +1,19 @@
 """A schema rewritten into the part of JSON Schema that is enforced exactly.
 
-The input is what a client wrote, in any draft from 4 to 2020-12. The output is a
-2020-12 schema of few keywords, without annotations, with patterns in the common
-dialect and every ``$ref`` pointing to a definition of its own; or a refusal that names
-the place. It is written either for a grammar, or for the check of a finished answer
-(see :class:`Rewriter`). Knows the keywords; knows nothing about how either works.
+A schema of draft 4 to 2020-12 becomes one of few keywords, for a grammar or for the check of a
+finished answer; or a refusal names the place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import Place, step, unsupported
+from causerie.chat.schema.keywords import Place, SchemaRefused, as_list, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
@@ -30,8 +26,6 @@ from causerie.chat.schema.values import (
     is_number,
     multiples,
 )
-from causerie.errors import InvalidRequest
-from causerie.protocol.numbers import whole_number
 
 Node = dict[str, object]
 JsonSchema = Mapping[str, object] | bool
@@ -43,8 +37,6 @@ _MOST_IGNORED = 32  # unknown keywords and formats that are named
 
 @dataclass(slots=True)
 class _Group:
-    """Patterns of properties that have one schema."""
-
     patterns: list[str]
     part: object
 
@@ -94,7 +86,7 @@ class Rewriter:
             self.root = placed(said)
 
     def rewrite(self) -> Node:
-        """Return the whole schema; raise ``InvalidRequest`` (``unsupported_schema``)."""
+        """Return the whole schema; raise :class:`SchemaRefused`."""
         top = self._schema(self.root, "#", 0, True)
         if top is False:
             raise self._refuse("#", "`false` admits no document at all.")
@@ -133,8 +125,8 @@ class Rewriter:
         """Return the pointers and keywords of which the grammar admits more than they do."""
         return tuple(self._left.items())
 
-    def _leave(self, schema: str, pointer: str, keyword: str) -> None:
-        """Note a keyword that is left to the check; that items differ has a way of its own."""
+    def _leave_to_check(self, schema: str, pointer: str, keyword: str) -> None:
+        # Equal items are watched for in another way.
         self._left[pointer] = keyword
         if keyword != "uniqueItems":
             self.checked.add(schema)
@@ -148,11 +140,10 @@ class Rewriter:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
 
-    def _refuse(self, pointer: str, reason: str) -> InvalidRequest:
-        return unsupported(self.param, reason, pointer)
+    def _refuse(self, pointer: str, reason: str) -> SchemaRefused:
+        return SchemaRefused(self.param, reason, pointer)
 
     def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
-        """Return one subschema, with everything below it."""
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
@@ -160,7 +151,7 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        said = self._said(schema, pointer, alone)
+        said = self._simplified(schema, pointer, alone)
         if isinstance(said, bool):
             return said
         schema = said
@@ -170,7 +161,7 @@ class Rewriter:
             handler = _HANDLERS.get(key)
             if handler is not None:
                 handler(self, place, out, key, value)
-            elif words.is_refused(key):
+            elif key in words.REFUSED:
                 raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore_keyword(pointer, key)
@@ -179,10 +170,9 @@ class Rewriter:
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
-    def _said(
+    def _simplified(
         self, schema: Mapping[str, object], pointer: str, alone: bool
     ) -> Mapping[str, object] | bool:
-        """Return the schema in words that a check, or a grammar, knows."""
         if not self.for_grammar:
             return satisfiable(schema)
         said = plain(schema, pointer, self._resolve)
@@ -191,7 +181,7 @@ class Rewriter:
             return said
         narrowed = self._narrowing.of(said, pointer, alone=alone)
         for keyword in narrowed.left:
-            self._leave(pointer, step(pointer, keyword), keyword)
+            self._leave_to_check(pointer, step(pointer, keyword), keyword)
         return narrowed.schema
 
     def _below(
@@ -240,42 +230,32 @@ class Rewriter:
                 "put it below `$defs`, with its `$id`.",
             )
         self._resolve(value, at=pointer)
-        target = (value, self._alone(place, key))
+        target = (value, self._applies_alone(place, key))
         if target not in self._names:
             self._names[target] = f"d{len(self._names)}"
             self._waiting.append(target)
         out["$ref"] = f"#/$defs/{self._names[target]}"
 
     def _resolve(self, reference: str, at: str = "#") -> object:
-        """Return the part of the schema that a reference points to."""
-        found: object = self.root
-        for part in reference.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            index = whole_number(key)
-            if isinstance(found, Mapping) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and index is not None and index < len(found):
-                found = found[index]
-            else:
-                raise self._refuse(at, f"{reference[:200]!r} points to nothing in the schema.")
-        return found
+        try:
+            return part_at(self.root, reference)
+        except LookupError:
+            reason = f"{reference[:200]!r} points to nothing in the schema."
+            raise self._refuse(at, reason) from None
 
-    def _several(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``allOf`` and ``anyOf``."""
+    def _all_or_any_of(self, place: Place, out: Node, key: str, value: object) -> None:
         if key == "allOf":
             options = self._options(place, key, value, alone=False)
-            out["allOf"] = [*_list(out.get("allOf")), *options]
+            out["allOf"] = [*as_list(out.get("allOf")), *options]
         else:
-            options = self._options(place, key, value, alone=self._alone(place, key))
+            options = self._options(place, key, value, alone=self._applies_alone(place, key))
             _conjoin(out, "anyOf", options)
 
     def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``oneOf``, of which a grammar has only options that exclude each other."""
-        options = self._options(place, key, value, alone=self._alone(place, key))
+        options = self._options(place, key, value, alone=self._applies_alone(place, key))
         _conjoin(out, "anyOf" if self.for_grammar else "oneOf", options)
 
-    def _part(self, place: Place, out: Node, key: str, value: object) -> None:
-        """One schema for the same value, its items or its names."""
+    def _subschema(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key, alone=False)
 
     def _dependencies(self, place: Place, out: Node, key: str, value: object) -> None:
@@ -286,11 +266,12 @@ class Rewriter:
                 of = needs
             held: Node = {"type": "object", "required": [name]}
             part = self._below(place, of, key, name, alone=False)
-            out["allOf"] = [*_list(out.get("allOf")), {"if": held, "then": part}]
+            out["allOf"] = [*as_list(out.get("allOf")), {"if": held, "then": part}]
 
-    def _alone(self, place: Place, key: str) -> bool:
-        """Return whether only ``key``, apart from the type, applies schemas to the value."""
-        return place.alone and not any(name in words.APPLIES for name in place.others(key))
+    def _applies_alone(self, place: Place, key: str) -> bool:
+        return place.alone and not any(
+            name in words.APPLIES for name in place.schema if name != key
+        )
 
     def _options(
         self, place: Place, key: str, value: object, *, alone: bool = True
@@ -306,9 +287,8 @@ class Rewriter:
     # Keywords of strings and numbers
 
     def _size(self, place: Place, out: Node, key: str, value: object) -> None:
-        """A count: of characters, items or properties."""
         pointer = step(place.pointer, key)
-        number = self._values.number(value, pointer)
+        number = self._values.finite(value, pointer)
         if not isinstance(number, int) or number < 0:
             raise self._refuse(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
@@ -344,7 +324,6 @@ class Rewriter:
             self._ignore(at, words.ignored_format(value))
 
     def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``minimum`` and its like, with the booleans of draft 4."""
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
             if not value:
@@ -369,14 +348,14 @@ class Rewriter:
             out[key] = number
             return
         kind = place.schema.get("type")
-        number, few = multiples(number, whole=kind == "integer")
+        number, few = multiples(self._values.number(number, pointer), whole=kind == "integer")
         if few is not None:
             held: list[object] = [{"enum": few}]
             if kind not in ("integer", "number"):
                 held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
-            out["allOf"] = [*_list(out.get("allOf")), {"anyOf": held}]
+            out["allOf"] = [*as_list(out.get("allOf")), {"anyOf": held}]
         elif not (kind == "integer" and number == 1):
-            out[key] = self._values.number(number, pointer)
+            out[key] = number
 
     # Keywords of arrays
 
@@ -420,7 +399,7 @@ class Rewriter:
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if self.for_grammar and not place.by_itself:
-            self._leave(
+            self._leave_to_check(
                 place.pointer, pointer, key
             )  # alongside other schemas of the object, grammars have none
             return
@@ -431,7 +410,7 @@ class Rewriter:
             if ahead:
                 raise self._refuse(at, LOOKS)
             part = self._below(place, schema, key, pattern)
-            rival = self._rival(index, groups, rewritten, part)
+            rival = self._rival_group(index, groups, rewritten, part)
             if rival is None:
                 index.add(rewritten, len(groups))
                 groups.append(_Group([rewritten], part))
@@ -439,18 +418,15 @@ class Rewriter:
                 index.add(rewritten, rival)
                 groups[rival].patterns.append(rewritten)
             elif self.for_grammar:
-                self._leave(place.pointer, at, key)
+                self._leave_to_check(place.pointer, at, key)
             else:
                 groups[rival].part = {"allOf": [groups[rival].part, part]}
         out[key] = {group.pattern: group.part for group in groups}
 
-    def _rival(
+    def _rival_group(
         self, index: PatternIndex, groups: Sequence[_Group], pattern: str, part: object
     ) -> int | None:
-        """Return the group of patterns that cannot stand alongside this one.
-
-        The check takes all patterns as they are, so only the same one is a rival there.
-        """
+        # The check takes all patterns as they are, so only the same one is a rival there.
         for other, group in index.near(pattern):
             if not self.for_grammar:
                 same = other == pattern
@@ -471,11 +447,10 @@ class Rewriter:
         out[key] = list(dict.fromkeys(value))
 
     def _finish(self, place: Place, out: Node) -> None:
-        """Mark a schema that has to be checked; combine keywords that affect each other."""
         if not self.for_grammar and place.pointer in self.checked:
             self._marked.add(place.pointer)
             out[CHECKED] = True
-        required = _list(out.get("required"))
+        required = as_list(out.get("required"))
         fewest = out.get("minProperties")
         if self.for_grammar and isinstance(fewest, int) and fewest <= len(required):
             del out["minProperties"]
@@ -489,18 +464,12 @@ class Rewriter:
 
 
 def _is_said_by_pattern(name: str, schema: Mapping[str, object]) -> bool:
-    """Return whether a format only names the pattern alongside it."""
     return name in words.SAID_BY_PATTERN and not schema.keys().isdisjoint(("pattern", "allOf"))
 
 
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
 def _conjoin(out: Node, key: str, value: object) -> None:
-    """Add ``key``, alongside one that may be there already."""
     if key in out:
-        out["allOf"] = [*_list(out.get("allOf")), {key: value}]
+        out["allOf"] = [*as_list(out.get("allOf")), {key: value}]
     else:
         out[key] = value
 
@@ -512,37 +481,24 @@ _HANDLERS: Mapping[str, _Handler] = {
     "const": Rewriter._const,
     "enum": Rewriter._enum,
     "$ref": Rewriter._reference,
-    "allOf": Rewriter._several,
-    "anyOf": Rewriter._several,
+    **dict.fromkeys(("allOf", "anyOf"), Rewriter._all_or_any_of),
     "oneOf": Rewriter._one_of,
-    "minLength": Rewriter._size,
-    "maxLength": Rewriter._size,
-    "minItems": Rewriter._size,
-    "maxItems": Rewriter._size,
-    "minProperties": Rewriter._size,
-    "maxProperties": Rewriter._size,
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Rewriter._size),
+    **dict.fromkeys(("minProperties", "maxProperties"), Rewriter._size),
+    **dict.fromkeys(("minContains", "maxContains"), Rewriter._size),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
-    "minimum": Rewriter._bound,
-    "maximum": Rewriter._bound,
-    "exclusiveMinimum": Rewriter._bound,
-    "exclusiveMaximum": Rewriter._bound,
+    **dict.fromkeys(("minimum", "maximum"), Rewriter._bound),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), Rewriter._bound),
     "multipleOf": Rewriter._multiple,
     "items": Rewriter._items,
     "prefixItems": Rewriter._prefix,
     "uniqueItems": Rewriter._unique,
-    "contains": Rewriter._part,
-    "minContains": Rewriter._size,
-    "maxContains": Rewriter._size,
-    "unevaluatedItems": Rewriter._part,
-    "unevaluatedProperties": Rewriter._part,
-    "propertyNames": Rewriter._part,
-    "not": Rewriter._part,
-    "if": Rewriter._part,
-    "then": Rewriter._part,
-    "else": Rewriter._part,
-    "dependentRequired": Rewriter._dependencies,
-    "dependentSchemas": Rewriter._dependencies,
+    **dict.fromkeys(
+        ("contains", "propertyNames", "not", "if", "then", "else"), Rewriter._subschema
+    ),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), Rewriter._subschema),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas"), Rewriter._dependencies),
     "dependencies": Rewriter._dependencies,
     "properties": Rewriter._properties,
     "patternProperties": Rewriter._pattern_properties,

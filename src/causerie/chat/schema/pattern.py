@@ -1,10 +1,7 @@
-r"""Regular expressions brought into the subset that every reader means alike.
+"""Regular expressions rewritten into the subset that every reader means alike.
 
-A schema's ``pattern`` is written in ECMAScript's dialect, enforced by a Rust
-engine while tokens are drawn, and checked by Python when the answer is done.
-Here it is rewritten so that all three agree (``\d`` becomes ``[0-9]``, a dot
-the characters that are no line break, a literal brace is escaped), or refused
-where one of them cannot follow. Knows nothing about schemas or grammars.
+A ``pattern`` is written in ECMAScript's dialect, enforced by a Rust engine and checked by Python.
+It is refused where one of them cannot follow.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ _START, _OR = Piece("start", "^", 0), Piece("or", "|", 0)
 
 def searches(pattern: str) -> list[str]:
     """Return the pattern rewritten as patterns that are all found wherever it is found."""
-    return ["".join(piece.text for piece in parts) for parts in _conditions(pattern)]
+    return ["".join(piece.text for piece in parts) for parts in _with_lookaheads(pattern)]
 
 
 def whole(pattern: str) -> str:
@@ -77,26 +74,22 @@ def whole(pattern: str) -> str:
 
 def anywhere(pattern: str) -> list[str]:
     """Return patterns that each match the whole of every text in which the pattern is found."""
-    return ["|".join(map(_surrounded, _ways(parts))) for parts in _conditions(pattern)]
+    return ["|".join(map(_surrounded, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
 
 
-def _conditions(pattern: str) -> list[list[Piece]]:
-    """Return the pattern, and its look-aheads at the start, each as a pattern of its own.
-
-    One that forbids is told where it forbids a run of one class up to the end.
-    """
+def _with_lookaheads(pattern: str) -> list[list[Piece]]:
     reader = _reader(pattern)
     aheads = [
-        _unlike(ahead) if forbids else _from_start(ahead) for forbids, ahead in reader.ahead()
+        _negated_lookahead(ahead) if forbids else _lookahead(ahead)
+        for forbids, ahead in reader.ahead()
     ]
     parts = reader.read()
-    if aheads and len(_ways(parts)) > 1:
+    if aheads and len(_alternatives(parts)) > 1:
         raise Refused(LOOKS)
     return [parts, *aheads]
 
 
-def _ways(parts: Sequence[Piece]) -> list[list[Piece]]:
-    """Return the alternatives."""
+def _alternatives(parts: Sequence[Piece]) -> list[list[Piece]]:
     ways: list[list[Piece]] = [[]]
     for piece in parts:
         if piece.kind == "or" and not piece.depth:
@@ -107,7 +100,6 @@ def _ways(parts: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _surrounded(way: list[Piece]) -> str:
-    """Return one alternative, with any text on each side that is not anchored."""
     start = bool(way) and way[0].kind == "start"
     end = len(way) > start and way[-1].kind == "end"
     inside = way[start : len(way) - end]
@@ -117,18 +109,16 @@ def _surrounded(way: list[Piece]) -> str:
     return f"{'' if start else f'{_ANY}*'}{text}{'' if end else f'{_ANY}*'}"
 
 
-def _from_start(ahead: Sequence[Piece]) -> list[Piece]:
-    """Return the pattern of texts for which a look-ahead at the start holds."""
+def _lookahead(ahead: Sequence[Piece]) -> list[Piece]:
     found: list[Piece] = []
-    for way in _ways(ahead):
+    for way in _alternatives(ahead):
         anchored = bool(way) and way[0].kind == "start"
         found += [_OR] if found else []
         found += way if anchored else [_START, *way]
     return found
 
 
-def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
-    """Return the pattern of texts for which a look-ahead at the start does not hold."""
+def _negated_lookahead(ahead: Sequence[Piece]) -> list[Piece]:
     match ahead[1:] if ahead[:1] == [_START] else ahead:
         case [Piece("atom", run), Piece("quantifier", "*" | "+" as often), Piece("end") as end] if (
             not run.startswith(("[^", "(?"))
@@ -185,7 +175,6 @@ class _Reader:
         return self._out
 
     def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
-        """Yield the look-aheads right behind a first ``^``: whether each forbids, and its parts."""
         if not self._pattern.startswith("^"):
             return
         self._next()
@@ -264,7 +253,6 @@ class _Reader:
         self._emit("close", ")")
 
     def _escape(self) -> str:
-        """Return an escape outside a class."""
         self._at += 1
         letter = self._letter()
         if letter.lower() in _SETS:
@@ -286,7 +274,6 @@ class _Reader:
         return self._pattern[self._at]
 
     def _character(self) -> str:
-        """Return the character of an escape; the position is after the backslash."""
         letter = self._letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
@@ -315,7 +302,6 @@ class _Reader:
         return chr(code)
 
     def _class(self) -> str:
-        """Return a character class, from ``[`` to ``]``."""
         self._at += 1
         negated = self._pattern.startswith("^", self._at)
         self._at += negated
@@ -338,7 +324,6 @@ class _Reader:
         return f"(?:{'|'.join(options)})"
 
     def _members(self) -> tuple[list[str], set[str]]:
-        """Return the members of a class, and the names of the sets whose complements it has."""
         members: list[str] = []
         inverse: set[str] = set()
         while True:
@@ -361,12 +346,10 @@ class _Reader:
             members.append(f"{_in_class(low)}-{_in_class(high)}")
 
     def _is_range(self) -> bool:
-        """Return whether a hyphen follows that is not the last character of the class."""
         rest = self._pattern[self._at : self._at + 2]
         return len(rest) == 2 and rest[0] == "-" and rest[1] != "]"
 
     def _member(self, inverse: set[str]) -> str | None:
-        """Return a character, a set's text, or ``None`` for a complement (added to ``inverse``)."""
         character = self._pattern[self._at]
         self._at += 1
         if character != "\\":
@@ -389,14 +372,12 @@ class _Reader:
 
 
 def _literal(character: str) -> str:
-    """Return one character outside a class."""
     if character in _META:
         return "\\" + character
     return _visible(character)
 
 
 def _in_class(character: str) -> str:
-    """Return one character inside a class."""
     if character in "\\]^-[&~":
         return "\\" + character
     return _visible(character)

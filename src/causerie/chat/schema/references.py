@@ -1,24 +1,20 @@
-"""References of a schema: addresses, anchors, dynamic scope, and their places in the whole."""
+"""References of a schema to addresses and anchors, turned into references to places in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from urllib.parse import unquote, urljoin
+from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import is_applied, is_rule, step
+from causerie.chat.schema.keywords import as_list, is_annotation, is_applied, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
-from causerie.protocol.numbers import whole_number
-
-# Subschemas with an address or a name of their own: ``$id``, ``$anchor``, ``$dynamicAnchor``.
-#
-# Knows where addresses and references stand; knows no other keyword.
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
-DEFINITIONS = frozenset({"$defs", "definitions"})
-BY_NAME = DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
+BY_NAME = frozenset({
+    "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies",
+})  # fmt: skip
 ANCHORS = ("$anchor", "$dynamicAnchor")
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Subschemas stand at every second level at least; what is deeper than they may be is not read.
@@ -36,8 +32,6 @@ class _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Position of the search for addresses; ``known`` if only known keywords lead there."""
-
     path: _Path | None
     base: str
     known: bool
@@ -58,7 +52,7 @@ class Addresses:
     _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._find(self.whole, _Position(None, "", known=True))
+        self._collect(self.whole, _Position(None, "", known=True))
         # What stands below an unknown keyword is a schema only where no other has its address.
         certain = {address for address, _, at in self._noted if at.known}
         for address, schema, at in self._noted:
@@ -94,45 +88,26 @@ class Addresses:
 
     def part(self, place: str) -> object:
         """Return the part of the schema at a place, or ``None``."""
-        *_, (part, _) = self._steps(place)
-        return part
+        try:
+            return part_at(self.whole, place)
+        except LookupError:
+            return None
 
-    def base(self, place: str) -> str:
-        """Return the address of the document that a place is in."""
-        *_, (_, base) = self._steps(place)
-        return base
-
-    def _steps(self, place: str) -> Iterator[tuple[object, str]]:
-        """Yield the parts on the way to a place, each with its base address."""
-        found: object = self.whole
-        base = _base_of(found, "")
-        yield found, base
-        for part in place.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                index = whole_number(key)
-                found = found[index] if index is not None and index < len(found) else None
-            else:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            base = _base_of(found, base)
-            yield found, base
-
-    def _find(self, value: object, at: _Position, *, by_name: bool = False) -> None:
-        """Take down all addresses in a part; the keys of a part ``by_name`` are no keywords."""
+    def _collect(self, value: object, at: _Position, *, by_name: bool = False) -> None:
         depth = at.path.depth if at.path else 0
         if depth > DEEPEST:
             return
         base = at.base
         if isinstance(value, Mapping) and not by_name:
-            base = self._note(value, at)
-        for key, of in _inside(value):
+            base = self._collect_schema(value, at)
+        items = value.items() if isinstance(value, Mapping) else enumerate(as_list(value))
+        for key, of in items:
             if by_name or key not in DATA:
                 known = at.known and (by_name or isinstance(key, int) or is_applied(key))
                 below = _Position(_Path(at.path, key, depth + 1), base, known)
-                self._find(of, below, by_name=not by_name and key in BY_NAME)
+                self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
-    def _note(self, schema: Mapping[str, object], at: _Position) -> str:
-        """Take down the addresses of one schema; returns the address that its parts go by."""
+    def _collect_schema(self, schema: Mapping[str, object], at: _Position) -> str:
         base = at.base
         name = schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
@@ -166,18 +141,10 @@ def joined(base: str, reference: str) -> str:
 
 
 def _base_of(part: object, base: str) -> str:
-    """Return the address of a part's document; ``base`` is that of the document around it."""
     name = part.get("$id") if isinstance(part, Mapping) else None
     if not isinstance(name, str) or name.startswith("#"):
         return base
     return joined(base, name)
-
-
-def _inside(value: object) -> Iterator[tuple[str | int, object]]:
-    if isinstance(value, list):
-        yield from enumerate(value)
-    elif isinstance(value, Mapping):
-        yield from value.items()
 
 
 def _pointer(path: _Path | None) -> str:
@@ -187,8 +154,6 @@ def _pointer(path: _Path | None) -> str:
         path = path.above
     return step("#", *reversed(keys))
 
-
-# Documents outside a schema that it may refer to: the meta-schemas of the standard.
 
 Documents = Mapping[str, Mapping[str, object]]
 _HOST = "json-schema.org/"
@@ -214,15 +179,12 @@ def with_documents(found: Addresses, given: Documents) -> Addresses:
 
 @cache
 def _meta_schemas() -> Documents:
-    """Return the meta-schemas from draft 4 on, by their addresses."""
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
     return {
         address: REGISTRY.contents(address) for address in REGISTRY if "draft-03" not in address
     }
 
-
-# Rules next to a ``$ref``, which the drafts up to 7 ignore and later ones apply.
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
 _KEPT = frozenset({"$ref", "$id"})
@@ -237,142 +199,33 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
         return schema, []
     ignored: dict[str, None] = {}
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    cut = _cut(unnamed, ignored, 0, by_name=False)
+    cut = _without_ignored(unnamed, ignored, 0, by_name=False)
     assert isinstance(cut, Mapping)
     return cut, [*ignored]
 
 
-def _cut(value: object, ignored: dict[str, None], depth: int, *, by_name: bool) -> object:
-    """Return a part without them; the keys of a part ``by_name`` are no keywords."""
+def _without_ignored(
+    value: object, ignored: dict[str, None], depth: int, *, by_name: bool
+) -> object:
     if depth > DEEPEST:
         return value
     if isinstance(value, list):
-        return [_cut(item, ignored, depth + 1, by_name=False) for item in value]
+        return [_without_ignored(item, ignored, depth + 1, by_name=False) for item in value]
     if not isinstance(value, Mapping):
         return value
     refers = not by_name and isinstance(value.get("$ref"), str)
     out: dict[str, object] = {}
     for key, of in value.items():
-        if refers and key not in _KEPT and is_rule(key):
+        if refers and key not in _KEPT and not is_annotation(key):
             ignored[key] = None
         elif not by_name and key in DATA:
             out[key] = of
         else:
-            out[key] = _cut(of, ignored, depth + 1, by_name=not by_name and key in BY_NAME)
+            out[key] = _without_ignored(
+                of, ignored, depth + 1, by_name=not by_name and key in BY_NAME
+            )
     return out
 
-
-# Dynamic references to what several documents of a schema could answer.
-#
-# ``$dynamicRef`` and ``$recursiveRef`` lead to the outermost document that was entered on the way
-# and has the anchor. So each part that is referred to is copied for each set of such documents.
-
-_MOST_COPIES = 400
-_PREFIX = "#/$defs/"
-
-Entered = tuple[tuple[str, str], ...]
-"""For each dynamic anchor, the outermost document entered that has it; sorted by the anchor."""
-
-
-class _TooMany(Exception):
-    """The schema would be copied too often."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """The document that a part is in, and those that lead there."""
-
-    base: str
-    entered: Entered
-
-
-@dataclass(slots=True)
-class DynamicScope:
-    """Copies the parts of one schema."""
-
-    found: Addresses
-    _names: dict[tuple[str, Entered], str] = field(default_factory=dict)
-    _waiting: list[tuple[str, Entered]] = field(default_factory=list)
-
-    def unrolled(self) -> Mapping[str, object] | None:
-        """Return a schema that says the same with ``$ref`` alone; ``None`` if it is too long."""
-        base = self.found.base("#")
-        scope = self._entering((), base)
-        self._names["#", scope.entered] = "#"
-        try:
-            whole = self._moved(self.found.whole, scope)
-            assert isinstance(whole, dict)
-            definitions: dict[str, object] = {}
-            while self._waiting:
-                place, entered = self._waiting.pop()
-                scope = _Scope(self.found.base(place), entered)
-                name = self._names[place, entered].removeprefix(_PREFIX)
-                definitions[name] = self._moved(self.found.part(place), scope)
-        except _TooMany:
-            return None
-        return {**whole, "$defs": definitions}
-
-    def _entering(self, entered: Entered, base: str) -> _Scope:
-        """Return the scope in a document that is entered from within others."""
-        outer = dict(entered)
-        for name, documents in self.found.dynamic.items():
-            if base in documents:
-                outer.setdefault(name, base)
-        return _Scope(base, tuple(sorted(outer.items())))
-
-    def _copy(self, place: str, entered: Entered) -> str:
-        """Return the reference to a copy of a part."""
-        scope = self._entering(entered, self.found.base(place))
-        target = place, scope.entered
-        if target not in self._names:
-            if len(self._names) >= _MOST_COPIES:
-                raise _TooMany
-            self._names[target] = f"{_PREFIX}{len(self._names)}"
-            self._waiting.append(target)
-        return self._names[target]
-
-    def _moved(self, value: object, scope: _Scope, depth: int = 0) -> object:
-        if depth > DEEPEST:
-            return value
-        if isinstance(value, list):
-            return [self._moved(item, scope, depth + 1) for item in value]
-        if not isinstance(value, Mapping):
-            return value
-        named = value.get("$id")
-        if isinstance(named, str) and not named.startswith("#"):
-            scope = self._entering(scope.entered, joined(scope.base, named))
-        out: dict[str, object] = {}
-        for key, of in value.items():
-            if key in REFERENCES and isinstance(of, str):
-                out |= self._reference(key, of, scope)
-            elif key in BY_NAME and isinstance(of, Mapping):
-                if key not in DEFINITIONS:
-                    out[key] = {name: self._moved(each, scope, depth + 2)
-                                for name, each in of.items()}  # fmt: skip
-            elif key not in ANCHORS and (key != "$id" or scope.base in self.found.torn):
-                applied = key not in DATA and is_applied(key)
-                out[key] = self._moved(of, scope, depth + 1) if applied else of
-        return out
-
-    def _reference(self, key: str, value: str, scope: _Scope) -> dict[str, object]:
-        target = joined(scope.base, value)
-        if key != "$ref":
-            target = self._outermost(target, scope)
-        place = self.found.place(target)
-        if place is None or self.found.part(place) is None:
-            return {key: value}
-        return {"$ref": self._copy(place, scope.entered)}
-
-    def _outermost(self, target: str, scope: _Scope) -> str:
-        """Return the address that a dynamic reference to ``target`` leads to."""
-        document, _, name = target.partition("#")
-        if document not in self.found.dynamic.get(name, ()):
-            return target  # nothing dynamic there: as `$ref`
-        outer = dict(scope.entered).get(name, document)
-        return f"{outer}#{name}" if name else outer
-
-
-# References to addresses and names, turned into references to places in the whole schema.
 
 _KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
 
@@ -388,10 +241,6 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     found = with_meta_schemas(Addresses(schema))
     if found.plain:
         return schema
-    if any(len(documents) > 1 for documents in found.dynamic.values()):
-        unrolled = DynamicScope(found).unrolled()
-        if unrolled is not None:
-            return unrolled
     moved = _Move(found).of(found.whole, "")
     assert isinstance(moved, Mapping)
     return moved
@@ -399,8 +248,6 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """Moves the references of one schema to places."""
-
     found: Addresses
 
     def of(self, value: object, base: str, depth: int = 0, *, by_name: bool = False) -> object:

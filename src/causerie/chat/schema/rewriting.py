@@ -8,15 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, is_annotation, step
+from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, as_list, is_annotation, step
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number
-
-# Rewrite common roundabout schemas of libraries into plain ones.
-#
-# A map whose keys are an enumeration or have a pattern (``propertyNames``) becomes
-# the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``;
-# ``nullable`` next to a type becomes one of its types.
 
 _SIZES = frozenset({
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -30,12 +24,11 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
     if is_never(schema):
         return False
     if any(isinstance(schema.get(key), float) for key in _SIZES):
-        schema = {key: _size(of) if key in _SIZES else of for key, of in schema.items()}
+        schema = {key: _whole_size(of) if key in _SIZES else of for key, of in schema.items()}
     return _without_nullable(schema) if "nullable" in schema else schema
 
 
-def _size(value: object) -> object:
-    """Return a count as a whole number, where it is one."""
+def _whole_size(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -50,8 +43,8 @@ def plain(
     if isinstance(said, bool) or "propertyNames" not in said:
         return said
     schema = said
-    named = _target(schema.get("propertyNames"), resolve)
-    names, pattern = _names(named), _pattern(named)
+    named = _resolved_rules(schema.get("propertyNames"), resolve)
+    names, pattern = _listed_names(named), _pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     if "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
@@ -91,8 +84,7 @@ def is_never(schema: object) -> bool:
     return never is True or (isinstance(never, Mapping) and not _said(never))
 
 
-def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
-    """Return the keywords of a schema for names, after following its references."""
+def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
     said = _said(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
@@ -102,8 +94,7 @@ def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, ob
     return said
 
 
-def _names(said: Mapping[str, object]) -> Sequence[str] | None:
-    """Return the names that a schema for names lists; ``None`` if it says anything else."""
+def _listed_names(said: Mapping[str, object]) -> Sequence[str] | None:
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _constants(said)
@@ -112,7 +103,6 @@ def _names(said: Mapping[str, object]) -> Sequence[str] | None:
 
 
 def _pattern(said: Mapping[str, object]) -> str | None:
-    """Return the pattern or lengths of a schema for names, as a pattern, if it has nothing else."""
     rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
     if rules.get("format") in SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]
@@ -144,11 +134,8 @@ def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
     )
 
 
-# The opposite of a schema, said with keywords that a grammar has.
-#
-# Every document that an opposite admits is invalid by the schema. Not every invalid
-# document can be said: no grammar excludes a pattern, for example. Knows the keywords of
-# JSON Schema; knows nothing of grammars.
+# Every document that an opposite admits is invalid by the schema. The reverse does not hold: no
+# grammar excludes a pattern, for example.
 
 Schema = Mapping[str, object]
 
@@ -202,23 +189,24 @@ class SchemaNegation:
         if key == "$ref" and isinstance(value, str) and value.startswith("#"):
             return self.of(self.resolve(value), depth + 1)
         if key in ("const", "enum"):
-            return _none_of([value] if key == "const" else _list(value))
+            return _other_than([value] if key == "const" else as_list(value))
         if key == "type":
             return _of_other_type(declared_types(schema))
         if key == "not":
             return Opposite((value,) if isinstance(value, Mapping) else (), True)
         if key == "required":
-            lacking = [{"type": "object", "properties": {name: False}} for name in _list(value)]
+            lacking = [{"type": "object", "properties": {name: False}} for name in as_list(value)]
             return Opposite(tuple(lacking), True)
         if key == "properties" and isinstance(value, Mapping):
             return self._properties(value, depth)
         if key == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
-            first = self.of(value, depth + 1).ways
-            return Opposite(tuple(_with_first_item(way) for way in first), False)
+            ways = self.of(value, depth + 1).ways
+            first = ({"type": "array", "minItems": 1, "prefixItems": [way]} for way in ways)
+            return Opposite(tuple(first), False)
         if key == "allOf":
-            return _union(self.of(part, depth + 1) for part in _list(value))
+            return _union(self.of(part, depth + 1) for part in as_list(value))
         if key in ("anyOf", "oneOf"):
-            none = self._none(_list(value), depth)
+            none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
         bound = _BOUNDS.get(key)
         way = bound(value) if bound is not None and is_number(value) else None
@@ -235,8 +223,7 @@ class SchemaNegation:
             ]
         return Opposite(tuple(ways[:_MOST]), complete and len(ways) <= _MOST)
 
-    def _none(self, options: Sequence[object], depth: int) -> Opposite:
-        """Return what breaks all of some options."""
+    def _opposite_of_all(self, options: Sequence[object], depth: int) -> Opposite:
         each = [self.of(option, depth + 1) for option in options]
         count = 1
         for one in each:
@@ -249,10 +236,6 @@ class SchemaNegation:
             if ways
         )
         return Opposite(ways, all(one.complete for one in each))
-
-
-def _with_first_item(item: Schema) -> Schema:
-    return {"type": "array", "minItems": 1, "prefixItems": [item]}
 
 
 def _union(opposites: Iterable[Opposite]) -> Opposite:
@@ -269,8 +252,7 @@ def _of_other_type(declared: object) -> Opposite:
     return Opposite(({"type": others},) if others else (), complete)
 
 
-def _none_of(values: Sequence[object]) -> Opposite:
-    """Return what no constant is; other lists and objects than those named are not said."""
+def _other_than(values: Sequence[object]) -> Opposite:
     kinds = {_kind(value) for value in values}
     ways: list[Schema] = []
     others = [kind for kind in _KINDS if kind not in kinds]
@@ -281,19 +263,16 @@ def _none_of(values: Sequence[object]) -> Opposite:
     if texts and said:
         ways.append({"type": "string", "pattern": pattern_without(texts)})
     if "boolean" in kinds:
-        ways += [{"const": flag} for flag in (True, False) if not _has(values, flag)]
+        ways += [
+            {"const": flag} for flag in (True, False) if not any(each is flag for each in values)
+        ]
     numbers = sorted({value for value in values if is_number(value)})
     ways += _other_numbers(numbers)
     apart = all(high - low > 1 for low, high in pairwise(numbers))
     return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
 
 
-def _has(values: Sequence[object], flag: bool) -> bool:
-    return any(value is flag for value in values)
-
-
 def _other_numbers(numbers: Sequence[int | float]) -> list[Schema]:
-    """Return the ranges around some numbers, in order; none between close ones."""
     if not numbers:
         return []
     gaps: list[Schema] = [
@@ -313,15 +292,14 @@ def pattern_without(texts: Iterable[str]) -> str:
         for character in text:
             node = node.setdefault(character, {})
         node[""] = {}
-    return f"^{_leaving(trie)}$"
+    return f"^{_pattern_beyond(trie)}$"
 
 
-def _leaving(node: Mapping[str, Any]) -> str:
-    """Return a pattern for what goes on from a node of the trie and is none of its texts."""
+def _pattern_beyond(node: Mapping[str, Any]) -> str:
     known = [character for character in node if character]
     others = "".join(map(_in_class, known))
     ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
-    ways += [f"{re.escape(character)}{_leaving(node[character])}" for character in known]
+    ways += [f"{re.escape(character)}{_pattern_beyond(node[character])}" for character in known]
     if "" not in node:
         ways.append("")
     return f"(?:{'|'.join(ways)})"
@@ -336,10 +314,6 @@ def _kind(value: object) -> str:
         if isinstance(value, types):
             return kind
     return "null" if value is None else "number"
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _below(keyword: str, kind: str) -> Callable[[Any], Schema | None]:

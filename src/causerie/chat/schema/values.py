@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeGuard
 
-from causerie.chat.schema.keywords import step
-from causerie.errors import InvalidRequest
+from causerie.chat.schema.keywords import SchemaRefused, step
 
 MAX_DEPTH = 64
 MAX_SUBSCHEMAS = 10_000
 MAX_VALUES = 20_000  # constants in const and enum
 MAX_CHARACTERS = 400_000  # of names, patterns and constants
-MOST_DIGITS = 100  # of whole numbers beyond ±2^53
 
 LEAKY_RANGE = "in a range less than 1 wide it does not hold; name the least value with minimum."
 
@@ -34,7 +32,7 @@ _MOST_MULTIPLES = 64  # on each side of 0, in place of a multiple with too many 
 class Values:
     """Rewrites the values of one schema and counts; ``refuse`` takes a pointer and a reason."""
 
-    refuse: Callable[[str, str], InvalidRequest]
+    refuse: Callable[[str, str], SchemaRefused]
     _subschemas: int = 0
     _values: int = 0
     _characters: int = 0
@@ -76,13 +74,11 @@ class Values:
         return self.number(value, pointer)
 
     def number(self, value: object, pointer: str) -> int | float:
-        """Return a number that a grammar holds exactly; one beyond ±2^53 must be whole."""
+        """Return a number that the engines hold exactly; refuse any other."""
         number = self.finite(value, pointer)
-        if is_far(number) and (isinstance(value, float) or abs(number) >= 10**MOST_DIGITS):
+        if is_far(number) and (isinstance(value, float) or abs(number) not in _BOUNDS):
             raise self.refuse(
-                pointer,
-                "a number beyond ±2^53 must be written without fraction and exponent, "
-                f"in at most {MOST_DIGITS} digits.",
+                pointer, "numbers beyond ±2^53 are not supported: engines round them."
             )
         if number and abs(number) < _LEAST:
             raise self.refuse(pointer, f"numbers below {_LEAST} are not supported.")
@@ -119,22 +115,13 @@ def multiples(of: int | float, *, whole: bool) -> tuple[int | float, list[int | 
     if remainders <= _MOST_REMAINDERS:
         return of, None
     found = [exact * count for count in range(-_MOST_MULTIPLES, _MOST_MULTIPLES + 1)]
-    held = found if is_far(of) else [each for each in found if not is_far(each)]
-    return of, [int(each) if each.denominator == 1 else float(each) for each in held]
+    exact_ones = [each for each in found if not is_far(each)]
+    return of, [int(each) if each.denominator == 1 else float(each) for each in exact_ones]
 
 
 def is_far(value: int | float | Fraction) -> bool:
     """Return whether floating-point numbers do not tell a number from its neighbours."""
     return not -_EXACT <= value <= _EXACT
-
-
-def holds_far(value: object) -> bool:
-    """Return whether a number of a schema, rewritten or not, is one that an engine rounds."""
-    if isinstance(value, Mapping):
-        return any(map(holds_far, value.values()))
-    if isinstance(value, list):
-        return any(map(holds_far, value))
-    return is_number(value) and is_far(value) and abs(value) not in _BOUNDS
 
 
 def is_leaky_range(schema: Mapping[str, object]) -> bool:

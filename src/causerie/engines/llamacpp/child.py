@@ -30,16 +30,8 @@ from typing import Any
 
 import xllamacpp
 
+from causerie.engines.child import die_with_parent, ignore_signals, stay_on
 from causerie.engines.llamacpp.slots import prompt_files_folder
-from causerie.engines.machine import stay_on
-
-# Memory that the engine has cleared and not used: giving it back until it is used.
-#
-# The engine reserves the key-value caches of all slots when it loads, and clears them, which makes
-# the system provide every page. A page that was given back reads as zeros again, so for the engine
-# nothing changes, as long as nobody writes to it between the look and the return. Therefore this
-# runs once, when the model has loaded and nobody can ask yet, and only looks at large mappings in
-# large pieces: caches lie in them, and the heaps and stacks of running threads do not.
 
 _PIECE = 2**21  # bytes; a huge page
 _LEAST_MAPPING = 2**26  # bytes; a heap of the C library is never larger
@@ -78,59 +70,40 @@ def private_mappings(lines: Iterable[str]) -> Iterator[range]:
 
 
 def _pieces(mappings: Iterable[range]) -> Iterator[int]:
-    """Yield the addresses of all whole pieces."""
     for mapping in mappings:
         first = -(-mapping.start // _PIECE) * _PIECE
         yield from range(first, mapping.stop - _PIECE + 1, _PIECE)
 
 
-# The child process: loads a model with llama.cpp and serves it to its parent until told to go.
-#
-# Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
-# a key, and the path of the Unix socket to listen at, or null for a free port of
-# the loopback address) from standard input and answers with lines of JSON on
-# standard output: ``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens.
-# Standard input stays open; when it ends, the parent is gone or has enough,
-# and so are we.
-
-_PR_SET_PDEATHSIG = 1
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
 _LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log *)
-_KV_TYPES = {
-    "f32": "GGML_TYPE_F32",
-    "f16": "GGML_TYPE_F16",
-    "bf16": "GGML_TYPE_BF16",
-    "q8_0": "GGML_TYPE_Q8_0",
-    "q5_1": "GGML_TYPE_Q5_1",
-    "q5_0": "GGML_TYPE_Q5_0",
-    "q4_1": "GGML_TYPE_Q4_1",
-    "q4_0": "GGML_TYPE_Q4_0",
-}
 
 
 def main() -> None:
-    """Serve until the parent ends."""
-    _die_with_parent()
-    # They reach whole groups of processes, and the parent may want to finish running answers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if sys.platform != "win32":
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    told = json.loads(sys.stdin.readline())
+    die_with_parent(signal.SIGKILL)
+    ignore_signals()
+    task = json.loads(sys.stdin.readline())
+    launch = task["launch"]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    stay_on(told["launch"]["cpus"])
+    stay_on(launch["cpus"])
     os.umask(0o077)  # the socket is this user's
     try:
-        params = _parameters(told["launch"], told["key"], told["socket"])
+        params = _parameters(launch, task["key"], task["socket"])
         server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
         _flush_log()
         sys.exit(f"RuntimeError: {error}")
-    if not _has_gpu(told["launch"]):  # a device may hold on to pages of its host
+    gpu = _has_gpu(launch)
+    if not gpu:  # a device may hold on to pages of its host
         give_back_zero_pages()
-    gpu_batch = params.n_ubatch if _has_gpu(told["launch"]) else None
-    batches = {"batch": params.n_batch, "gpu_batch": gpu_batch}
-    _say({"ready": True, "address": server.listening_address, **batches})
+    report = {
+        "ready": True,
+        "address": server.listening_address,
+        "batch": params.n_batch,
+        "gpu_batch": params.n_ubatch if gpu else None,
+    }
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
     threading.Event().wait()
 
 
@@ -147,7 +120,7 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     if launch["batch"] is not None or not gpu:
         params.n_batch = launch["batch"] or launch["cpu_batch"]
         params.n_ubatch = min(params.n_batch, params.n_ubatch)
-    kv_type = getattr(xllamacpp.ggml_type, _KV_TYPES[launch["kv_type"]])
+    kv_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{launch['kv_type'].upper()}")
     params.cache_type_k = params.cache_type_v = kv_type
     if launch["flash_attention"] is not None:
         kinds = xllamacpp.llama_flash_attn_type
@@ -175,7 +148,6 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
 
 
 def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
-    """Give each slot a cache of its own, or all of them one that is smaller than those."""
     context, parallel, cache_tokens = (
         launch[name] for name in ("context", "parallel", "cache_tokens")
     )
@@ -186,7 +158,6 @@ def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
 
 
 def _speculate(params: Any, launch: dict[str, Any]) -> None:
-    """Have tokens proposed by a draft model, or by what the text has said before."""
     kinds = xllamacpp.common_speculative_type
     if launch["draft"]:
         params.speculative.draft.mparams.path = launch["draft"]
@@ -206,35 +177,21 @@ def _has_gpu(launch: dict[str, Any]) -> bool:
     return any("GPU" in device["type"].name for device in xllamacpp.get_device_info())
 
 
-def _die_with_parent() -> None:
-    """On Linux the kernel ends us with the thread that started us; elsewhere the pipe tells."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _end_with_parent() -> None:
     sys.stdin.read()
     os._exit(0)  # native threads hold no state worth a farewell
 
 
 def _flush_log() -> None:
-    """Write what the native log has queued.
-
-    A thread of its own writes it line by line, and the end of the process would cut it off. The
-    binding has no call for this, so the C++ functions are called by their symbols; a build that
-    does not export them may lose its last lines.
-    """
+    # A thread of its own writes the log line by line, and the end of the process would cut it off.
+    # The binding has no call for this, so the C++ functions are called by their symbols; a build
+    # that does not export them may lose its last lines.
     library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
     with suppress(AttributeError):
         main, flush = library[_LOG_MAIN], library[_LOG_FLUSH]
         main.argtypes, main.restype = (), ctypes.c_void_p
         flush.argtypes, flush.restype = (ctypes.c_void_p,), None
         flush(main())
-
-
-def _say(fact: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(fact) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -41,17 +41,11 @@ from causerie.engines.base import (
 )
 from causerie.engines.llamacpp.slots import LEAST_TOKENS, Slot, Slots
 from causerie.engines.prefill import LEAST_OBSERVED, STREAMING_SECONDS, PrefillSpeed
-from causerie.engines.process import EngineTransport, Pulse, child_address, whole_answer
+from causerie.engines.process import EngineTransport, Pulse, child_address, read_answer
 from causerie.engines.sampling import engine_fields, neutral_values
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
-
-# Tokens that the engine's stream leaves out, found again.
-#
-# While its text ends in the middle of a character the engine sends nothing, and then only the last
-# token with the whole character. Their bytes show which tokens came before: they spell the part of
-# the text that is not the last token's. Knows the vocabulary and nothing of the wire.
 
 
 class PartialTokens:
@@ -83,7 +77,6 @@ class PartialTokens:
         return ()
 
     def _spelled(self, head: bytes, count: int) -> tuple[int, ...]:
-        """``count`` tokens, longest first, whose bytes are ``head``; empty where there are none."""
         if count == 1:
             return (self._ids[head],) if head in self._ids else ()
         for cut in range(len(head) - count + 1, 0, -1):
@@ -101,17 +94,6 @@ def _is_partial(token: bytes) -> bool:
         return True
     return False
 
-
-# Chunked prefill: how many tokens of a prompt the engine is given at once, by its speed.
-#
-# In each of its steps the engine computes a token of every stream, and fills its batch with tokens
-# of a prompt. The size of the batch is fixed when it loads, so that during a long prompt every step
-# would take as long as a whole batch. Long prompts are therefore given in *chunks*, of which each
-# extends what the slot holds. A chunk that is smaller than the batch makes a short step. While
-# nobody streams, a chunk is many batches, so that its round trip does not count.
-#
-# A prompt that is not long mixes in one batch with those of others. Beside a stream it is read in
-# chunks where a whole batch takes too long, but in none that cost more than they are worth.
 
 FULL_SPEED = 64
 """Tokens of a chunk that costs a CPU at most 5 % more for a token than whole batches do."""
@@ -168,12 +150,6 @@ class ChunkedPrefill:
             return min(max(fitting // _ROWS * _ROWS, least), batch)
         return max(self.speed.fitting(_ALONE_SECONDS) // batch, 1) * batch
 
-
-# The child's HTTP, as values of the seam: completions as streams of tokens, and tokenisation.
-#
-# Always streams: a completion that is not streamed goes on when its client
-# leaves. Reads bytes and splits on line feeds only; decodes just the fields it
-# needs.
 
 _ENGINE = "llamacpp"
 # In the order of other engines: the temperature is applied before the candidates are cut.
@@ -255,99 +231,83 @@ class LlamaCppClient:
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
-    ``slots`` are the child's, ``prefill`` divides its long prompts.
+    ``slots`` are the child's, ``prefill`` divides its long prompts. ``partial`` are tokens of its
+    vocabulary; ``pulse`` beats while a completion comes.
     """
 
-    def __init__(self, place: int | str, key: str, slots: Slots, prefill: ChunkedPrefill) -> None:
+    def __init__(
+        self,
+        place: int | str,
+        key: str,
+        slots: Slots,
+        prefill: ChunkedPrefill,
+        partial: PartialTokens,
+        pulse: Pulse,
+    ) -> None:
+        self._partial = partial
+        self._pulse = pulse
         self._slots = slots
         self._prefill = prefill
         # A new connection each time: an idle one would occupy a thread of the engine's server.
         self._wire = EngineTransport(*child_address(place), key, idle_seconds=0)
 
     async def close(self) -> None:
-        """End all connections."""
         await self._wire.close()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         response = await self._wire.send(method, path, body)
-        content = await whole_answer(response)
+        content = await read_answer(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
         return msgspec.json.decode(content)
 
     @asynccontextmanager
-    async def complete(
-        self,
-        request: TextRequest,
-        partial: PartialTokens,
-        pulse: Pulse | None = None,
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+    async def complete(self, request: TextRequest) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion once the engine has started it; free its slot on leaving.
 
         What the prompt shares with other conversations is read first where the slot lacks it: the
         engine keeps the state at which it ends, and can go back to it. Some prompts are read in
-        chunks (:mod:`.chunked_prefill`).
-        ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
+        chunks. Raises :class:`PromptTooLong` on entering.
         """
-        pulse = pulse or Pulse()
         held = self._slots.hold(self, request.prompt, request.max_tokens, request.scope)
         async with held as slot:
             if request.shared >= slot.read + LEAST_TOKENS:
-                await self._read_ahead(request.prompt[: request.shared], partial, pulse, slot)
+                await self._read_ahead(request.prompt[: request.shared], slot)
             least = self._prefill.least_chunk(
                 slot.read, len(request.prompt), streaming=self._slots.streaming
             )
             run = (
-                self._run(request, partial, pulse, slot)
+                self._run(request, slot)
                 if least is None
-                else aclosing(self._in_chunks(request, partial, pulse, slot, least))
+                else aclosing(self._in_chunks(request, slot, least))
             )
             async with run as outputs:
                 yield outputs
 
     async def _in_chunks(
-        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot, least: int
+        self, request: TextRequest, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
-        """Yield a completion whose prompt is read in chunks; streams get tokens in between."""
         prompt, begun = request.prompt, False
-        while (found := await self._read_chunk(prompt, partial, pulse, slot, least)) is not None:
+        while (found := await self._read_chunk(prompt, slot, least)) is not None:
             if not begun:
                 begun = True
                 yield Started(found)
-        async with self._run(request, partial, pulse, slot) as outputs:
+        async with self._run(request, slot) as outputs:
             async for output in outputs:
                 if not (begun and isinstance(output, Started)):
                     yield output
 
-    async def _read_chunk(
-        self,
-        prompt: Sequence[int],
-        partial: PartialTokens,
-        pulse: Pulse,
-        slot: Slot,
-        least: int,
-    ) -> int | None:
-        """Have the engine read the next chunk, unless it is the last one.
-
-        Returns how many tokens of the prompt were cached, or ``None`` for the last one.
-        """
+    async def _read_chunk(self, prompt: Sequence[int], slot: Slot, least: int) -> int | None:
         async with self._prefill.turn:
             end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
             if end >= len(prompt):
                 return None
-            return await self._read_ahead(prompt[:end], partial, pulse, slot)
+            return await self._read_ahead(prompt[:end], slot)
 
-    async def _read_ahead(
-        self, beginning: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
-    ) -> int:
-        """Have the engine read the beginning of a prompt, and generate nothing.
-
-        Returns how many of its tokens were cached.
-        """
+    async def _read_ahead(self, beginning: Sequence[int], slot: Slot) -> int:
         found = 0
         request = TextRequest(beginning, max_tokens=0)
-        async with self._run(request, partial, pulse, slot) as outputs:
+        async with self._run(request, slot) as outputs:
             async for output in outputs:
                 if isinstance(output, Stopped):
                     found = output.cached_tokens
@@ -356,16 +316,15 @@ class LlamaCppClient:
 
     @asynccontextmanager
     async def _run(
-        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
+        self, request: TextRequest, slot: Slot
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """Make one request of a slot that is held."""
         response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
-                raise _refusal(response.status, await whole_answer(response))
+                raise _refusal(response.status, await read_answer(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
-            stream = _Stream(response, pulse, slot, self._prefill, made)
-            async with aclosing(_outputs(stream, partial, request.logprobs)) as outputs:
+            stream = _Stream(response, self._pulse, slot, self._prefill, made)
+            async with aclosing(_outputs(stream, self._partial, request.logprobs)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
@@ -393,8 +352,6 @@ class LlamaCppClient:
 
 @dataclass(slots=True)
 class _Stream:
-    """One answer of the engine on its way, and what is noted while it comes."""
-
     response: HttpResponse
     pulse: Pulse
     slot: Slot
@@ -405,7 +362,6 @@ class _Stream:
     """Time after which the engine had read ``slot.read`` tokens of the prompt."""
 
     def read(self, progress: _Progress) -> None:
-        """Note a step in which the engine has read tokens of the prompt."""
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
         self.prefill.speed.observe(tokens, spent / 1000)
         self.slot.read, self.read_ms = progress.processed, progress.time_ms
@@ -481,7 +437,7 @@ def completion_body(request: TextRequest, slot: int) -> dict[str, Any]:
 
 
 def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only the samplers with an effect: each one walks over the whole vocabulary."""
+    # Each sampler walks over the whole vocabulary, so those without an effect are left out.
     first = ["penalties"] if _penalised(body) else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
         return {"samplers": [*first, "top_k"], "top_k": 1}
@@ -494,7 +450,6 @@ def _penalised(body: Mapping[str, Any]) -> bool:
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
-    """Yield the tokens of one item of the stream; ``made`` came before."""
     if not item.tokens:
         return
     text = item.content

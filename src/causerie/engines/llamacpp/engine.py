@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,14 +12,12 @@ import structlog
 from causerie.engines.base import (
     EngineFailed,
     ModelFacts,
-    Output,
-    PromptTooLong,
     TextRequest,
     Token,
 )
+from causerie.engines.grammar_matcher import Admitted, Generation
 from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient, PartialTokens
 from causerie.engines.llamacpp.options import (
-    Launch,
     LlamaCppOptions,
     Need,
     available_memory,
@@ -31,8 +28,13 @@ from causerie.engines.llamacpp.options import (
 from causerie.engines.llamacpp.process import LlamaCppChild, examine_program, spawn, spawn_native
 from causerie.engines.llamacpp.slots import PromptStore
 from causerie.engines.machine import kv_bytes_per_token
-from causerie.engines.supervised import EmbeddedEngine, gguf_model
-from causerie.engines.token_engine import Admitted, IndexedVocabulary, characters
+from causerie.engines.supervised import (
+    Readings,
+    SupervisedEngine,
+    characters,
+    ensure_can_fit,
+    gguf_model,
+)
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
@@ -41,7 +43,7 @@ log = structlog.get_logger(__name__)
 _NO_TOKEN = -1
 
 
-class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
+class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     """One GGUF file, run by llama.cpp.
 
     ``ref`` says where the weights are from, which may name the model's family. Making one reads the
@@ -63,7 +65,18 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
             launch = for_machine(weights, options, header)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        super().__init__(model, local, launch, load_seconds)
+        super().__init__(
+            model,
+            local,
+            load_seconds,
+            slots=launch.parallel,
+            memory_bytes=launch.memory,
+            context=launch.context,
+        )
+        self._launch = launch
+        if launch.cache_tokens < launch.context * launch.parallel:
+            self.cache_tokens = launch.cache_tokens
+        self._readings = Readings()
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.command is None
         self._version = version("xllamacpp")
@@ -72,33 +85,18 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         _check_memory(model, need, available_memory() // options.part.of, gpu=gpu)
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompts = PromptStore(launch.prompt_cache, token_bytes)
-        self._partial: PartialTokens  # read with the words
-
-    @property
-    def cache_tokens(self) -> int | None:
-        """Return the tokens of the cache that slots share, if it holds no context of each."""
-        launch = self._launch
-        whole = launch.context * launch.parallel
-        return launch.cache_tokens if launch.cache_tokens < whole else None
+        self._partial: PartialTokens  # of the vocabulary, once that is read
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from the file's header and vocabulary."""
         self._client()
         if self._facts is None:
-            known = await self._words()
-            overlooked = await self._overlooked(known.vocabulary)
-            control = {**known.vocabulary.control, **overlooked}
-            self._facts = self._said(known, control, self._build())
+            vocabulary = await self._vocabulary()
+            control = {**vocabulary.control, **await self._undeclared_control(vocabulary)}
+            self._facts = self._model_facts(vocabulary, control, f"llamacpp-{self._version}")
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Return the token ids; no beginning-of-text token is added.
-
-        Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
-        """
-        least = (await self._words()).least(pieces)
-        if least > self.context:
-            raise PromptTooLong(least, self.context)
+        ensure_can_fit(await self._vocabulary(), pieces, self.context)
         return await self._ids(pieces, special=special)
 
     async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -108,10 +106,10 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         )
         return list(answer["tokens"])
 
-    async def _child(self) -> LlamaCppChild:
-        common = (self._load_seconds, self._pulse, self._prompts)
+    async def _load(self) -> LlamaCppChild:
+        common = (self._launch, self._partial, self._load_seconds, self._pulse, self._prompts)
         if self._launch.command is None:
-            return await spawn(self._launch, *common)
+            return await spawn(*common)
         build = await examine_program(
             self._launch.command, self._launch.devices, self._launch.environment
         )
@@ -124,49 +122,43 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         )
         self._version = build.version
         self._facts = None  # which name the version
-        return await spawn_native(build, self._launch, self._partial, *common)
+        return await spawn_native(build, *common)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
         await super().stop()
         self._prompts.close()
 
-    def _read(self) -> IndexedVocabulary:
-        read = read_vocabulary(self._local.vocabulary)
-        self._partial = PartialTokens(read)
-        return IndexedVocabulary.of(read)
+    def _read_vocabulary(self) -> TokenTable:
+        vocabulary = read_vocabulary(self._local.vocabulary)
+        self._partial = PartialTokens(vocabulary)
+        return vocabulary
 
     def _run(
-        self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
-    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        self, client: LlamaCppClient, vocabulary: TokenTable, request: TextRequest
+    ) -> Generation:
         if self._launch.cuts_back:
             request = replace(request, shared=0)
-        return client.complete(request, self._partial, self._pulse)
+        return client.complete(request)
 
     async def _sample(
         self,
         client: LlamaCppClient,
-        words: IndexedVocabulary,
+        vocabulary: TokenTable,
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
         if self.keeps_grammars:
             return await client.sample(replace(request, grammar=admitted.grammar()))
-        vocabulary = words.vocabulary
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]
         if len(ids) == 1 and request.logprobs is None:
             return Token(ids[0], "")  # no choice
         allowed = AllowedTokens(ids, len(vocabulary.tokens))
         return await client.sample(replace(request, ignore_eos=False), allowed)
 
-    def _build(self) -> str:
-        return f"llamacpp-{self._version}-{self._local.architecture}"
-
-    async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:
-        """Return the tokens that the file calls ordinary and the engine reads as control tokens.
-
-        It promotes words that look like the end of a text; nobody may write those.
-        """
+    async def _undeclared_control(self, vocabulary: TokenTable) -> dict[str, int]:
+        # The engine promotes words that look like the end of a text to control tokens, which the
+        # file does not say; users must not be able to write them.
         known = set(vocabulary.control.values())
         tags = {
             id: token.decode("utf-8", "replace")
@@ -187,7 +179,6 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
 
 
 def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
-    """Refuse a model that ``total`` bytes cannot hold; warn of one that is short of free memory."""
     if need.memory > total and not gpu:
         raise EngineFailed(f"{model} {need.refusal(total)}")
     free = free_now(total)

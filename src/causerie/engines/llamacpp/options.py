@@ -29,11 +29,6 @@ from causerie.engines.weights.gguf import (
     smaller_that_fits,
 )
 
-# Does a model fit into the memory of this machine? Answered before it is loaded.
-#
-# All numbers are estimates from the header of the file, in bytes. With a GPU an unknown part of a
-# model is elsewhere: then nothing is refused.
-
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
 _LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
 _LEFT_FREE = 10  # percent of the free memory
@@ -112,8 +107,6 @@ def has_gpu() -> bool:
 def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
-
-# Options of a llama.cpp process: configured values, and defaults chosen from the machine.
 
 _DEFAULT_CONTEXT = 8192
 _LEAST_CONTEXT = 256
@@ -213,8 +206,8 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context, slots and cache: see :func:`_cache`. Threads: the cores that this process may use.
-    Prompt batch on a CPU: see :func:`_cpu_batch`, and at least two for each slot, for a token of
+    Context, slots and cache: see `_cache_sizes`. Threads: the cores that it may use.
+    Prompt batch on a CPU: see `_cpu_batch`, and at least two for each slot, for a token of
     everybody who generates is in it too. No batch is smaller than what all slots generate in one
     step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
     8 GiB; none with a draft model, whose state is not saved.
@@ -222,7 +215,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     """
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores(part=options.part)
-    context, parallel, cache_tokens = _cache(options, header, kv_type)
+    context, parallel, cache_tokens = _cache_sizes(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = header.file_size / 1e9 * _CORE_SECONDS_PER_GB / threads
@@ -254,15 +247,14 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     )
 
 
-def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
-    """Return the tokens of one request, the number of slots, and the tokens of all together.
-
-    Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits.
-    Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more than fits
-    into the free memory, nor (unless ``auto``) into half of the memory that the weights and the
-    prompts that left their slots leave (a quarter beside a GPU); and never less than one context.
-    One of several processes has fewer slots instead, since nobody counts the tokens of each.
-    """
+def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
+    # Return the tokens of one request, the number of slots, and the tokens of all together.
+    # Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as
+    # fits. Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more
+    # than fits into the free memory, nor (unless ``auto``) into half of the memory that the
+    # weights and the prompts that left their slots leave (a quarter beside a GPU); and never less
+    # than one context. One of several processes has fewer slots instead, since nobody counts the
+    # tokens of each.
     few = cores(part=options.part) <= _FEW_CORES
     parallel = options.parallel or (_SLOTS_OF_FEW_CORES if few else _SLOTS)
     total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
@@ -293,14 +285,12 @@ def _prompt_cache(options: LlamaCppOptions) -> int:
 
 
 def _cpu_batch(token_seconds: float) -> int:
-    """Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
-
-    As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
-    weights), so that a client that has gone is noticed after two batches. Where a stream runs
-    at the same time as a long prompt, less is given to the engine at once; see
-    :mod:`.chunked_prefill`. Multiples of 64 up to the engine's own 512: the kernels are as fast
-    with 64 as with 512, and with 32 they need a third more time.
-    """
+    # Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
+    # As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
+    # weights), so that a client that has gone is noticed after two batches. Where a stream runs at
+    # the same time as a long prompt, less is given to the engine at once; see
+    # :mod:`.client`. Multiples of 64 up to the engine's own 512: the kernels are as fast
+    # with 64 as with 512, and with 32 they need a third more time.
     in_time = int(_BATCH_SECONDS / token_seconds)
     return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 

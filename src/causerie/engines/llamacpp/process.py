@@ -46,9 +46,8 @@ from causerie.engines.process import (
     program_served,
     run_program,
     start_program_child,
+    starting,
 )
-
-# Starting a child that runs llama.cpp, and what its log says when it fails.
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +67,11 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 async def spawn(
-    launch: Launch, load_seconds: float, pulse: Pulse, prompts: PromptStore
+    launch: Launch,
+    partial: PartialTokens,
+    load_seconds: float,
+    pulse: Pulse,
+    prompts: PromptStore,
 ) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 
@@ -78,42 +81,21 @@ async def spawn(
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
     task = {"launch": asdict(launch), "key": key, "socket": socket}
-    try:
-        ready = await _loaded(process, launch, task, load_seconds)
-    except BaseException:
-        await process.end()
-        raise
+    async with starting(process, None, load_seconds):
+        await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
+        ready = await _report_of_loading(process, launch)
     place = socket or int(ready["address"].rpartition(":")[2])
-    client = client_of(launch, place, key, (ready["batch"], ready["gpu_batch"]), prompts)
-    return child_of(process, client, pulse)
-
-
-def client_of(
-    launch: Launch,
-    place: int | str,
-    key: str,
-    batches: tuple[int, int | None],
-    prompts: PromptStore,
-) -> LlamaCppClient:
-    """Return a client of the engine at ``place``.
-
-    ``batches``: the tokens of a step, and those of a computation on a GPU.
-    """
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    batch, gpu_batch = batches
-    prefill = ChunkedPrefill(
-        batch,
-        launch.context,
-        launch.token_seconds,
-        gpu_batch or FULL_SPEED,
-        enabled=launch.cuts_back,
+    prefill = _prefill(launch, ready["batch"], ready["gpu_batch"])
+    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
+    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
+
+
+def _prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefill:
+    full_speed, cuts_back = gpu_batch or FULL_SPEED, launch.cuts_back
+    return ChunkedPrefill(
+        batch, launch.context, launch.token_seconds, full_speed, enabled=cuts_back
     )
-    return LlamaCppClient(place, key, slots, prefill)
-
-
-def child_of(process: EngineProcess, client: LlamaCppClient, pulse: Pulse) -> LlamaCppChild:
-    """Return the child that has loaded."""
-    return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
 def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
@@ -126,52 +108,34 @@ def environment(devices: str | None = None, passed: Collection[str] = ()) -> dic
     return {**_SHORT_SPIN, **engine_environment(passed), **seen}
 
 
-async def _loaded(
-    process: EngineProcess, launch: Launch, task: dict[str, Any], seconds: float
-) -> dict[str, Any]:
-    """Send a child its task, and return its report that the model is loaded.
-
-    Raises :class:`EngineFailed` if it ends before, or sends no such report in time.
-    """
-    try:
-        async with asyncio.timeout(seconds):
-            await process.tell((json.dumps(task, default=os.fspath) + "\n").encode())
-            async for line in process.stdout:
-                fact = json.loads(line) if line.startswith(b"{") else {}
-                if "ready" in fact:
-                    return fact
-            await process.ended()  # for all that it has written
-    except TimeoutError:
-        raise EngineFailed(f"the model was not loaded within {seconds:g} s") from None
-    reason = load_failure(process.tail)
+async def _report_of_loading(process: EngineProcess, launch: Launch) -> dict[str, Any]:
+    async for line in process.stdout:
+        report: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
+        if "ready" in report:
+            return report
+    await process.ended()  # for all that it has written
+    reason = _load_failure(process.tail)
     detail = f": {reason}" if reason else ""
     raise EngineFailed(f"the engine could not load {launch.files}{detail}")
 
 
-def load_failure(tail: Iterable[str]) -> str:
-    """Return the first error of the native log: the later ones only pass it on. Or nothing."""
+def _load_failure(tail: Iterable[str]) -> str:
+    # The first error of the native log: the later ones only pass it on.
     lines = list(tail)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]
-    chosen = errors[:1] or _gave_up(lines)[:1] or raised[-1:]
+    chosen = errors[:1] or _abort_messages(lines)[:1] or raised[-1:]
     return chosen[0].strip()[:300] if chosen else ""
 
 
-def _dying_words(tail: Iterable[str]) -> str:
-    """Return the last message of native code before it aborted; empty if it was killed."""
-    said = _gave_up(tail)
-    return said[-1].strip()[:300] if said else ""
+def _reason_of_abort(tail: Iterable[str]) -> str:
+    lines = _abort_messages(tail)
+    return lines[-1].strip()[:300] if lines else ""
 
 
-def _gave_up(tail: Iterable[str]) -> list[str]:
+def _abort_messages(tail: Iterable[str]) -> list[str]:
     return [line for line in tail if any(word in line for word in _GIVING_UP)]
 
-
-# A native build of llama.cpp: its program ``llama-server``, which the configuration names.
-#
-# It takes the place of the package that this service brings, behind the same HTTP. What that
-# package's process does in Python beyond HTTP is done here, or is absent: see
-# `docs/reference/engines.md`.
 
 _ANSWER_SECONDS = 60.0  # a GPU's libraries take seconds to load
 _VERSION = re.compile(r"version: (\S+) \((?:build (\d+), commit )?\w+\)")
@@ -201,10 +165,9 @@ class NativeBuild:
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.
         """
-        return str(_folder(Path(self.program)))
+        return str(_program_folder(Path(self.program)))
 
     def computes_on_gpu(self, launch: Launch) -> bool:
-        """Return whether the model is on a GPU."""
         return self.gpu and launch.gpu_layers != 0
 
     def batches(self, launch: Launch) -> tuple[int, int]:
@@ -282,7 +245,7 @@ def native_arguments(
         "--threads-http": 2 * launch.parallel + 32,  # one for each open connection
         "--chat-template": "chatml",
         "--fit": "on" if build.computes_on_gpu(launch) else "off",
-        **_optional(launch),
+        **_optional_arguments(launch),
     }
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
@@ -291,13 +254,12 @@ def native_arguments(
     return [build.program, *given, *switches, *launch.args]
 
 
-def _optional(launch: Launch) -> dict[str, object]:
-    """Return the arguments of options that are set."""
+def _optional_arguments(launch: Launch) -> dict[str, object]:
     flash = {True: "on", False: "off", None: None}[launch.flash_attention]
     optional: dict[str, object | None] = {
         "--gpu-layers": launch.gpu_layers,
         "--flash-attn": flash,
-        "--lora": ",".join(map(_listed, launch.lora)) or None,
+        "--lora": ",".join(map(_quoted_path, launch.lora)) or None,
     }
     if launch.draft:
         optional |= {
@@ -310,49 +272,42 @@ def _optional(launch: Launch) -> dict[str, object]:
     return {name: value for name, value in optional.items() if value is not None}
 
 
-def _listed(path: str) -> str:
-    """Return a path as an item of a list with commas."""
+def _quoted_path(path: str) -> str:
     return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
-async def check_native(client: LlamaCppClient, partial: PartialTokens, build: NativeBuild) -> None:
-    """Have it generate a token; raise :class:`LoadFailed` where its answer lacks something."""
+async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
     request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
-    async with client.complete(request, partial) as outputs:
-        said = [type(output) async for output in outputs]
+    async with client.complete(request) as outputs:
+        kinds = [type(output) async for output in outputs]
     for kind, field in ((Started, "prompt_progress"), (Token, "tokens")):
-        if kind not in said:
+        if kind not in kinds:
             raise LoadFailed(
                 f"{build.program} ({build.version}) sends no `{field}`: it is too old; {_TRIED}"
             )
 
 
-def unknown_argument(tail: Iterable[str]) -> str:
-    """Return that it does not know an argument, if its log says so; else nothing."""
+def _unknown_argument(tail: Iterable[str]) -> str:
     named = [found[1] for line in tail if (found := _UNKNOWN.search(line))]
     return f"it does not know the argument {named[0]}; {_TRIED}" if named else ""
 
 
-def any_error(tail: Iterable[str]) -> str:
-    """Return the first line of the log that speaks of an error, or nothing."""
-    said = [found[0] for line in tail if (found := _ERROR.search(line))]
-    return said[0].strip()[:300] if said else ""
+def _any_error(tail: Iterable[str]) -> str:
+    return next((found[0].strip()[:300] for line in tail if (found := _ERROR.search(line))), "")
 
 
 def _program_path(command: str) -> Path:
-    """Return the program's path; raise :class:`LoadFailed`."""
     found = shutil.which(command)
     if found is None:
         raise LoadFailed(f"the program {missing_program(command)}")
     return Path(found).absolute()
 
 
-def _folder(program: Path) -> Path:
+def _program_folder(program: Path) -> Path:
     return program.resolve().parent
 
 
 async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
-    """Return what the program writes; raise :class:`LoadFailed` where it cannot be run."""
     try:
         process = await asyncio.create_subprocess_exec(
             program,
@@ -361,7 +316,7 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=environ,
-            cwd=await asyncio.to_thread(_folder, program),
+            cwd=await asyncio.to_thread(_program_folder, program),
         )
     except OSError as error:
         raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error
@@ -381,12 +336,8 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
 
 
 def _last_line(said: str) -> str:
-    """Return the last line of what a program wrote."""
     lines = said.strip().splitlines()
     return lines[-1].strip()[:300] if lines else ""
-
-
-# Starting a native build of llama.cpp, and what its log says when it fails.
 
 
 async def spawn_native(
@@ -405,28 +356,23 @@ async def spawn_native(
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)
-    batches = (batch, physical if build.computes_on_gpu(launch) else None)
-    client = client_of(launch, place, key, batches, prompts)
+    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    prefill = _prefill(launch, batch, physical if build.computes_on_gpu(launch) else None)
+    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
     command = native_arguments(build, launch, place, _native_states_folder(place))
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
-    try:
-        async with asyncio.timeout(load_seconds):
-            await run_program(process, program)
-            how = await program_served(process, lambda: client.ask("GET", "/health"))
-            if how is not None:
-                raise EngineFailed(_native_failure(build, launch, process, how))
-            await check_native(client, partial, build)
-    except BaseException as failure:
-        await _end_native(process, client)
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        raise
-    return child_of(process, client, pulse)
+    async with starting(process, client, load_seconds):
+        await run_program(process, program)
+        how = await program_served(process, lambda: client.ask("GET", "/health"))
+        if how is not None:
+            raise EngineFailed(_native_failure(build, launch, process, how))
+        await _check_native(client, build)
+    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
 def _native_states_folder(place: int | str) -> str:
-    """Return the folder of states of prompts: where it is not used, one that is there."""
+    # Where prompts are not stored, the program still wants a folder that exists.
     if can_store_prompts():
         return prompt_files_folder(os.getpid())
     return str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
@@ -434,12 +380,5 @@ def _native_states_folder(place: int | str) -> str:
 
 def _native_failure(build: NativeBuild, launch: Launch, process: EngineProcess, how: str) -> str:
     tail = list(process.tail)
-    reason = unknown_argument(tail) or load_failure(tail) or any_error(tail) or how
+    reason = _unknown_argument(tail) or _load_failure(tail) or _any_error(tail) or how
     return f"{build.program} ({build.version}) could not load {launch.files}: {reason}"
-
-
-async def _end_native(process: EngineProcess, client: LlamaCppClient) -> None:
-    try:
-        await client.close()
-    finally:
-        await process.end()

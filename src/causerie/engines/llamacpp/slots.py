@@ -44,15 +44,6 @@ from causerie.engines.base import EngineFailed
 from causerie.engines.machine import group_number, own_groups
 from causerie.engines.prefill import TOKEN_BYTES, common_tokens, packed, token_count
 
-# Prompts that have left their slots: their key-value states in files of anonymous memory.
-#
-# The engine writes a slot's state to such a file and reads it back. The files belong to this
-# process, so that they outlive an engine that crashes. They are used again and never closed while
-# an engine runs: it names them by their descriptors, which must not come to mean another file. A
-# state that is not what the store takes it for costs time, never a wrong answer: it holds its own
-# tokens, and the engine compares them. The store is bounded by a limit in bytes and by the memory
-# that is free.
-
 log = structlog.get_logger(__name__)
 
 LEAST_TOKENS = 64  # fewer are computed sooner than a state is copied
@@ -117,7 +108,6 @@ class PromptStore:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all states."""
         return sum(state.size for state in self._states)
 
     def best(self, scope: str, prompt: bytes) -> tuple[StoredPrompt | None, int]:
@@ -158,14 +148,14 @@ class PromptStore:
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
         except EngineFailed as failure:
             log.warning("prompt not kept", reason=str(failure))
-            self._empty(file)
+            self._clear_file(file)
             return
         except BaseException:
-            self._empty(file)
+            self._clear_file(file)
             raise
         state.size = os.fstat(file).st_size
         self._states.append(state)
-        self._bound(0, needed)
+        self._evict(0, needed)
 
     async def restore(self, engine: Engine, slot: int, state: StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
@@ -189,14 +179,12 @@ class PromptStore:
         return [state for state in self._states if state.scope == scope]
 
     def _has_room(self, size: int, needed: StoredPrompt | None) -> bool:
-        """Return whether a state of this size fits, after old ones have made room for it."""
         if size > self.limit:
             return False
-        self._bound(size, needed)
+        self._evict(size, needed)
         return self.size + size <= self.limit and size <= free_memory() // 2
 
-    def _bound(self, more: int, needed: StoredPrompt | None) -> None:
-        """Drop the states that were used longest ago until ``more`` bytes fit within the limit."""
+    def _evict(self, more: int, needed: StoredPrompt | None) -> None:
         droppable = [state for state in self._states if state is not needed]
         droppable.sort(key=lambda state: state.used, reverse=True)
         while droppable and (self.size + more > self.limit or len(self._states) >= _MOST_STATES):
@@ -205,10 +193,9 @@ class PromptStore:
     def _drop(self, state: StoredPrompt) -> None:
         if any(one is state for one in self._states):  # two restores of one state may both fail
             self._states = [one for one in self._states if one is not state]
-            self._empty(state.file)
+            self._clear_file(state.file)
 
-    def _empty(self, file: int) -> None:
-        """Give the memory of a file back, and keep its descriptor for another state."""
+    def _clear_file(self, file: int) -> None:
         os.ftruncate(file, 0)
         self._spare.append(file)
 
@@ -216,26 +203,6 @@ class PromptStore:
         self._uses += 1
         return self._uses
 
-
-# The slots of the engine: which prompt each holds, and which one a request takes.
-#
-# The engine would choose a slot by itself, but it overwrites what other conversations left there.
-# Here every request names its slot, so that no prompt is lost that memory has room for:
-#
-# 1. A free slot that holds the beginning of the prompt continues, in place. If another conversation
-#    loses its end by that (one with the same instructions), that is copied to the store before.
-# 2. If the store has more of the prompt, its copy goes to the slot that was used longest ago. What
-#    that slot holds is copied to the store before.
-# 3. A prompt that nothing is known of takes the slot that was used longest ago, likewise.
-#
-# A prompt reuses nothing of another scope. The engine compares tokens by itself, so a slot that
-# goes from one scope to another is emptied in between.
-#
-# Slots may share one cache that does not hold a whole context of each. A request that begins
-# reserves what it may come to hold. Slots that nobody uses make room for that: those used longest
-# ago are copied to the store and emptied. Otherwise the engine would empty some itself, and not
-# copy them. Requests whose reservations do not fit together must not be sent: the engine would fail
-# all of them.
 
 _REWRITTEN = 4  # tokens at the end of a prompt that its next turn may write otherwise
 
@@ -324,21 +291,20 @@ class Slots:
         tokens = packed(prompt)
         async with self._free:
             cells = len(prompt) + max_tokens
-            slot, shared, stored = await self._taken(engine, scope, tokens, cells)
+            slot, shared, stored = await self._reserve_slot(engine, scope, tokens, cells)
             try:
-                slot.begin(await self._prepared(engine, slot, scope, shared, stored))
+                slot.begin(await self._fill_slot(engine, slot, scope, shared, stored))
                 yield slot
             finally:
                 self._uses += 1
                 slot.leave(tokens, self._uses)
 
-    async def _taken(
+    async def _reserve_slot(
         self, engine: Engine, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, StoredPrompt | None]:
-        """Take the slot that is best for a prompt; others make room for its ``cells``."""
         async with self._choosing:
             free = [slot for slot in self._slots if not slot.busy]
-            slot, shared, stored = self._chosen(free, scope, tokens)
+            slot, shared, stored = self._choose_slot(free, scope, tokens)
             before = slot.cells
             slot.busy, slot.finished, slot.cells = True, False, cells
             try:
@@ -350,7 +316,6 @@ class Slots:
             return slot, shared, stored
 
     async def _make_room(self, engine: Engine, needed: StoredPrompt | None) -> None:
-        """Empty slots that nobody uses until the cache has room for all that may come."""
         while sum(slot.cells for slot in self._slots) > self._cache_tokens:
             idle = [slot for slot in self._slots if slot.cells and not slot.busy]
             if not idle:
@@ -363,10 +328,9 @@ class Slots:
             await _erase(engine, oldest)
             oldest.cells = 0
 
-    def _chosen(
+    def _choose_slot(
         self, free: Sequence[Slot], scope: str, tokens: bytes
     ) -> tuple[Slot, int, StoredPrompt | None]:
-        """Return the slot, the tokens of the prompt that it will hold, and where they come from."""
         found = [(slot.shares(scope, tokens), slot) for slot in free]
         shared, own = max(found, key=lambda each: (each[0], -each[1].used))
         stored, more = self._store.best(scope, tokens)
@@ -376,10 +340,9 @@ class Slots:
         goes_on = shared > 0 and own.continued_by(shared)
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
-    async def _prepared(
+    async def _fill_slot(
         self, engine: Engine, slot: Slot, scope: str, shared: int, stored: StoredPrompt | None
     ) -> int:
-        """Make the slot hold what was found; return how many tokens of the prompt it has then."""
         lost = token_count(slot.tokens) - (0 if stored else shared)
         goes_on = stored is None and slot.continued_by(shared)
         if lost >= LEAST_TOKENS and not goes_on:

@@ -16,7 +16,6 @@ pipeline are made by one thread; it holds the interpreter's lock while it comput
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -32,10 +31,9 @@ import numpy
 import openvino
 import openvino_genai
 
-from causerie.engines.machine import stay_on
+from causerie.engines.child import die_with_parent, ignore_signals, stay_on
 from causerie.engines.openvino.prefill import BATCH, Part, Prefill
 
-_PR_SET_PDEATHSIG = 1
 _MOST_TOKENS = 2**31 - 1
 _GREEDY = 1e-5  # and below, a temperature draws the most likely token only, or overflows
 _MOST_MIN_P = 1 - 1e-6  # it refuses 1
@@ -48,14 +46,9 @@ Order = dict[str, Any]
 
 
 def main() -> None:
-    """Serve until the parent ends."""
-    _die_with_parent()
-    # They reach whole groups of processes, and the parent may want to finish running answers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if sys.platform != "win32":
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    out = _own_output()
+    die_with_parent(signal.SIGKILL)
+    ignore_signals()
+    out = _redirect_output()
     launch = json.loads(sys.stdin.readline())
     stay_on(launch["cpus"])
     orders: SimpleQueue[Order] = SimpleQueue()
@@ -64,17 +57,15 @@ def main() -> None:
         pipeline = _pipeline(launch)
     except RuntimeError as error:
         sys.exit(f"RuntimeError: {error}")
-    _say(out, {"ready": True, "version": openvino_genai.get_version()})
+    _report(out, {"ready": True, "version": openvino_genai.get_version()})
     Batch(pipeline, launch, out).serve(orders)
 
 
 @dataclass(slots=True)
 class _Running:
-    """A generation, and the tokens that it has made."""
-
     handle: Any
     prompt: Sequence[int]
-    made: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
 
 
 class Batch:
@@ -94,19 +85,19 @@ class Batch:
         """Obey orders between steps; wait for one where nothing is to be computed."""
         while True:
             while not (self._running or self._prefill or self._parts) or not orders.empty():
-                self._obey(orders.get())
+                self._execute(orders.get())
             if not self._parts:
-                self._begin_reading()
+                self._read_planned()
             if not (self._running or self._parts):
                 continue  # what was to be read was refused
             began = monotonic()
             self._pipeline.step()
             self._prefill.stepped(monotonic() - began)
-            self._end_parts()
+            self._remove_read_parts()
             for id, running in list(self._running.items()):
-                self._tell(id, running)
+                self._report_tokens(id, running)
 
-    def _obey(self, order: Order) -> None:
+    def _execute(self, order: Order) -> None:
         id = order["id"]
         if "generate" in order:
             self._orders[id] = order
@@ -114,9 +105,11 @@ class Batch:
         elif "cancel" in order:
             self._cancel(id)
         elif "encode" in order:
-            _say(self._out, {"id": id, "encoded": [self._encoded(one) for one in order["encode"]]})
+            _report(
+                self._out, {"id": id, "encoded": [self._token_ids(one) for one in order["encode"]]}
+            )
         else:
-            _say(self._out, {"id": id})
+            _report(self._out, {"id": id})
 
     def _cancel(self, id: int) -> None:
         self._prefill.drop(id)
@@ -125,45 +118,43 @@ class Batch:
             part.cancel()
         if (running := self._running.pop(id, None)) is not None:
             running.handle.cancel()
-            self._note(running)
+            self._record_cached(running)
 
-    def _encoded(self, text: str) -> list[int]:
+    def _token_ids(self, text: str) -> list[int]:
         read = self._tokenizer.encode(text, add_special_tokens=False, max_length=_MOST_TOKENS)
         return [int(one) for one in read.input_ids.data.reshape(-1)]
 
-    def _begin_reading(self) -> None:
-        streaming = any(running.made for running in self._running.values())
+    def _read_planned(self) -> None:
+        streaming = any(running.tokens for running in self._running.values())
         for part in self._prefill.plan(streaming=streaming):
             try:
                 self._read(part)
             except RuntimeError as error:  # of one request: all others go on
                 self._cancel(part.prompt.id)
-                _say(self._out, {"id": part.prompt.id, "refused": str(error)})
+                _report(self._out, {"id": part.prompt.id, "refused": str(error)})
 
     def _read(self, part: Part) -> None:
-        """Have the next step read this; raise :class:`RuntimeError` if the pipeline refuses it."""
         id, tokens = part.prompt.id, part.prompt.tokens
         if part.is_last:
-            config = _config(self._orders.pop(id), self._end)
-            self._running[id] = _Running(self._begin(id, tokens, config), tokens)
+            config = _generation_config(self._orders.pop(id), self._end)
+            self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
         else:
-            self._parts[id] = self._begin(id, tokens[: part.end], _reading())
+            self._parts[id] = self._add_request(id, tokens[: part.end], _prompt_only_config())
 
-    def _begin(self, id: int, tokens: Sequence[int], config: Any) -> Any:
+    def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
         return self._pipeline.add_request(id, tensor, config)
 
-    def _end_parts(self) -> None:
-        """Forget the parts that were read; others take one more step."""
+    def _remove_read_parts(self) -> None:
         for id, handle in list(self._parts.items()):
             status = handle.get_status()
             if status != openvino_genai.GenerationStatus.RUNNING:
                 del self._parts[id]
             if status == openvino_genai.GenerationStatus.IGNORED:
                 self._cancel(id)
-                _say(self._out, {"id": id, "end": "ignored"})
+                _report(self._out, {"id": id, "end": "ignored"})
 
-    def _tell(self, id: int, running: _Running) -> None:
+    def _report_tokens(self, id: int, running: _Running) -> None:
         ids: list[int] = []
         logprobs: list[float] = []
         end = None
@@ -175,16 +166,16 @@ class Batch:
         dropped = running.handle.get_status() == openvino_genai.GenerationStatus.IGNORED
         if end is None and dropped:
             end = "ignored"  # it finds no room for it in its cache
-        running.made += ids
+        running.tokens += ids
         if ids or end:
-            _say(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
+            _report(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
             del self._running[id]
-            self._note(running)
+            self._record_cached(running)
 
-    def _note(self, running: _Running) -> None:
-        """Note what the cache holds of a generation that has ended: all but the last token."""
-        self._prefill.note([*running.prompt, *running.made[:-1]])
+    def _record_cached(self, running: _Running) -> None:
+        # The cache holds all tokens of a generation but the last one.
+        self._prefill.note([*running.prompt, *running.tokens[:-1]])
 
 
 def _pipeline(launch: dict[str, Any]) -> Any:
@@ -201,15 +192,15 @@ def _pipeline(launch: dict[str, Any]) -> Any:
     )
 
 
-def _reading() -> Any:
-    """Return what makes a request read its prompt: it ends with the first token."""
+def _prompt_only_config() -> Any:
+    # A request that only reads its prompt ends with the first token.
     config = openvino_genai.GenerationConfig()
     config.apply_chat_template = False
     config.max_new_tokens = 1
     return config
 
 
-def _config(order: Order, end: set[int]) -> Any:
+def _generation_config(order: Order, end: set[int]) -> Any:
     config = openvino_genai.GenerationConfig()
     config.apply_chat_template = False
     config.max_new_tokens = order["max_tokens"]
@@ -228,17 +219,11 @@ def _config(order: Order, end: set[int]) -> Any:
     return config
 
 
-def _own_output() -> TextIO:
-    """Return standard output for us alone: what native code prints there goes to our log."""
+def _redirect_output() -> TextIO:
+    # What native code prints to standard output goes to the log instead.
     own = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return os.fdopen(own, "w", encoding="utf-8")
-
-
-def _die_with_parent() -> None:
-    """On Linux the kernel ends us with the thread that started us; elsewhere the pipe tells."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _read_orders(orders: SimpleQueue[Order]) -> None:
@@ -247,7 +232,7 @@ def _read_orders(orders: SimpleQueue[Order]) -> None:
     os._exit(0)  # native threads hold no state worth a farewell
 
 
-def _say(out: TextIO, fact: dict[str, object]) -> None:
+def _report(out: TextIO, fact: dict[str, object]) -> None:
     out.write(json.dumps(fact) + "\n")
     out.flush()
 

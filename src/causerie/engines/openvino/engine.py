@@ -6,8 +6,8 @@ A set of tokens is told as a grammar in the EBNF of xgrammar, the only one that 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -15,32 +15,33 @@ from msgspec import structs
 from causerie.engines.base import (
     EngineFailed,
     ModelFacts,
-    Output,
     PromptTooLong,
     TextRequest,
     Token,
 )
+from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
 from causerie.engines.openvino.process import (
     ARCHITECTURES,
     OpenVinoChild,
     OpenVinoClient,
-    OpenVinoLaunch,
     OpenVinoOptions,
     for_machine,
     spawn,
 )
-from causerie.engines.sampling import sampling_of_folder
-from causerie.engines.supervised import EmbeddedEngine, Files, LocalModel, gguf_model
-from causerie.engines.token_engine import Admitted, IndexedVocabulary, Spelling, characters
+from causerie.engines.supervised import (
+    Files,
+    LocalModel,
+    Readings,
+    SupervisedEngine,
+    characters,
+    ensure_can_fit,
+    folder_model,
+    gguf_model,
+)
 from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.folder import TOKENIZER, ModelFolder, read_openvino_folder
+from causerie.engines.weights.folder import ModelFolder, read_openvino_folder
 from causerie.engines.weights.gguf import Header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
-
-# A set of tokens as a grammar in the EBNF of xgrammar, the only one that OpenVINO GenAI takes.
-#
-# It is a grammar for one token. Only whole characters can be said in it: neither control
-# tokens nor a part of a character.
 
 _MOST_EBNF_TEXTS = 100
 _PLAIN_IN_EBNF = frozenset(
@@ -77,10 +78,7 @@ def _quoted_in_ebnf(text: str) -> str:
     return "".join(char if char in _PLAIN_IN_EBNF else f"\\U{ord(char):08x}" for char in text)
 
 
-# OpenVINO GenAI as a text engine of ours.
-
-
-class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
+class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
     """One GGUF file, or one folder of OpenVINO's own format, run by OpenVINO GenAI on the CPU.
 
     It follows no grammar of ours: every generation under one goes on here, token by token.
@@ -102,34 +100,40 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
         load_seconds: float = 600.0,
     ) -> None:
         described: Header | ModelFolder
-        described, local = _folder(weights, ref) if weights.is_dir() else _file(weights, ref)
+        read = _openvino_folder if weights.is_dir() else _gguf_file
+        described, local = read(weights, ref)
         trained = described.context_length
         recurrent = isinstance(described, ModelFolder) and described.is_recurrent
         launch = for_machine(weights, options, described, trained, memory, recurrent=recurrent)
-        super().__init__(model, local, launch, load_seconds)
-        self._control: re.Pattern[str]  # read with the words
+        super().__init__(
+            model,
+            local,
+            load_seconds,
+            slots=launch.parallel,
+            memory_bytes=launch.memory,
+            context=launch.context,
+        )
+        self._launch = launch
+        self._readings = Readings()
+        self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from what the weights say, and from the vocabulary."""
         client = self._client()
         if self._facts is None:
-            words = await self._words()
-            build = f"openvino-{client.version}-{self._local.architecture}"
-            self._facts = self._said(words, words.vocabulary.control, build)
+            vocabulary = await self._vocabulary()
+            build = f"openvino-{client.version}"
+            self._facts = self._model_facts(vocabulary, vocabulary.control, build)
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Return the token ids; no beginning-of-text token is added.
 
-        Control tokens are found here: the engine reads each wherever it is written. Raises
-        :class:`PromptTooLong` where they cannot fit: it cuts a text that is too long.
+        Control tokens are found here: the engine reads each wherever it is written.
         """
         client = self._client()
-        known = await self._words()
-        least = known.least(pieces)
-        if least > self.context:
-            raise PromptTooLong(least, self.context)
-        parts = list(_parts(pieces, self._control, known.vocabulary.control, special=special))
+        vocabulary = await self._vocabulary()
+        ensure_can_fit(vocabulary, pieces, self.context)
+        parts = list(_split_control(pieces, self._control, vocabulary.control, special=special))
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
@@ -142,31 +146,30 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
             found += ids
         return found
 
-    async def _child(self) -> OpenVinoChild:
-        end = (await self._words()).vocabulary.end
+    async def _load(self) -> OpenVinoChild:
+        end = (await self._vocabulary()).end
         return await spawn(self._launch, end, self._load_seconds, self._pulse)
 
-    def _read(self) -> IndexedVocabulary:
-        read = read_vocabulary(self._local.vocabulary)
-        texts = sorted(read.control, key=len, reverse=True)
+    def _read_vocabulary(self) -> TokenTable:
+        vocabulary = read_vocabulary(self._local.vocabulary)
+        texts = sorted(vocabulary.control, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
-        return IndexedVocabulary.of(read)
+        return vocabulary
 
     def _run(
-        self, client: OpenVinoClient, words: IndexedVocabulary, request: TextRequest
-    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        return client.complete(request, self._spelled(words, request))
+        self, client: OpenVinoClient, vocabulary: TokenTable, request: TextRequest
+    ) -> Generation:
+        return client.complete(request, request_spelling(vocabulary, request))
 
     async def _sample(
         self,
         client: OpenVinoClient,
-        words: IndexedVocabulary,
+        vocabulary: TokenTable,
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        vocabulary = words.vocabulary
         ids = list(admitted.ids())
-        spelling = self._spelled(words, request)
+        spelling = request_spelling(vocabulary, request)
         texts = sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
@@ -174,8 +177,8 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
             return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
         while True:
             ebnf = ebnf_of_texts(texts, ends=admitted.ends)
-            drawn = await _first(client.complete(request, spelling, ebnf))
-            meant = _meant(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
+            drawn = await first_token(client.complete(request, spelling, ebnf))
+            meant = _admitted_token(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
             if meant is not None:
                 return meant
             # It does not keep to its grammar: to a smaller one, rather than not at all.
@@ -183,12 +186,8 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
             if not texts:
                 raise EngineFailed("the engine did not keep to its grammar")
 
-    def _spelled(self, words: IndexedVocabulary, request: TextRequest) -> Spelling:
-        ends = frozenset(words.vocabulary.end)
-        return Spelling(words.vocabulary, ends, request.visible, request.prompt)
 
-
-def _file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
+def _gguf_file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
     header, local = gguf_model(weights, ref)
     if header.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
@@ -199,37 +198,18 @@ def _file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
     return header, local
 
 
-def _folder(weights: Path, ref: str) -> tuple[ModelFolder, LocalModel]:
+def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, LocalModel]:
     try:
         folder = read_openvino_folder(weights)
     except (WeightsError, OSError) as error:
         raise EngineFailed(str(error)) from error
-    return folder, LocalModel(
-        files=Files(folder.files),
-        size=folder.file_size,
-        architecture=folder.architecture,
-        chat_template=folder.chat_template,
-        vocabulary=folder.path / TOKENIZER,
-        sampling=sampling_of_folder(
-            folder.generation, (ref, folder.path.name, folder.architecture)
-        ),
-    )
+    return folder, folder_model(folder, Files(folder.files), ref)
 
 
-async def _first(
-    run: AbstractAsyncContextManager[AsyncGenerator[Output, None]],
-) -> Token:
-    async with run as outputs, aclosing(outputs):
-        async for output in outputs:
-            if isinstance(output, Token):
-                return output
-    raise EngineFailed("the engine drew no token")
-
-
-def _meant(
+def _admitted_token(
     drawn: Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
 ) -> Token | None:
-    """Return the token, or the first admitted one that it only begins: the grammar takes both."""
+    # The grammar also takes a token that is only the beginning of an admitted one.
     if drawn.id in admitted:
         return drawn
     beginning = vocabulary.tokens[drawn.id].decode("utf-8", "replace")
@@ -239,17 +219,15 @@ def _meant(
     return structs.replace(drawn, id=meant, raw=vocabulary.tokens[meant] if drawn.raw else b"")
 
 
-def _parts(
+def _split_control(
     pieces: Sequence[str | int],
     control: re.Pattern[str],
     ids: Mapping[str, int],
     *,
     special: bool,
 ) -> Iterator[str | int]:
-    """Yield ids and texts in which no control token is written.
-
-    Without ``special`` such a text is cut behind its first character, so that it is none.
-    """
+    # Without `special`, the text of a control token is cut behind its first character, so that it
+    # is none.
     for piece in pieces:
         if isinstance(piece, int):
             yield piece

@@ -41,7 +41,6 @@ class WaitingPrompt:
 
     @property
     def rest(self) -> int:
-        """Return the number of tokens that are still to be read."""
         return len(self.tokens) - self.read
 
 
@@ -55,7 +54,6 @@ class Part:
 
     @property
     def is_last(self) -> bool:
-        """Return whether the prompt is read with it."""
         return self.end == len(self.prompt.tokens)
 
 
@@ -101,7 +99,6 @@ class Prefill:
         self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
-        """Forget a prompt, if it waits."""
         _ = self._waiting.pop(id, None)
 
     def plan(self, *, streaming: bool) -> Sequence[Part]:
@@ -117,7 +114,11 @@ class Prefill:
             self._skip_known(prompt)
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
             small = self._divided and streaming and prompt.is_long
-            most = min(left, _blocks(self._speed.fitting(STREAMING_SECONDS))) if small else left
+            most = (
+                min(left, _round_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
+                if small
+                else left
+            )
             end = prompt.read + most
             end = len(prompt.tokens) if prompt.rest <= most else end - end % BLOCK
             if end > prompt.read:
@@ -148,18 +149,17 @@ class Prefill:
         return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
 
     def _skip_known(self, prompt: WaitingPrompt) -> None:
-        """Skip what the cache holds, but not the last token: something has to be computed."""
+        # At least one token has to be computed, so the last one is never skipped.
         while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
             prompt.read += BLOCK
 
     def _step_tokens(self) -> int:
         if not self._divided:
             return sum(prompt.rest for prompt in self._waiting.values())
-        return min(_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+        return min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
 
 
-def _blocks(tokens: int) -> int:
-    """Return the tokens of the whole blocks in so many, and of one at least."""
+def _round_to_blocks(tokens: int) -> int:
     return max(tokens // BLOCK, 1) * BLOCK
 
 

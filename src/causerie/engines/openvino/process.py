@@ -7,7 +7,6 @@ machine.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +28,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.child_environment import engine_environment
+from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.machine import (
     WHOLE,
     MachinePart,
@@ -39,11 +39,8 @@ from causerie.engines.machine import (
     quota,
 )
 from causerie.engines.openvino.prefill import BLOCK
-from causerie.engines.process import EngineChild, EngineProcess, Pulse
+from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
-from causerie.engines.token_engine import Spelling
-
-# Options of OpenVINO GenAI, and what is chosen for this machine where they say nothing.
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Those whose GGUF files OpenVINO GenAI reads."""
@@ -125,18 +122,14 @@ def for_machine(
 
 
 def _threads(part: MachinePart, cpus: tuple[int, ...] | None) -> int | None:
-    """Return the number of threads; ``None`` leaves it to OpenVINO.
-
-    OpenVINO sees which hardware threads the process may use, but no quota of a control group.
-    """
+    # OpenVINO sees which hardware threads the process may use, but no quota of a control group.
+    # None leaves the number to OpenVINO.
     seen = len(cpus or allowed_cpus())
     given = quota(part=part)
     if given is not None and given < seen:
         return given
     return len(cpus) if cpus else None
 
-
-# The child's lines, as values of the seam: generations as streams of tokens, and tokenisation.
 
 _ENGINE = "openvino"
 _PIECE = 65_536
@@ -191,7 +184,6 @@ class OpenVinoClient:
             await _next(answers)
 
     async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
-        """Return the token ids of each text; raise :class:`EngineFailed`."""
         async with self._order({"encode": texts}) as answers:
             return (await _next(answers)).encoded
 
@@ -215,12 +207,12 @@ class OpenVinoClient:
         answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
         self._waiting[number] = answers
         try:
-            await self._process.tell(_encode({**order, "id": number}) + b"\n")
+            await self._process.write(_encode({**order, "id": number}) + b"\n")
             yield answers
         finally:
             if self._waiting.pop(number, None) is not None and "generate" in order:
                 # Not waited for: the child obeys it before its next step.
-                self._process.post(_encode({"cancel": True, "id": number}) + b"\n")
+                self._process.write_nowait(_encode({"cancel": True, "id": number}) + b"\n")
 
     async def _read(self) -> None:
         rest = b""  # not line by line: a line may be longer than any limit
@@ -289,8 +281,6 @@ async def _outputs(
             return
 
 
-# Starting a child that runs OpenVINO GenAI, and what its log says when it fails.
-
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.openvino.child")
 _QUESTIONS = (("/ping", 60.0),)  # between two steps, so longer than one takes anywhere
@@ -308,20 +298,11 @@ async def spawn(
     """
     process = await EngineProcess.start(_COMMAND, engine_environment(launch.environment))
     client = OpenVinoClient(process, pulse)
-    try:
-        async with asyncio.timeout(load_seconds):
-            told = json.dumps({**asdict(launch), "end": end}) + "\n"
-            await process.tell(told.encode())
-            loaded = await client.loaded()
-        if not loaded:
+    async with starting(process, client, load_seconds):
+        await process.write(_encode({**asdict(launch), "end": end}) + b"\n")
+        if not await client.loaded():
             how = await process.ended()
             raise _failure(launch.weights, list(process.tail), how)
-    except BaseException as failure:
-        await client.close()
-        await process.end()
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        raise
     return EngineChild(process, client, pulse, _QUESTIONS, last_words)
 
 

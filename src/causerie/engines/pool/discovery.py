@@ -44,7 +44,6 @@ class MemberAddress:
 
     @property
     def name(self) -> str:
-        """Return the base URL with the IP address in it."""
         if self.host is None:
             return self.url
         parts = urlsplit(self.url)
@@ -126,7 +125,6 @@ class Discovery:
 
     @property
     def detail(self) -> str:
-        """Return why a name cannot be resolved, if so."""
         return next(iter(self._failures.values()), "")
 
     def renew(self, urls: Sequence[str]) -> None:
@@ -147,7 +145,6 @@ class Discovery:
             self._watch_names()
 
     def start(self) -> None:
-        """Look the names up, now and again."""
         self._running = True
         self._watch_names()
 
@@ -194,7 +191,6 @@ class Discovery:
 
 
 def _literal(url: str) -> bool:
-    """Return whether there is no name in it to look up: an IP address, or one of ours."""
     if "://" not in url:
         return True
     try:

@@ -32,17 +32,10 @@ if TYPE_CHECKING:
     from zmq.asyncio import Context, Socket
 
 
-# Events of vLLM about its prefix cache, decoded: blocks that were stored or removed.
-#
-# vLLM encodes batches and events as arrays of msgpack up to some version, and as maps since. Each
-# is recognised by its first byte, by itself. Fields were only ever added at the end; those that say
-# nothing about a prompt of text are left out.
-
 BlockHash = int | bytes
 _GPU = "GPU"
-_ARRAYS = frozenset(
-    bytes([byte]) for byte in (*range(0x90, 0xA0), 0xDC, 0xDD)
-)  # first bytes of msgpack's arrays
+# First bytes of msgpack's arrays, as older versions of vLLM encode batches; newer ones use maps.
+_ARRAYS = frozenset(bytes([byte]) for byte in (*range(0x90, 0xA0), 0xDC, 0xDD))
 
 
 class UnreadableEvents(Exception):
@@ -102,7 +95,6 @@ class Removed(Struct, frozen=True, tag="BlockRemoved"):
 
     @property
     def of_text(self) -> bool:
-        """Return whether they were where prompts are read from."""
         return self.medium in (None, _GPU)
 
 
@@ -157,16 +149,8 @@ def _event(raw: bytes) -> Event:
     return event
 
 
-# View of what one cache of a member holds, as far as its events say.
-#
-# Hashes of vLLM are only names here: an event names the tokens of each block, from which the block
-# of the prefix index follows, and a removal names the hash. Batches are numbered. One that is
-# missing leaves nothing certain, so the view begins anew with nothing; what was stored before and
-# is still there is unknown then, and the view is not ``complete``.
-
-
 class KvView:
-    """Of the cache that is called ``name`` in the index, and is one of ``member``.
+    """The content of one cache of ``member``, called ``name`` in the index.
 
     What was sent to the member is in the index by its name; blocks that are gone are taken from
     there too.
@@ -176,7 +160,7 @@ class KvView:
         self.name = name
         self._member = member
         self.complete = False
-        """Return whether every block that is there is known."""
+        """Whether every block that is there is known."""
         self.block_size = 0
         """Of the cache, in tokens; 0 while nothing was stored."""
         self.salted = False
@@ -228,7 +212,7 @@ class KvView:
                 self._remove(event)
 
     def _other_publisher(self, number: int, batch: EventBatch) -> bool:
-        """Return whether the numbers start at 0 again: the server was started again."""
+        # Numbers that start at 0 again mean that the server was restarted.
         return self._next is not None and number < self._next and batch.ts > self._ts
 
     def _reset(self, *, complete: bool) -> None:
@@ -265,12 +249,10 @@ class KvView:
                 self._blocks[key] = tuple(blocks[at * each : (at + 1) * each])
 
     def _end_of(self, parent: int | bytes) -> int | None:
-        """Return the last block of the parent, ``None`` if unknown."""
         blocks: Sequence[int] | None = self._blocks.get(hash(parent))
         return None if blocks is None else blocks[-1]
 
     def _of_main_group(self, event: Stored) -> bool:
-        """Return whether it is of the first group of caches that prompts are read from."""
         if self._group is None:
             self._group = event.group_idx
         return event.group_idx == self._group
@@ -287,12 +269,6 @@ class KvView:
                 self._index.remove(self.name, blocks)
                 self._index.remove(self._member, blocks)
 
-
-# Reads what a cache of a member publishes, over ZeroMQ, and asks again for what it missed.
-#
-# Batches come to a SUB socket: topic, number, payload. A ROUTER at the server's replay port answers
-# a number with all batches from there that it still keeps, and then with the number -1. Before
-# number and payload an answer has an empty frame, and since some version the topic too.
 
 log = structlog.get_logger(__name__)
 
@@ -329,12 +305,10 @@ class KvSubscriber:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Subscribe in a task that ``stop`` ends."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Have no more to do with it."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -378,10 +352,7 @@ class KvSubscriber:
                 await asyncio.gather(watch, return_exceptions=True)
 
     async def _watch(self, socket: Socket) -> None:
-        """Notice the end of a connection: whoever publishes next may be another server.
-
-        Numbers that go on do not say that it is the same one.
-        """
+        # After the end of a connection another server may publish, even if the numbers go on.
         from zmq import EVENT_DISCONNECTED  # noqa: PLC0415 - few pools have events
 
         monitor: Any = socket.get_monitor_socket(EVENT_DISCONNECTED)
@@ -404,7 +375,6 @@ class KvSubscriber:
         self._noticed()
 
     async def _replay(self, context: Context, first: int) -> None:
-        """Receive what was published from batch ``first`` on, as far as the server keeps it."""
         if self._endpoint.replay is None:
             return
         with suppress(TimeoutError):
@@ -425,7 +395,6 @@ class KvSubscriber:
 async def _replayed(
     context: Context, address: str, first: int
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Yield batches with their numbers; raise :class:`TimeoutError`."""
     from zmq import DEALER  # noqa: PLC0415 - few pools have events
 
     with _socket(context, DEALER, address) as socket:
@@ -440,7 +409,6 @@ async def _replayed(
 
 
 def _socket(context: Context, kind: int, address: str) -> Any:
-    """Return a socket that connects, and again whenever the connection breaks."""
     from zmq import HEARTBEAT_IVL, IPV6, LINGER, MAXMSGSIZE, RCVHWM  # noqa: PLC0415 - see above
 
     socket: Socket = context.socket(kind)
@@ -457,7 +425,6 @@ def _socket(context: Context, kind: int, address: str) -> Any:
 
 
 async def _frames(socket: Socket) -> Sequence[bytes]:
-    """Return number and payload of the next batch."""
     await asyncio.sleep(0)  # what waits at a socket is received without a turn for anybody else
     frames: list[bytes] = await socket.recv_multipart()
     if len(frames) not in _FRAMES:

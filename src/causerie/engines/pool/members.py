@@ -39,20 +39,6 @@ from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extend
 from causerie.engines.supervised import SupervisedEngine
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
-# The choice among the members of a pool: who can begin to answer soonest, at what cost to others.
-#
-# The cost of a member is counted in tokens:
-#
-# - what it has to read of this prompt, twice: the request waits for it, and later requests pay for
-#   it once more, because they wait for it too and it evicts what they would have found;
-# - what it has to read for others first, once: it is read in any case;
-# - 64 for each request that runs there, since they share every step.
-#
-# So a beginning is read by a second member when waiting for the first one takes longer than twice
-# the reading. What a member holds counts up to its share of requests, and up to two shares where it
-# holds more of the prompt than every other member: a beginning that everybody sends spreads, and a
-# conversation stays where it is.
-
 _READING = 2  # how often a token that this prompt has to read counts
 _RUNNING = 64  # tokens that a running request counts for
 _SHARE = 1.25  # of the mean of running requests
@@ -92,11 +78,6 @@ def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:
     return min(able, key=cost)
 
 
-# Record of what a member holds of a prompt, by the best source that there is.
-#
-# KV events say what each cache of the member holds. Where they do not come, what was sent to the
-# member counts instead; where they do not go back to an empty cache, both.
-
 SENT = "sent"
 KV_EVENTS = "kv_events"
 BOTH = "kv_events+sent"
@@ -105,7 +86,7 @@ _UNREAD = 2048  # tokens that fill a block of any cache
 
 
 class MemberCache:
-    """Of the member ``name``, which publishes at ``endpoints``, one for each data-parallel rank."""
+    """What the member ``name`` holds; it publishes at ``endpoints``, one for each rank."""
 
     def __init__(self, index: PrefixIndex, name: str, endpoints: Sequence[KvEndpoint]) -> None:
         self._index = index
@@ -131,11 +112,9 @@ class MemberCache:
 
     @property
     def failure(self) -> str:
-        """Return why events are not used, if so."""
         return next((cache.failure for cache in self._caches if cache.failure), "")
 
     def start(self) -> None:
-        """Listen to what the member publishes."""
         for cache in self._caches:
             cache.start()
 
@@ -205,8 +184,6 @@ class MemberCache:
                 cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
 
 
-# One server of a pool: its engine, what it carries, and whether it is to be asked now.
-
 log = structlog.get_logger(__name__)
 
 _LONGEST_WAIT_SECONDS = 30.0
@@ -234,12 +211,12 @@ class Member(MemberLoad):
         return not self._breaker.admits()
 
     def failed(self, why: str) -> None:
-        """Leave it alone for a while."""
+        """Record a failure; it gets no requests for a while."""
         self._breaker.failed(why, proven=False)
         self.failure = why
 
     def answered(self) -> None:
-        """Hold nothing against it: it has started to answer."""
+        """Record that it answers again."""
         self._breaker.succeeded()
         self.failure = ""
 
@@ -247,10 +224,9 @@ class Member(MemberLoad):
         """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
         self.cache.start()
         if self._start is None:
-            self._start = asyncio.get_running_loop().create_task(self._started(news))
+            self._start = asyncio.get_running_loop().create_task(self._load(news))
 
     async def stop(self) -> None:
-        """Have no more to do with it."""
         if self._start is not None:
             self._start.cancel()
             await asyncio.gather(self._start, return_exceptions=True)
@@ -259,7 +235,6 @@ class Member(MemberLoad):
         await self.engine.stop()
 
     def status(self) -> EngineStatus:
-        """Return the status of its engine, by the member's name."""
         status = self.engine.status()
         source = self.cache.source
         state, detail = status.state, self.failure or status.detail or self.cache.failure
@@ -267,8 +242,7 @@ class Member(MemberLoad):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
-    async def _started(self, news: asyncio.Event) -> None:
-        """Try until it is loaded; it is supervised from then on."""
+    async def _load(self, news: asyncio.Event) -> None:
         delay = FIRST_WAIT_SECONDS
         while True:
             try:
@@ -289,13 +263,11 @@ class Member(MemberLoad):
             delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
 
 
-# A generation at a member of a pool, and what the pool learns of it.
-
-
 class MemberTurn:
-    """Of a prompt with these ``blocks``, of which the member has ``unread`` tokens to read.
+    """A generation at a member, counted until its ``end``.
 
-    ``before`` is the root of its chain of blocks; ``left`` is called at the end.
+    The prompt has these ``blocks``; the member has ``unread`` tokens of it to read. ``before`` is
+    the root of its chain of blocks; ``left`` is called at the end.
     """
 
     def __init__(
@@ -320,26 +292,23 @@ class MemberTurn:
 
     @property
     def member(self) -> str:
-        """Return the name of the member."""
         return self._at.name
 
-    @property
-    def engine(self) -> SupervisedEngine[Any]:
-        """Return the engine of the member."""
-        return self._at.engine
-
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        """Return the generation by the member."""
         return self._at.engine.generate(request)
 
     def answered(self) -> None:
-        """The first token has come, so the prompt has been read."""
+        """Record that the first token has come, so that the prompt has been read."""
         self._at.unread -= self._unread
         self._unread = 0
         self._at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
-        """Free the member; keep that it has ``made`` these tokens, or let it rest."""
+        """Free the member.
+
+        ``made`` are the tokens of a generation that is complete; ``failure`` is what the member
+        failed by. With neither, the generation was left, or refused.
+        """
         at = self._at
         at.running -= 1
         at.unread -= self._unread
@@ -355,8 +324,6 @@ class MemberTurn:
             at.failed(failure)
         self._left(at)
 
-
-# The members of a pool: who there is, who leaves, and who gets a request.
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 
@@ -384,11 +351,9 @@ class Members:
         self.index = PrefixIndex(_BLOCKS)
 
     def every(self) -> Sequence[Member]:
-        """Return all that do not leave."""
         return list(self._members.values())
 
     def ready(self) -> Sequence[Member]:
-        """Return those that can generate now."""
         ready = [member for member in self._members.values() if member.engine.ready]
         for member in ready:
             if member.restarts != member.engine.restarts:
@@ -397,31 +362,29 @@ class Members:
         return ready
 
     def renew(self, addresses: Sequence[MemberAddress]) -> None:
-        """Have these from now on; those that leave finish what they have started."""
+        """Replace the members; those that leave finish what they have started."""
         before, self._members = self._members, {}
         for address in addresses:
             name = address.name
-            kept = before.pop(name) if name in before else None
-            self._members[name] = kept or self._new(name, address)
+            member = before.pop(name, None)
+            if member is None:
+                cache = MemberCache(self.index, name, self._events(address))
+                member = Member(name, self._make(address), cache)
+            self._members[name] = member
         for member in before.values():
             member.cache.forget()
             self._leaving.add(member)
             self._end_unused(member)
-        self._fit()
+        self._resize_index()
 
     async def stop(self) -> None:
-        """Have no more to do with any of them."""
         await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
         await asyncio.gather(*self._ends)
 
-    async def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """As :meth:`enter`, for those who may have to wait elsewhere."""
-        return self.enter(prompt, scope, tried)
+    def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
+        """Choose the member for a prompt: it reuses what it holds in this scope.
 
-    def enter(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """Give a prompt to a member, which reuses what it holds in this scope.
-
-        It is none of those that were ``tried``. Raise :class:`EngineFailed` if there is no other.
+        None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
         """
         blocks = chain(prompt, scope)
         there = [member for member in self.ready() if member.name not in tried]
@@ -436,7 +399,7 @@ class Members:
         member.chosen = next(self._numbers)
         turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
         if member.chosen % _FIT_EVERY == 0:
-            self._fit()
+            self._resize_index()
         return turn
 
     def nobody(self) -> EngineFailed:
@@ -444,12 +407,7 @@ class Members:
         away = next((f": {one.failure}" for one in self.every() if one.failure), "")
         return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
 
-    def _new(self, name: str, address: MemberAddress) -> Member:
-        cache = MemberCache(self.index, name, self._events(address))
-        return Member(name, self._make(address), cache)
-
-    def _fit(self) -> None:
-        """Give the index room for what the members are known to hold, and twice that."""
+    def _resize_index(self) -> None:
         held = sum(len(member.cache) for member in self._members.values())
         self.index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 

@@ -22,14 +22,12 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
-from causerie.engines.process import EngineTransport, Pulse, whole_answer
+from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.process import EngineTransport, Pulse, read_answer
 from causerie.engines.sampling import engine_fields
-from causerie.engines.token_engine import Spelling
 from causerie.http.client import Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
-
-# Options of vLLM as its command line, or the address of an external server.
 
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
 _SLOTS = 256  # vLLM's own default for servers
@@ -63,7 +61,6 @@ class VllmOptions:
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
@@ -85,7 +82,6 @@ class Elsewhere:
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
@@ -121,12 +117,6 @@ def vllm_arguments(model: Path, options: VllmOptions, place: int | str) -> Seque
     ]
     return [str(part) for part in every]
 
-
-# vLLM's HTTP, as values of the seam: completions of token ids as streams of token ids.
-#
-# It is asked for ids and answers with ids; what they say is read from the
-# vocabulary here, as its own text comes in pieces that tell nothing of tokens.
-# Reads bytes and splits on line feeds only; decodes just the fields it needs.
 
 _DONE = b"[DONE]"
 _PASSING = frozenset((502, 503, 504))  # it, or who stands before it, is about to be there
@@ -183,26 +173,18 @@ class VllmClient:
     def __init__(
         self, address: str, reach: Reach, key: str | None, *, model: str = SERVED_NAME
     ) -> None:
-        self._wire = EngineTransport(
-            address, reach, key, idle_seconds=3
-        )  # it closes them after five
+        # The server closes idle connections after five seconds.
+        self._wire = EngineTransport(address, reach, key, idle_seconds=3)
         self.model = model
 
-    @property
-    def connected(self) -> bool:
-        """Return whether a connection is open."""
-        return self._wire.connected
-
     async def close(self) -> None:
-        """End all connections."""
         await self._wire.close()
 
-    async def healthy(self) -> None:
-        """Return where it serves; raise :class:`EngineFailed`."""
+    async def check_health(self) -> None:
+        """Return if it serves; raise :class:`EngineFailed` if not."""
         await self._checked("GET", "/health", None)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         content = await self._checked(method, path, body)
         try:
             return msgspec.json.decode(content) if content else None
@@ -218,7 +200,7 @@ class VllmClient:
         response = await self._wire.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
-                raise _refused(response.status, await whole_answer(response))
+                raise _refused(response.status, await read_answer(response))
             async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
                 yield outputs
         finally:
@@ -226,7 +208,7 @@ class VllmClient:
 
     async def _checked(self, method: str, path: str, body: object) -> bytes:
         response = await self._wire.send(method, path, body)
-        content = await whole_answer(response)
+        content = await read_answer(response)
         if response.status != 200:
             raise _refused(response.status, content)
         return content
@@ -310,7 +292,6 @@ def _at(values: Sequence[T] | None, index: int) -> T | None:
 
 
 def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
-    """Return the most likely tokens first, with the drawn one even if it is unlikely."""
     found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
     found.sort(key=lambda one: -one[1])
     return tuple(

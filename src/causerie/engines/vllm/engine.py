@@ -7,19 +7,17 @@ capabilities that the service needs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from causerie.engines.base import EngineFailed, ModelFacts, Output, Stopped, TextRequest, Token
-from causerie.engines.process import Pulse
-from causerie.engines.sampling import sampling_of_folder
-from causerie.engines.supervised import Served, SupervisedEngine
-from causerie.engines.token_engine import Admitted, IndexedVocabulary, Run, Spelling
+from causerie.engines.base import EngineFailed, ModelFacts, TextRequest, Token
+from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
+from causerie.engines.supervised import Served, SupervisedEngine, folder_model
 from causerie.engines.vllm.client import (
     MOST_ALTERNATIVES,
     SERVED_NAME,
@@ -30,16 +28,13 @@ from causerie.engines.vllm.client import (
 )
 from causerie.engines.vllm.server import reached, spawn
 from causerie.engines.vllm.tokenizer import FolderTokenizer, ServedFolder
+from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
 
-# Check that an external vLLM server has the capabilities that the service needs.
-#
-# Our own server is always started with them. An error names what is missing
-# and the option that the server must be started with.
+# Vocabularies that differ read it differently.
+VOCABULARY_SAMPLE = "Größe 40, déjà vu: 12345 ½ Ω 日本"
 
-VOCABULARY_SAMPLE = (
-    "Größe 40, déjà vu: 12345 ½ Ω 日本"  # vocabularies that differ read it differently
-)
+Generate = Callable[[TextRequest], Generation]
 
 _CHECK_SECONDS = 120.0  # a server that is busy answers in its turn
 _UNKNOWN_PATH = frozenset((404, 405))
@@ -52,8 +47,6 @@ _LOGPROBS = f"start it with --max-logprobs {MOST_ALTERNATIVES}"
 
 
 class _Card(msgspec.Struct):
-    """A model in the server's list; adapters have a ``parent``, names of one model one ``root``."""
-
     id: str
     root: str | None = None
     parent: str | None = None
@@ -70,7 +63,7 @@ async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int
     Raises :class:`EngineFailed`.
     """
     try:
-        async with _in_time():
+        async with _time_limit():
             cards = msgspec.convert(await client.ask("GET", "/v1/models"), _Cards).data
     except msgspec.ValidationError as error:
         raise EngineFailed(f"the server's list of models cannot be read: {error}") from error
@@ -79,14 +72,14 @@ async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int
             why = "`key` must lead to the key that it was started with (--api-key, VLLM_API_KEY)"
             raise EngineFailed(f"the server refuses the key ({refusal.status}); {why}") from refusal
         raise
-    card = _chosen(cards, wanted)
+    card = _choose_card(cards, wanted)
     longest = card.max_model_len or max(each.max_model_len or 0 for each in cards)
     if not longest:
         raise EngineFailed("the server does not say how long a text may be; it is no vLLM")
     return card.id, longest
 
 
-def _chosen(cards: Sequence[_Card], wanted: str | None) -> _Card:
+def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
     if wanted is not None:
         fitting = [card for card in cards if card.id == wanted]
     else:
@@ -98,20 +91,20 @@ def _chosen(cards: Sequence[_Card], wanted: str | None) -> _Card:
     raise EngineFailed(f"the server {lack}; set `served_name` to one that it lists: {listed}")
 
 
-async def ensure_able(client: VllmClient, ids: Sequence[int], run: Run) -> None:
+async def ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
     """Raise :class:`EngineFailed` if the server lacks something.
 
-    ``ids`` is how we read :data:`SAMPLE`; ``run`` is a generation there.
+    ``ids`` is how we read :data:`VOCABULARY_SAMPLE`; ``generate`` begins a generation there.
     """
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
-    async with _in_time():
+    async with _time_limit():
         await _ensure_same_words(client, ids)
-        await _ensure_grammars(one_token, run)
-        await _ensure_logprobs(one_token, run)
+        await _ensure_grammars(one_token, generate)
+        await _ensure_logprobs(one_token, generate)
 
 
 @asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
+async def _time_limit() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             yield
@@ -134,9 +127,11 @@ async def _ensure_same_words(client: VllmClient, ids: Sequence[int]) -> None:
         )
 
 
-async def _ensure_grammars(request: TextRequest, run: Run) -> None:
-    tokens = await _drawn(
-        replace(request, grammar=_GRAMMAR), run, f"takes no grammars of llguidance; {_GUIDANCE}"
+async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
+    tokens = await _generated(
+        replace(request, grammar=_GRAMMAR),
+        generate,
+        f"takes no grammars of llguidance; {_GUIDANCE}",
     )
     if not tokens:
         raise EngineFailed(
@@ -146,55 +141,21 @@ async def _ensure_grammars(request: TextRequest, run: Run) -> None:
         raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
 
 
-async def _ensure_logprobs(request: TextRequest, run: Run) -> None:
+async def _ensure_logprobs(request: TextRequest, generate: Generate) -> None:
     lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
-    tokens = await _drawn(replace(request, logprobs=MOST_ALTERNATIVES), run, lack)
+    tokens = await _generated(replace(request, logprobs=MOST_ALTERNATIVES), generate, lack)
     if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
         raise EngineFailed(f"the server {lack}")
 
 
-async def _drawn(request: TextRequest, run: Run, lack: str) -> Sequence[Token]:
-    """Return the tokens that come; a refusal is told as what the server lacks."""
+async def _generated(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
     try:
-        async with run(request) as outputs:
+        async with generate(request) as outputs:
             return [output async for output in outputs if isinstance(output, Token)]
     except VllmRefused as refusal:
         if refusal.loading:
             raise
         raise EngineFailed(f"the server {lack} ({refusal})") from refusal
-
-
-# Completions by a vLLM of a model whose vocabulary is read here.
-
-Completion = AbstractAsyncContextManager[AsyncGenerator[Output, None]]
-
-
-def completion(
-    client: VllmClient, words: IndexedVocabulary, request: TextRequest, pulse: Pulse
-) -> Completion:
-    """Return one completion; what comes triggers ``pulse``."""
-    ends = words.vocabulary.end
-    spelling = Spelling(words.vocabulary, frozenset(ends), request.visible, request.prompt)
-    return client.complete(request, ends, spelling, pulse)
-
-
-async def sampled_token(completed: Completion) -> Token:
-    """Return the first token of a completion; raise :class:`EngineFailed` if there is none."""
-    async with completed as outputs, aclosing(outputs):
-        async for output in outputs:
-            if isinstance(output, Token):
-                return output
-            if isinstance(output, Stopped):
-                break
-    raise EngineFailed("the engine drew no token")
-
-
-def request_of_admitted(request: TextRequest, admitted: Admitted) -> TextRequest:
-    """Return the request for one of the tokens that a grammar admits."""
-    return replace(request, grammar=admitted.grammar())
-
-
-# vLLM as a text engine of ours.
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -218,105 +179,72 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     ) -> None:
         if isinstance(folder, Path):
             folder = ServedFolder(folder, weights=isinstance(options, VllmOptions))
-        self.served_folder, self._folder = folder, folder.facts
-        super().__init__(model, folder.files, load_seconds)
+        self._folder = folder
+        super().__init__(
+            model,
+            folder_model(folder.facts, folder.files, ref),
+            load_seconds,
+            slots=options.slots,
+            memory_bytes=folder.facts.file_size,  # vLLM's other memory is on the devices
+            context=options.context or folder.facts.context_length,
+        )
         self._options = options
-        self._ref = ref
-        self._context = options.context or self._folder.context_length
-        self._tokenizer: FolderTokenizer  # read with the words
-        self._facts: ModelFacts | None = None
-
-    @property
-    def slots(self) -> int:
-        """Return the number of concurrent requests."""
-        return self._options.slots
-
-    @property
-    def memory_bytes(self) -> int:
-        """Return the size of the weights in bytes; vLLM's other memory is on the devices."""
-        return self._folder.file_size
-
-    @property
-    def context(self) -> int:
-        """Return the maximum tokens of one request, prompt and output together."""
-        return self._context
+        self._tokenizer: FolderTokenizer  # read with the vocabulary
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from the folder and the vocabulary, and the context from the server."""
         self._client()
         if self._facts is None:
-            known = await self._words()
+            vocabulary = await self._vocabulary()
             version = (await self._client().ask("GET", "/version"))["version"]
-            self._facts = self._said(known, version)
+            self._facts = self._model_facts(vocabulary, vocabulary.control, f"vllm-{version}")
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Return the token ids, as :meth:`ServedFolder.tokenize` reads them."""
         self._client()
-        return await self.served_folder.tokenize(pieces, special=special, context=self.context)
+        return await self._folder.tokenize(pieces, special=special, context=self.context)
 
-    def _in_thread(self) -> Callable[[str], list[int]]:
+    def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
 
-    async def _child(self) -> Served[VllmClient]:
+    async def _load(self) -> Served[VllmClient]:
         options = self._options
         child: Served[VllmClient]
         if isinstance(options, VllmOptions):
-            child = await spawn(self._folder.path, options, self._load_seconds, self._pulse)
+            child = await spawn(self._folder.facts.path, options, self._load_seconds, self._pulse)
         else:
             child = await reached(options, self._load_seconds, self._pulse)
         try:
-            longest = await self._found(child.client)
+            longest = await self._longest_context(child.client)
         except BaseException:
             await child.stop()
             raise
-        self._context = min(longest, options.context or longest)
+        self.context = min(longest, options.context or longest)
         self._facts = None  # another one may be of another version, or have another context
         return child
 
-    async def _found(self, client: VllmClient) -> int:
-        """Return the maximum tokens of a request; raise :class:`EngineFailed` if unusable."""
+    async def _longest_context(self, client: VllmClient) -> int:
         if isinstance(self._options, VllmOptions):
             _, longest = await served_model(client, SERVED_NAME)
             return longest
         client.model, longest = await served_model(client, self._options.name)
-        run = partial(self._run, client, await self._words())
-        await ensure_able(client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), run)
+        generate = partial(self._run, client, await self._vocabulary())
+        await ensure_able(client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), generate)
         return longest
 
-    def _read(self) -> IndexedVocabulary:
-        self._tokenizer, words = self.served_folder.words()
-        return words
+    def _read_vocabulary(self) -> TokenTable:
+        self._tokenizer, vocabulary = self._folder.words()
+        return vocabulary
 
-    def _run(
-        self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
-    ) -> Completion:
-        return completion(client, words, request, self._pulse)
+    def _run(self, client: VllmClient, vocabulary: TokenTable, request: TextRequest) -> Generation:
+        spelling = request_spelling(vocabulary, request)
+        return client.complete(request, vocabulary.end, spelling, self._pulse)
 
     async def _sample(
         self,
         client: VllmClient,
-        words: IndexedVocabulary,
+        vocabulary: TokenTable,
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        return await sampled_token(self._run(client, words, request_of_admitted(request, admitted)))
-
-    def _said(self, words: IndexedVocabulary, version: str) -> ModelFacts:
-        folder, vocabulary = self._folder, words.vocabulary
-        return ModelFacts(
-            template=folder.chat_template,
-            context_length=self.context,
-            parallel=self.slots,
-            control_tokens=vocabulary.control,
-            bos_token=words.text(vocabulary.bos),
-            eos_token=words.text(vocabulary.eos),
-            end_tokens=vocabulary.end,
-            fingerprint=f"vllm-{version}-{folder.architecture}-{self._files.mark(folder.file_size)}",
-            vocabulary=str(self.served_folder.tokenizer_file),
-            words=words.digest,
-            size=len(vocabulary.tokens),
-            sampling=sampling_of_folder(
-                folder.generation, (self._ref, folder.path.name, folder.architecture)
-            ),
-        )
+        one_of_them = replace(request, grammar=admitted.grammar())
+        return await first_token(self._run(client, vocabulary, one_of_them))

@@ -22,7 +22,6 @@ from causerie.engines.child_environment import engine_environment
 from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.process import (
     EngineChild,
-    EngineProcess,
     IpcSocket,
     Program,
     Pulse,
@@ -30,8 +29,9 @@ from causerie.engines.process import (
     free_port,
     program_served,
     run_program,
-    silence,
     start_program_child,
+    starting,
+    wait_for_silence,
 )
 from causerie.engines.vllm.client import (
     Elsewhere,
@@ -42,13 +42,11 @@ from causerie.engines.vllm.client import (
 )
 from causerie.http.client_connection import TransportFailed
 
-# Place at which a vLLM started here publishes its KV events: sockets of this user's own.
-
 EVENTS_OPTION = "--kv-events-config"
 
 
 class KvSockets:
-    """Of one replica, through all of its restarts; ``close`` takes them away.
+    """The sockets at which one replica publishes its KV events, through all of its restarts.
 
     They are Unix sockets because events contain the tokens of prompts, and a port is open to every
     user of the machine.
@@ -59,7 +57,7 @@ class KvSockets:
 
     @property
     def endpoint(self) -> KvEndpoint | None:
-        """Return where events come; ``None`` where there are no such sockets."""
+        """Return where events are published; ``None`` where there are no such sockets."""
         events, replay = self._events.path, self._replay.path
         if events is None or replay is None:
             return None
@@ -72,22 +70,19 @@ class KvSockets:
 
 
 def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
-    """Return what has a vLLM publish there."""
-    told = {
+    """Return the arguments by which a vLLM publishes its events there."""
+    config = {
         "enable_kv_cache_events": True,
         "publisher": "zmq",
         "endpoint": endpoint.events,
         "replay_endpoint": endpoint.replay,
     }
-    return EVENTS_OPTION, json.dumps(told)
+    return EVENTS_OPTION, json.dumps(config)
 
-
-# Starting vLLM, waiting until it serves, and what its log says when it fails.
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
-_CHILD_QUESTIONS = (
-    ("/health", 10.0),
-)  # answered alongside what is computed, and not when that has died
+# Answered alongside what is computed, and not when that has died.
+_CHILD_QUESTIONS = (("/health", 10.0),)
 # Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
 # how it is used. What is set in the environment stays.
 _QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -109,27 +104,13 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     if options.devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
-    try:
-        async with asyncio.timeout(load_seconds):
-            await run_program(process, program)
-            how = await program_served(process, client.healthy)
-    except BaseException as failure:
-        await _end_child(process, client)
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        raise
-    if how is not None:
-        await _end_child(process, client)
-        why = last_words(process.tail) or how
-        raise EngineFailed(f"vLLM could not load {model}: {why}")
+    async with starting(process, client, load_seconds):
+        await run_program(process, program)
+        how = await program_served(process, client.check_health)
+        if how is not None:
+            why = last_words(process.tail) or how
+            raise EngineFailed(f"vLLM could not load {model}: {why}")
     return EngineChild(process, client, pulse, _CHILD_QUESTIONS, last_words)
-
-
-async def _end_child(process: EngineProcess, client: VllmClient) -> None:
-    try:
-        await client.close()
-    finally:
-        await process.end()
 
 
 def last_words(tail: Iterable[str]) -> str:
@@ -139,10 +120,6 @@ def last_words(tail: Iterable[str]) -> str:
     causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
     return next(iter(causes or said), "").strip()[:300]
 
-
-# A vLLM that others run: waiting until it answers, and noticing that it does no more.
-#
-# Nothing is started or ended here.
 
 log = structlog.get_logger(__name__)
 
@@ -162,8 +139,9 @@ class VllmServer:
         self._pulse = pulse
 
     async def ended(self) -> str:
-        """Wait until it no longer answers."""
-        await silence(lambda *_: self.client.healthy(), self._pulse, _SERVER_QUESTIONS)
+        await wait_for_silence(
+            lambda *_: self.client.check_health(), self._pulse, _SERVER_QUESTIONS
+        )
         return "the server answers no more"
 
     async def stop(self) -> None:
@@ -190,7 +168,7 @@ async def _answers(client: VllmClient, until: float) -> None:
     while True:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await client.healthy()
+                return await client.check_health()
         except TimeoutError:
             failure = EngineFailed(f"the server did not answer within {_ANSWER_SECONDS:g} s")
         except EngineFailed as error:
@@ -206,10 +184,8 @@ async def _answers(client: VllmClient, until: float) -> None:
 
 
 def _may_pass(failure: EngineFailed) -> bool:
-    """Return whether waiting may help.
-
-    It does not help against a wrong certificate, or if another service answers at the address.
-    """
+    # Waiting does not help against a wrong certificate, or if another service answers at the
+    # address.
     if isinstance(failure, VllmRefused):
         return failure.status >= 500
     cause = failure.__cause__

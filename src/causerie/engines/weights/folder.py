@@ -24,6 +24,9 @@ from pathlib import Path
 
 from causerie.engines.weights.errors import NotModelFolder
 
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+"""Which file of a split model holds which tensor."""
 TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
 OPENVINO_MODEL = "openvino_model.xml"
@@ -35,9 +38,7 @@ OPENVINO = (
 )
 """What a folder for OpenVINO holds in the place of other weights."""
 
-_CONFIG = "config.json"
 _TEMPLATE = "chat_template.jinja"
-_INDEX = "model.safetensors.index.json"
 _OTHER_TOKENIZERS = ("tokenizer.model", "tekken.json")
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin")  # what training leaves behind
 _OF_STATES = (
@@ -95,7 +96,6 @@ class ModelFolder:
 
     @property
     def vocabulary_size(self) -> int:
-        """Return the number of tokens; 0 where the configuration does not say."""
         return self._number("vocab_size")
 
     @property
@@ -132,19 +132,17 @@ def read_openvino_folder(path: Path) -> ModelFolder:
 
 
 def _config(path: Path, files: Mapping[str, int]) -> Mapping[str, object]:
-    """Return the object in the folder's config.json."""
-    if _CONFIG not in files:
-        raise NotModelFolder(path, f"it has no {_CONFIG}, which says what the model is")
-    return read_object(path / _CONFIG)
+    if CONFIG not in files:
+        raise NotModelFolder(path, f"it has no {CONFIG}, which says what the model is")
+    return read_object(path / CONFIG)
 
 
 def _facts(
     path: Path, files: Mapping[str, int], config: Mapping[str, object], loaded: Sequence[str]
 ) -> ModelFolder:
-    """Return the facts; ``loaded`` are the names of the files that an engine loads."""
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
-        raise NotModelFolder(path, f"{_CONFIG} names no architecture (model_type)")
+        raise NotModelFolder(path, f"{CONFIG} names no architecture (model_type)")
     if TOKENIZER not in files:
         raise NotModelFolder(path, _no_tokenizer(files))
     telling = [name for name in files if Path(name).suffix in _TELLING]
@@ -196,7 +194,6 @@ def in_config(config: Mapping[str, object], key: str) -> object:
 
 
 def _listed(path: Path) -> dict[str, int]:
-    """Return the files of the folder by name, with their sizes in bytes."""
     try:
         if not path.is_dir():
             raise NotModelFolder(path, "there is no such folder")
@@ -206,13 +203,12 @@ def _listed(path: Path) -> dict[str, int]:
 
 
 def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
-    """Return the names of the weight files: of an index where there is one, for others may lie
-    alongside."""
+    # Where there is an index it decides, for other weights may lie in the folder.
     found = [name for name in files if name.endswith(".safetensors")]
-    if _INDEX in files:
-        parts = read_object(path / _INDEX).get("weight_map")
+    if INDEX in files:
+        parts = read_object(path / INDEX).get("weight_map")
         if not isinstance(parts, dict) or not parts:
-            raise NotModelFolder(path, f"{_INDEX} names no files (weight_map)")
+            raise NotModelFolder(path, f"{INDEX} names no files (weight_map)")
         named = {str(name) for name in parts.values()}
         missing = min(named.difference(found), default=None)
         if missing is not None:
@@ -243,12 +239,11 @@ def _context_length(path: Path, config: Mapping[str, object]) -> int:
     if length is None:
         return 0
     if type(length) is not int or length < 0:
-        raise NotModelFolder(path, f"max_position_embeddings in {_CONFIG} is not a number")
+        raise NotModelFolder(path, f"max_position_embeddings in {CONFIG} is not a number")
     return length
 
 
 def _chat_template(path: Path, files: Mapping[str, int]) -> str:
-    """Return the template: a file of its own goes before what the tokenizer's configuration has."""
     if _TEMPLATE in files:
         try:
             return read_bytes(path / _TEMPLATE).decode()

@@ -1,6 +1,6 @@
-"""A GGUF file, versions 2 and 3, read safely: its metadata, its tensors, and what they say.
+"""Reads a GGUF file, versions 2 and 3, believing none of its numbers.
 
-Facts about its model, its vocabulary, its quantization, and the files that belong together.
+Yields facts about its model, vocabulary, quantization, and the files that belong together.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +22,6 @@ from causerie.engines.weights.tokens import (
     from_byte_name,
     from_pieces,
 )
-
-# The head of a GGUF file, versions 2 and 3, read safely: its metadata and its table of tensors.
-#
-# Maps the file, checks every length against the file's end before it reads, and
-# never allocates by a number that the file merely claims. Knows nothing about
-# what the keys mean, about the numbers in a tensor, or about any engine.
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -49,42 +44,13 @@ _MAX_KEYS = 65_536
 _MAX_ITEMS = 1 << 24  # no vocabulary comes near; bounds the walk over a hostile array
 _INLINE_ITEMS = 4_096  # arrays up to here (per-layer numbers) are read, longer ones noted
 _MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
-_MAX_DIMENSIONS = 4
-_ALIGNMENT = 32  # bytes, where the file names none
 
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """Position of a long array in the file."""
-
     type: int
     count: int
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One tensor of the table."""
-
-    name: bytes
-    shape: tuple[int, ...]
-    type: int
-    """Number of its type."""
-    offset: int
-    """In bytes, from the start of the data of all tensors."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorTable:
-    """All tensors of a file, and the places of what surrounds them."""
-
-    tensors: tuple[Tensor, ...]
-    table: int
-    """Byte of the file where the table begins."""
-    data: int
-    """Byte of the file where the data of all tensors begin."""
-    alignment: int
-    """In bytes, of the data and of each tensor in them."""
 
 
 Value = int | float | bool | bytes | tuple[int | float | bool | bytes, ...] | _Array
@@ -105,31 +71,13 @@ class GgufMetadata:
         version = self._number(_U32)
         if version not in _VERSIONS:
             raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
-        self._tensors = self._number(_U64)
+        _ = self._number(_U64)  # of tensors
         count = self._number(_U64)
         if count > _MAX_KEYS:
-            raise NotGguf(
-                path,
-                f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed",
-            )
+            raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
         for _ in range(count):
             key = self._string().decode("utf-8", "replace")
             self.values[key] = self._value(self._number(_U32), key)
-        self._table = self._at
-
-    def tensors(self) -> TensorTable:
-        """Return the table of tensors; raise :class:`NotGguf` where it is damaged."""
-        self._at = self._table
-        found = []
-        for _ in range(self._tensors):
-            name, dimensions = self._string(), self._number(_U32)
-            if dimensions > _MAX_DIMENSIONS:
-                raise NotGguf(self._path, f"it has a tensor of {dimensions} dimensions")
-            shape = tuple(self._number(_U64) for _ in range(dimensions))
-            found.append(Tensor(name, shape, self._number(_U32), self._number(_U64)))
-        alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
-        data = -(-self._at // alignment) * alignment
-        return TensorTable(tuple(found), self._table, data, alignment)
 
     def _need(self, size: int) -> int:
         start = self._at
@@ -165,10 +113,7 @@ class GgufMetadata:
             raise NotGguf(self._path, f"key {key!r} is an array of the unsupported type {kind}")
         smallest = 8 if kind == _STRING else _SCALARS[kind].size
         if count > _MAX_ITEMS or count * smallest > self._end - self._at:
-            raise NotGguf(
-                self._path,
-                f"key {key!r} claims {count} items, more than the file holds",
-            )
+            raise NotGguf(self._path, f"key {key!r} claims {count} items, more than the file holds")
         span = _Array(kind, count, self._at)
         if kind == _STRING:
             self._skip_strings(count)
@@ -195,7 +140,6 @@ class GgufMetadata:
         return struct.unpack_from(f"<{span.count}{letter}", self._data, span.offset)
 
     def length(self, key: str) -> int:
-        """Return the number of items of the array under ``key``; 0 if there is none."""
         value = self.values.get(key)
         if isinstance(value, _Array):
             return value.count
@@ -230,12 +174,10 @@ class GgufMetadata:
         return found
 
     def text(self, key: str) -> str:
-        """Return the text under ``key``; empty if there is none."""
         value = self.values.get(key)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
     def strings(self, key: str) -> list[bytes]:
-        """Return the strings of the array under ``key``; empty if there is none."""
         span = self.values.get(key)
         if not isinstance(span, _Array) or span.type != _STRING:
             return []
@@ -247,33 +189,19 @@ class GgufMetadata:
         return items
 
 
-class MetadataFile:
-    """An open model file as a context manager: yields its :class:`GgufMetadata`."""
+@contextmanager
+def open_metadata(path: Path) -> Iterator[GgufMetadata]:
+    """Yield the metadata of the model file at ``path``; raise :class:`NotGguf`."""
+    try:
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError:
+        raise NotGguf(path, "it is empty") from None
+    except OSError as error:
+        raise NotGguf(path, error.strerror or str(error)) from None
+    with data:
+        yield GgufMetadata(path, data)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> GgufMetadata:
-        try:
-            with self._path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:
-            raise NotGguf(self._path, "it is empty") from None
-        except OSError as error:
-            raise NotGguf(self._path, error.strerror or str(error)) from None
-        try:
-            return GgufMetadata(self._path, self._map)
-        except NotGguf:
-            self._map.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        if self._map is not None:
-            self._map.close()
-
-
-# Names of quantizations: by the number in a GGUF file, or by the name of the file.
 
 # `general.file_type` of a GGUF file, as llama.cpp numbers its types.
 _FILE_TYPES: Mapping[int, str] = {
@@ -291,7 +219,6 @@ _QUANTIZATION_IN_NAME = re.compile(
 
 
 def quantization_of_type(number: int | None) -> str | None:
-    """Return the name of a GGUF file's type, or ``None`` if it is not known."""
     return None if number is None else _FILE_TYPES.get(number)
 
 
@@ -308,14 +235,8 @@ _BITS_PER_WEIGHT: Mapping[str, float] = {
     "Q5_1": 6.0, "Q5_0": 5.6, "Q4_1": 5.1, "Q4_K_M": 4.9, "Q4_K_S": 4.6, "Q4_0": 4.6, "IQ4_NL": 4.6,
     "MXFP4": 4.5, "IQ4_XS": 4.4, "Q3_K_L": 4.3, "Q3_K_M": 3.9, "Q3_K_S": 3.5, "Q2_K": 3.3,
 }  # fmt: skip
-_USUAL_QUANTIZATIONS = (
-    "Q8_0",
-    "Q6_K",
-    "Q5_K_M",
-    "Q4_K_M",
-    "Q3_K_M",
-    "Q2_K",
-)  # what most repositories have
+# What most repositories have.
+_USUAL_QUANTIZATIONS = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
 
 
 def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int] | None:
@@ -334,11 +255,6 @@ def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int]
     )
     return next((found for found in estimates if found[1] <= room), None)
 
-
-# Facts of a GGUF file about its model, its vocabulary, and the files that belong together.
-#
-# Knows the meaning of the metadata's keys. :mod:`.metadata` reads them. Nothing
-# here knows an engine.
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
@@ -400,7 +316,7 @@ def gguf_parts(path: Path) -> tuple[Path, ...]:
 
 def read_header(path: Path) -> Header:
     """Return the facts of the model file at ``path``; raise :class:`NotGguf` for anything else."""
-    with MetadataFile(path) as data:
+    with open_metadata(path) as data:
         return _header(path, data)
 
 
@@ -412,11 +328,8 @@ def _header(path: Path, data: GgufMetadata) -> Header:
     def number(key: str) -> int:
         return max(data.integer(f"{arch}.{key}") or 0, 0)
 
-    blocks, heads, width = (
-        number("block_count"),
-        number("attention.head_count"),
-        number("embedding_length"),
-    )
+    blocks, heads = number("block_count"), number("attention.head_count")
+    width = number("embedding_length")
     per_head = width // heads if heads else 0
     latent = number("attention.kv_lora_rank")
     kv_heads = _kv_heads(data, arch, blocks, heads)
@@ -441,7 +354,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
 
 
 def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
-    """Return the key-value heads of each layer; hybrid models keep a cache in some layers only."""
+    # Hybrid models have key-value heads in some layers only.
     blocks = min(blocks, _MAX_LAYERS)
     given: Sequence[int] = data.integers(f"{arch}.attention.head_count_kv") or (heads,)
     per_layer = list(given) if len(given) > 1 else list(given) * blocks
@@ -456,7 +369,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
 
     Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
     """
-    with MetadataFile(path) as data:
+    with open_metadata(path) as data:
         tokens = data.strings("tokenizer.ggml.tokens")
         types = data.integers("tokenizer.ggml.token_type") or (TokenType.NORMAL,) * len(tokens)
         tokenizer = data.text("tokenizer.ggml.model")
@@ -478,12 +391,12 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
 
 def _decoded(tokens: Sequence[bytes], types: Sequence[int], tokenizer: str) -> tuple[bytes, ...]:
     plain = from_byte_level if tokenizer == "gpt2" else from_pieces
-    ways = {
+    decoders = {
         TokenType.NORMAL: plain,
         TokenType.UNUSED: plain,
         TokenType.BYTE: from_byte_name,
     }
     return tuple(
-        way(token) if (way := ways.get(TokenType(kind))) else token
+        decode(token) if (decode := decoders.get(TokenType(kind))) else token
         for token, kind in zip(tokens, types, strict=True)
     )

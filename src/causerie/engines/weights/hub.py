@@ -58,7 +58,7 @@ def sources(
 
 
 def _token(options: HubOptions) -> str | None:
-    """Return the token without the final line feed; no error message shows it."""
+    # No error message may show the token.
     token = (options.token or "").strip()
     if not token.isascii() or not token.isprintable():
         raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
@@ -76,13 +76,9 @@ def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[Download
     }
     # A gated repository lists its files to everybody; only asking for one tells.
     api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
-    headers = _authorization(api)
-    return tuple(_source(siblings[name], urls[name], headers) for name in chosen)
-
-
-def _authorization(api: HfApi) -> Mapping[str, str]:
     every = api._build_hf_headers()
-    return {name: value for name, value in every.items() if name.lower() == "authorization"}
+    headers = {name: value for name, value in every.items() if name.lower() == "authorization"}
+    return tuple(_source(siblings[name], urls[name], headers) for name in chosen)
 
 
 def _source(file: RepoSibling, url: str, headers: Mapping[str, str]) -> DownloadSource:

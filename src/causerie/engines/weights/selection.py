@@ -9,11 +9,8 @@ from pathlib import Path
 import msgspec
 
 from causerie.engines.weights.errors import Ambiguous, NoGgufFile, NotForOpenVino, WeightsNotFound
-from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
+from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
 
-# Selection of a repository's files that a reference means.
-
-CONFIG = "config.json"  # makes a folder with weights a model folder
 SAFETENSORS = ".safetensors"
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
@@ -51,7 +48,7 @@ def _instead(files: Sequence[str]) -> str:
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
-    """Return the files by model: the parts of a split model together."""
+    # The parts of a split model belong together.
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
         groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)
@@ -91,7 +88,6 @@ def _by_name(repository: str, groups: Mapping[str, list[str]], wanted: str) -> s
 
 
 def _names(stem: str, files: Sequence[str]) -> set[str]:
-    """Return the accepted names of a model's file: with or without folder, whole or by parts."""
     written = {*files, f"{stem}.gguf"}
     return {name.lower() for name in (*written, *(file.rsplit("/", 1)[-1] for file in written))}
 
@@ -121,10 +117,6 @@ def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     return tuple(files)
 
 
-# Selection of a repository's files that form a model folder, and a check for missing ones.
-
-INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
-
 # Nothing that is run when it is read: code, or pickles, the weights of old.
 _KINDS = (SAFETENSORS, ".json", ".jinja", ".txt", ".model", ".tiktoken")
 _PICKLES = (".bin", ".pt", ".pth")
@@ -140,8 +132,7 @@ def is_of_folder(name: str) -> bool:
 
 
 def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files of the repository's model folder, weights first. Raises
-    :class:`WeightsNotFound`."""
+    """Return the files of a model folder, weights first; raise :class:`WeightsNotFound`."""
     every = sorted(files)
     chosen = [name for name in every if is_of_folder(name)]
     weights = [name for name in chosen if name.endswith(SAFETENSORS)]
@@ -173,7 +164,6 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lack(files: Collection[str], *, with_weights: bool) -> str:
-    """Return why ``files`` are no model folder."""
     if OPENVINO[0] in files:
         return "was converted for OpenVINO; it is for the engine openvino."
     if any(name.lower().endswith(".gguf") for name in files):
@@ -189,8 +179,7 @@ def _lack(files: Collection[str], *, with_weights: bool) -> str:
 
 
 def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
-    """Raise :class:`WeightsNotFound` if the ``index`` of a split model names more than
-    ``files``."""
+    """Raise :class:`WeightsNotFound` if the ``index`` names other files than ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

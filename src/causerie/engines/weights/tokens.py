@@ -5,10 +5,12 @@ Knows no file format, and nothing about how text is split into tokens.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 
 class TokenType(IntEnum):
@@ -22,14 +24,13 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TokenTable:
     """Every token in the order of its id: ``tokens`` as bytes, ``types`` alongside them.
 
     Control and user-defined tokens hold the bytes of their written form; ids
     that stand for nothing are unused and may be empty.
     ``end`` are the ids that end a text, the file's own end token first.
-    ``control`` is text to id of all tokens that are not read as plain text.
     """
 
     tokens: tuple[bytes, ...]
@@ -37,16 +38,30 @@ class TokenTable:
     bos: int | None
     eos: int | None
     end: tuple[int, ...]
-    control: Mapping[str, int] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def control(self) -> Mapping[str, int]:
+        """Return text to id of all tokens that are not read as plain text."""
         kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
-        found = {
-            self.tokens[i].decode("utf-8", "replace"): i
-            for i, kind in enumerate(self.types)
-            if kind in kinds
-        }
-        object.__setattr__(self, "control", found)
+        return {self.text(id): id for id, kind in enumerate(self.types) if kind in kinds}
+
+    @cached_property
+    def longest(self) -> int:
+        return max(map(len, self.tokens), default=1)
+
+    @cached_property
+    def digest(self) -> str:
+        """Return a hash of tokens and types; takes some ten milliseconds."""
+        digest = hashlib.blake2b(bytes(self.types), digest_size=8)
+        for token in self.tokens:
+            digest.update(len(token).to_bytes(4, "big") + token)
+        return digest.hexdigest()
+
+    def text(self, id: int | None) -> str:
+        """Return the text of a token; empty if there is no such token."""
+        if id is None or not 0 <= id < len(self.tokens):
+            return ""
+        return self.tokens[id].decode("utf-8", "replace")
 
 
 _BYTE = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
@@ -68,7 +83,6 @@ _END_TEXTS = frozenset(
 
 
 def _byte_alphabet() -> Mapping[str, int]:
-    """Return the printable stand-in of each byte in byte-level vocabularies, reversed."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(printable)]
     alphabet = {chr(byte): byte for byte in printable}

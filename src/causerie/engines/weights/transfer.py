@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -58,8 +57,6 @@ class _Broken(Exception):
 
 
 class _Sink:
-    """The partial file and the running digest of all that is in it. Blocks."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._digest = hashlib.sha256()
@@ -69,29 +66,21 @@ class _Sink:
         self._file: BinaryIO = self._path.open("a+b")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     async def resume(self) -> None:
-        """Read the partial file."""
         self._file.seek(0)
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
             await asyncio.to_thread(self._digest.update, chunk)
             self.size += len(chunk)
 
     def restart(self) -> None:
-        """Discard the partial file."""
         self._file.truncate(0)
         self._digest = hashlib.sha256()
         self.size = 0
 
     async def write(self, chunk: bytes) -> None:
-        """Append; raise ``OSError`` if the disk is full."""
         await asyncio.to_thread(self._write, chunk)
         self.size += len(chunk)
 
@@ -168,62 +157,63 @@ async def download(
         with _Sink(partial) as sink:
             await sink.resume()
             progress.advanced(sink.size)
-            await _fill(source, sink, client, progress, options)
+            await _append_all(source, sink, client, progress, options)
             found = sink.hexdigest()
     except OSError as error:
-        raise _disk(target.parent, source, error) from error
+        raise _write_error(target.parent, source, error) from error
     if source.sha256 is not None and found != source.sha256:
         partial.unlink()
         raise ChecksumMismatch(source.name, source.sha256, found)
     partial.replace(target)
-    _sweep(target)
+    _remove_stale(target)
     progress.finished()
     return found
 
 
-def _sweep(target: Path) -> None:
-    """Remove what other contents of the same file left behind."""
+def _remove_stale(target: Path) -> None:
     for left in target.parent.iterdir():
         if left.name.startswith(f"{target.name}.") and left.suffix == ".partial":
             left.unlink(missing_ok=True)
 
 
-def _disk(folder: Path, source: DownloadSource, error: OSError) -> WeightsError:
+def _write_error(folder: Path, source: DownloadSource, error: OSError) -> WeightsError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(folder, source.size or 0, shutil.disk_usage(folder).free)
     return WeightsError(f"{folder} cannot be written to: {error.strerror or error}.")
 
 
-async def _fill(
+async def _append_all(
     source: DownloadSource,
     sink: _Sink,
     client: aiohttp.ClientSession,
     progress: Progress,
     options: HubOptions,
 ) -> None:
-    """Append to ``sink`` until it is whole, through as many connections as that takes."""
     failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
         _begin_anew(sink, progress)
     while source.size is None or sink.size != source.size:
-        why = await _stream(source, sink, client, progress)
+        why = await _append_once(source, sink, client, progress)
         if not why:
             return
         moved = sink.size > furthest
         furthest = max(sink.size, furthest)
         failures = 1 if moved else failures + 1
         if failures > options.attempts:
-            raise NoNetwork(_lost(source, why))
+            host = urlsplit(source.url).hostname or "The index"
+            raise NoNetwork(
+                f"{host} broke off too often while {source.name} was fetched: {why}; "
+                "what is here is kept, try again."
+            )
         await asyncio.sleep(pause)
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _stream(
+async def _append_once(
     source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession, progress: Progress
 ) -> str:
-    """Append over one connection; returns why it broke off, or nothing when all is here."""
     try:
-        async with aclosing(_pieces(source, sink.size, client)) as pieces:
+        async with aclosing(_chunks(source, sink.size, client)) as pieces:
             async for chunk in pieces:
                 await sink.write(chunk)
                 progress.advanced(len(chunk))
@@ -249,20 +239,11 @@ def _begin_anew(sink: _Sink, progress: Progress) -> None:
     sink.restart()
 
 
-def _lost(source: DownloadSource, why: str) -> str:
-    host = urlsplit(source.url).hostname or "The index"
-    return (
-        f"{host} broke off too often while {source.name} was fetched: {why}; "
-        "what is here is kept, try again."
-    )
-
-
-async def _pieces(
+async def _chunks(
     source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of ``source`` from ``start`` on, over one connection."""
     if urlsplit(source.url).scheme == "file":
-        async with aclosing(_copied(local_path(source.url), start)) as chunks:
+        async with aclosing(_file_chunks(local_path(source.url), start)) as chunks:
             async for chunk in chunks:
                 yield chunk
         return
@@ -270,12 +251,12 @@ async def _pieces(
     if start:
         headers["Range"] = f"bytes={start}-"
     async with client.get(source.url, headers=headers) as response:
-        _check(source, response, start)
+        _check_response(source, response, start)
         async for chunk in response.content.iter_chunked(_CHUNK):
             yield chunk
 
 
-def _check(source: DownloadSource, response: aiohttp.ClientResponse, start: int) -> None:
+def _check_response(source: DownloadSource, response: aiohttp.ClientResponse, start: int) -> None:
     status, host = response.status, response.url.host
     if status in (200, 206):
         span = _RANGE.match(response.headers.get("Content-Range", ""))
@@ -297,11 +278,10 @@ def _check(source: DownloadSource, response: aiohttp.ClientResponse, start: int)
 
 
 def local_path(url: str) -> Path:
-    """Return the file behind a ``file:`` address."""
     return Path(url2pathname(urlsplit(url).path))
 
 
-async def _copied(path: Path, start: int) -> AsyncGenerator[bytes, None]:
+async def _file_chunks(path: Path, start: int) -> AsyncGenerator[bytes, None]:
     try:
         with path.open("rb") as file:
             file.seek(start)

@@ -29,18 +29,11 @@ from causerie.engines.weights.tokens import (
     from_pieces,
 )
 
-# The vocabulary of a ``tokenizer.json`` as real bytes, without the library that wrote it.
-#
-# Special tokens and what ends a text stand in the files alongside it. Knows nothing
-# about how text is split into tokens.
-
 _MOST_TOKENS = 1 << 22  # no vocabulary comes near; bounds what a hostile id makes us fill
 _BLANK = "▁"
 
 
 class _Step(Struct):
-    """A decoder or pre-tokenizer: one, or a sequence of them."""
-
     type: str = ""
     replacement: str | None = None  # of Metaspace
     pattern: object = None  # of Replace
@@ -49,7 +42,6 @@ class _Step(Struct):
     pretokenizers: list[_Step] = []
 
     def writes_blanks(self) -> bool:
-        """Return whether it represents a blank as ``▁``."""
         if self.type == "Metaspace":
             return self.replacement in (None, _BLANK)
         found = {"String": _BLANK}
@@ -63,7 +55,7 @@ class _Added(Struct):
 
 
 class _Model(Struct):
-    """Model of the tokenizer as far as it is read; merges are ignored."""
+    # Merges are ignored.
 
     vocab: dict[str, int] | list[tuple[str, float | None]]
     type: str | None = None  # old files do not say it
@@ -81,7 +73,6 @@ class _File(Struct):
     pre_tokenizer: _Step | None = None
 
     def steps(self) -> list[_Step]:
-        """Decoders and pre-tokenizers, with all inside of them, in one row."""
         row = [one for one in (self.decoder, self.pre_tokenizer) if one is not None]
         for step in row:  # grows meanwhile: what a hostile file nests deep costs no stack
             row += (*step.decoders, *step.pretokenizers)
@@ -110,8 +101,8 @@ def read_tokenizer_vocabulary(path: Path) -> TokenTable:
     """
     folder = path.parent
     file = _file(path)
-    ids = _ids(folder, file.model)
-    config = _alongside(folder, "config.json")
+    ids = _token_ids(folder, file.model)
+    config = _optional_object(folder, "config.json")
     sizes = _integers(in_config(config, "vocab_size"))
     added = {one.id for one in file.added_tokens}
     used = added.union(ids.values())
@@ -119,11 +110,11 @@ def read_tokenizer_vocabulary(path: Path) -> TokenTable:
     if min(used, default=-1) < 0 or count > _MOST_TOKENS:
         raise NotModelFolder(folder, f"{TOKENIZER} has no tokens, or ids beyond {_MOST_TOKENS}")
     tokens, types = [b""] * count, [int(TokenType.UNUSED)] * count
-    _fill(folder, file, ids, tokens, types)
+    _fill_tokens(folder, file, ids, tokens, types)
     by_text = ids | {one.content: one.id for one in file.added_tokens}
-    named = _alongside(folder, "tokenizer_config.json")
-    bos, eos = (_named(named, config, by_text, name) for name in ("bos", "eos"))
-    told = (_alongside(folder, GENERATION), config)
+    named = _optional_object(folder, "tokenizer_config.json")
+    bos, eos = (_named_token(named, config, by_text, name) for name in ("bos", "eos"))
+    told = (_optional_object(folder, GENERATION), config)
     other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
     end = ends((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
@@ -142,8 +133,7 @@ def _file(path: Path) -> _File:
         raise NotModelFolder(path.parent, f"{TOKENIZER} is no tokenizer ({error})") from None
 
 
-def _ids(folder: Path, model: _Model) -> dict[str, int]:
-    """Return the model's tokens as they are written, with their ids."""
+def _token_ids(folder: Path, model: _Model) -> dict[str, int]:
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
     if isinstance(model.vocab, dict):
@@ -151,10 +141,9 @@ def _ids(folder: Path, model: _Model) -> dict[str, int]:
     return {piece: id for id, (piece, _) in enumerate(model.vocab)}
 
 
-def _fill(
+def _fill_tokens(
     folder: Path, file: _File, ids: Mapping[str, int], tokens: list[bytes], types: list[int]
 ) -> None:
-    """Put every token into its place."""
     model, steps = file.model, file.steps()
     byte_level = any(step.type == "ByteLevel" for step in steps)
     if not byte_level and not any(step.writes_blanks() for step in steps):
@@ -175,15 +164,13 @@ def _fill(
         types[one.id] = TokenType.CONTROL if one.special else TokenType.USER_DEFINED
 
 
-def _alongside(folder: Path, name: str) -> dict[str, object]:
-    """Return the object in a file that may be absent."""
+def _optional_object(folder: Path, name: str) -> dict[str, object]:
     return read_object(folder / name) if (folder / name).exists() else {}
 
 
-def _named(
+def _named_token(
     named: Mapping[str, object], config: Mapping[str, object], ids: Mapping[str, int], name: str
 ) -> int | None:
-    """Return the id of the ``bos`` or ``eos`` token."""
     token = named.get(f"{name}_token", "")
     if token is None:  # it says that it has none, whatever the model's configuration says
         return None
@@ -194,12 +181,9 @@ def _named(
 
 
 def _integers(value: object) -> list[int]:
-    """Return the ids in a value that is one, several or none."""
     every = value if isinstance(value, list) else [value]
     return [one for one in every if type(one) is int]
 
-
-# The vocabulary of a model on disk, however it is stored.
 
 __all__ = ["TokenTable", "TokenType", "read_vocabulary"]
 

@@ -1,4 +1,4 @@
-"""The audit log: who did what to whom, and when. Never a secret, never contents."""
+"""Entries of the audit log, which never hold secrets or contents."""
 
 from __future__ import annotations
 
@@ -31,19 +31,13 @@ class AuditKind(StrEnum):
 
 
 CONFIGURATION = "configuration."
-"""Beginning of the actions on entries of the configuration, whose subjects begin with a kind."""
+"""Prefix of the actions on entries of the configuration; their subjects begin with a kind."""
+_SAME_KINDS = ("provider", "alias", "model", "door", "catalog_model")
 ENTRY_KINDS: Mapping[str, AuditKind] = MappingProxyType(
-    {
-        "provider": AuditKind.PROVIDER,
-        "alias": AuditKind.ALIAS,
-        "model": AuditKind.MODEL,
-        "door": AuditKind.DOOR,
-        "catalog_model": AuditKind.CATALOG_MODEL,
-        "webhook": AuditKind.ALERTS,
-        "email": AuditKind.ALERTS,
-    }
+    {kind: AuditKind(kind) for kind in _SAME_KINDS}
+    | {"webhook": AuditKind.ALERTS, "email": AuditKind.ALERTS}
 )
-"""What the kinds of entries of the configuration are to the audit log."""
+"""Kinds of audit entries by kinds of configuration entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Filter of audit entries; ``before`` is the id that the last page ended with."""
+    """Filter of audit entries; ``before`` is the last id of the page before."""
 
     project_id: str | None = None
     actor: str | None = None
@@ -79,7 +73,7 @@ class AuditFilter:
 
     @property
     def count(self) -> int:
-        """Return the number of entries to return at most."""
+        """Highest number of entries to return."""
         return min(max(self.limit, 1), _MOST)
 
 
@@ -91,16 +85,16 @@ def entry(
     project_id: str | None = None,
     **details: str,
 ) -> AuditEntry:
-    """An entry of something that this actor did."""
+    """Return an entry of an action of this actor."""
     return AuditEntry(at, actor.label, actor.name, action, subject, project_id, details)
 
 
 def difference(before: object, after: object) -> str:
-    """Return a changed value as the details of an entry have it."""
+    """Return the details of a changed value."""
     return f"{before}{_BECAME}{after}"
 
 
 def both(detail: str) -> tuple[str, str] | None:
-    """Return what :func:`difference` was made of; ``None`` if the detail is something else."""
+    """Return the two values of a :func:`difference`; ``None`` for other details."""
     before, became, after = detail.partition(_BECAME)
     return (before, after) if became and _BECAME not in after else None

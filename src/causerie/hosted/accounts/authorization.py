@@ -1,9 +1,8 @@
-"""Asks the table of rights, inside the transaction that acts on it; also for the keys and links
-that derive from a person.
+"""Checks of the table of rights, inside the transaction that acts on the result.
 
-Each key and link is judged by the person's present account and role whenever it is used, so
-losing either narrows all of them at once. Rights that are lost for good are withdrawn in
-addition, so that coming back does not revive them.
+Keys and links that derive from a person are checked by the person's present account and role
+whenever they are used. If these are lost, keys and links are withdrawn in addition, so that coming
+back does not revive them.
 """
 
 from __future__ import annotations
@@ -35,24 +34,21 @@ from causerie.hosted.accounts.people import (
     columns,
     extent,
 )
-from causerie.hosted.accounts.ports import Repositories
+from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.tokens import digest
-
-# Asks the table of rights, for somebody in a project, inside the transaction that acts on it.
 
 Clock = Callable[[], datetime]
 
 
 async def parts(
-    repositories: Repositories, actor: Actor, project_id: str | None
+    tx: Transaction, actor: Actor, project_id: str | None
 ) -> tuple[frozenset[RoleColumn], ...]:
-    """Return the columns of the table that apply, as one or more sets that all have to allow.
+    """Return sets of columns of the table of rights, all of which have to allow an action.
 
-    A management key that derives from a person has two: its own and those of the person, who are
-    looked up as they are now.
+    A management key that derives from a person has two: its own and those of the person.
     """
     if actor.kind == "user":
-        return (columns(await repositories.people.person_status(actor.id, project_id)),)
+        return (columns(await tx.people.person_status(actor.id, project_id)),)
     own = {RoleColumn.OUTSIDER}
     if actor.operator:
         own.add(RoleColumn.OPERATOR)
@@ -60,54 +56,60 @@ async def parts(
         own.add(RoleColumn.MANAGEMENT_KEY)
     if not actor.holder:
         return (frozenset(own),)
-    return frozenset(own), columns(
-        await repositories.people.person_status(actor.holder, project_id)
-    )
+    return frozenset(own), columns(await tx.people.person_status(actor.holder, project_id))
 
 
 async def reach(
-    repositories: Repositories, actor: Actor, action: Action, project_id: str | None = None
+    tx: Transaction, actor: Actor, action: Action, project_id: str | None = None
 ) -> Extent:
-    """Return how far ``actor`` may do this now."""
+    """Return the extent to which ``actor`` may do this now."""
     if actor.kind == "system":
         return Extent.ALL
-    return min(extent(action, each) for each in await parts(repositories, actor, project_id))
+    return min(extent(action, each) for each in await parts(tx, actor, project_id))
 
 
 async def require(
-    repositories: Repositories,
+    tx: Transaction,
     actor: Actor,
     action: Action,
     project_id: str | None = None,
     *,
     made_by: str | None = None,
 ) -> Extent:
-    """Return the extent to which ``actor`` may do this.
+    """Return the extent to which ``actor`` may do this; raise :class:`Forbidden`.
 
-    ``made_by`` is the person from whom the object derives. Raises :class:`Forbidden`, and
-    :class:`NotFound` if the actor may not even see the project.
+    ``made_by`` is the person from whom the object derives. Raises :class:`NotFound` if the actor
+    may not even see the project.
     """
-    found = await reach(repositories, actor, action, project_id)
+    found = await reach(tx, actor, action, project_id)
     own = bool(made_by) and made_by == actor.person
     if found is Extent.ALL or (found is Extent.OWN and own):
         return found
     if (
         project_id is not None
-        and await reach(repositories, actor, Action.PROJECT_SEE, project_id) is Extent.NO
+        and await reach(tx, actor, Action.PROJECT_SEE, project_id) is Extent.NO
     ):
         raise no_such("project")
     raise forbidden(action, found)
 
 
 async def visible_project(
-    repositories: Repositories, actor: Actor, project_id: str, action: Action = Action.PROJECT_SEE
+    tx: Transaction, actor: Actor, project_id: str, action: Action = Action.PROJECT_SEE
 ) -> Project:
-    """The project, if it is there and ``actor`` may do this in it."""
-    await require(repositories, actor, action, project_id)
-    project = await repositories.projects.find(project_id)
+    """Return a project in which ``actor`` may do this; raise as :func:`require`."""
+    await require(tx, actor, action, project_id)
+    project = await tx.projects.find(project_id)
     if project is None:
         raise no_such("project")
     return project
+
+
+async def found_user(tx: Transaction, user_id: str) -> User:
+    """Return a user; raise :class:`NotFound`."""
+    user = await tx.people.find(user_id)
+    if user is None:
+        raise no_such("user")
+    return user
 
 
 def forbidden(action: Action, reach: Extent) -> Forbidden:
@@ -116,21 +118,19 @@ def forbidden(action: Action, reach: Extent) -> Forbidden:
     return Forbidden(f"You may not {WORDS[action]}{only}.", code="scope_not_allowed")
 
 
+def conflict(code: str, message: str) -> InvalidRequest:
+    """Return the error for an action that the present state does not allow."""
+    return InvalidRequest(message, code=code, status=409)
+
+
 def no_such(what: str) -> NotFound:
     """Return the error for objects that do not exist or that the actor may not see."""
     return NotFound(f"There is no such {what}.", code="not_found")
 
 
-# Keys and links derive from a person: they do what that person may do now, and end with them.
-#
-# Each key and link carries its person, also through other keys. It is judged by the person's
-# present account and role whenever it is used, so losing either narrows all of them at once. Rights
-# that are lost for good are withdrawn in addition, so that coming back does not revive them.
-
-
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """The consequences of a lost membership or role, for whoever has to see to them."""
+    """Consequences of a lost membership or role."""
 
     keys_stopped: tuple[ApiKey, ...] = ()
     keys_transferred: tuple[ApiKey, ...] = ()
@@ -138,7 +138,7 @@ class Narrowed:
 
 
 def needed(link: OneTimeLink) -> tuple[Action, ...]:
-    """Return the rights that creating such a link takes, and so the rights that it lives by."""
+    """Return the rights that are needed to create such a link."""
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
     if link.project_id is None:
@@ -147,114 +147,98 @@ def needed(link: OneTimeLink) -> tuple[Action, ...]:
     return (Action.MEMBERS_INVITE, *owner)
 
 
-async def supported(repositories: Repositories, link: OneTimeLink) -> bool:
-    """Return whether the person that a link derives from may still create it."""
+async def supported(tx: Transaction, link: OneTimeLink) -> bool:
+    """Return whether the person from whom a link derives may still create it."""
     if not link.person:
         return True
     maker = Actor("user", link.person, "")
     for action in needed(link):
-        if await reach(repositories, maker, action, link.project_id) is not Extent.ALL:
+        if await reach(tx, maker, action, link.project_id) is not Extent.ALL:
             return False
     return True
 
 
-async def supported_links(
-    repositories: Repositories, links: Sequence[OneTimeLink]
-) -> Sequence[OneTimeLink]:
-    """Return the links that :func:`supported` holds for; it asks once for those that are alike."""
+async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequence[OneTimeLink]:
+    """Return the links that are :func:`supported`, with one check for similar links."""
     alike: dict[tuple[str, str | None, tuple[Action, ...]], bool] = {}
     found = []
     for link in links:
         kind = (link.person or "", link.project_id, needed(link))
         if kind not in alike:
-            alike[kind] = await supported(repositories, link)
+            alike[kind] = await supported(tx, link)
         if alike[kind]:
             found.append(link)
     return found
 
 
-async def usable_link(repositories: Repositories, token: str, now: datetime) -> OneTimeLink:
-    """Return the link of this token; raises :class:`NotFound` where it does not work any more."""
-    link = still_good(await repositories.links.by_digest(digest(token)), now)
-    if not await supported(repositories, link):
+async def usable_link(tx: Transaction, token: str, now: datetime) -> OneTimeLink:
+    """Return the link of a token; raise :class:`NotFound` if it does not work."""
+    link = still_good(await tx.links.by_digest(digest(token)), now)
+    if not await supported(tx, link):
         raise no_such_link()
     return link
 
 
-async def used_link(
-    repositories: Repositories, token: str, now: datetime, *kinds: LinkKind
-) -> OneTimeLink:
-    """Use up the link of this token, which is of one of these kinds; raises :class:`NotFound`."""
-    link = await usable_link(repositories, token, now)
-    if link.kind not in kinds or not await repositories.links.use(link.id, now):
+async def used_link(tx: Transaction, token: str, now: datetime, *kinds: LinkKind) -> OneTimeLink:
+    """Use up the link of a token, which is of one of these kinds; raise :class:`NotFound`."""
+    link = await usable_link(tx, token, now)
+    if link.kind not in kinds or not await tx.links.use(link.id, now):
         raise no_such_link()
     return link
 
 
-async def check_return(repositories: Repositories, link: OneTimeLink, user_id: str) -> None:
-    """Raise :class:`InvalidRequest` where somebody has left the project since the link was made."""
-    left = await repositories.projects.left(link.project_id or "", user_id)
+async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None:
+    """Raise :class:`InvalidRequest` if the user has left the project since the link's creation."""
+    left = await tx.projects.left(link.project_id or "", user_id)
     if left is not None and link.created_at <= left:
-        raise InvalidRequest(
+        raise conflict(
+            "link_spent",
             "This invitation is older than the end of your membership; ask for a new one.",
-            code="link_spent",
-            status=409,
         )
 
 
-async def withdraw_links(repositories: Repositories, user_id: str, now: datetime) -> int:
-    """Withdraw the links that a user may not create any more; returns how many those were."""
-    every = await repositories.links.derived(user_id, now)
-    kept = {link.id for link in await supported_links(repositories, every)}
-    gone = [link for link in every if link.id not in kept]
-    for link in gone:
-        await repositories.links.withdraw(link.id)
+async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
+    """Withdraw the links that a user may no longer create; return their number."""
+    every = await tx.links.derived(user_id, now)
+    kept = {link.id for link in await supported_links(tx, every)}
+    gone = [link.id for link in every if link.id not in kept]
+    await tx.links.withdraw(*gone)
     return len(gone)
 
 
-async def withdraw_open(
-    repositories: Repositories, project_id: str, email: str, now: datetime
-) -> int:
-    """Withdraw a project's invitations that somebody who was shut out could use.
+async def withdraw_open(tx: Transaction, project_id: str, email: str, now: datetime) -> int:
+    """Withdraw a project's invitations that a removed user could use; return their number.
 
-    Those are the ones for their address, and the ones for nobody in particular: whoever has
-    such a link may use it with another account.
+    These are for their address, or for no address: such a link works with another account.
     """
     found = [
-        link
-        for link in await repositories.links.open(project_id, now)
+        link.id
+        for link in await tx.links.open(project_id, now)
         if link.email is None or link.email == email
     ]
-    for link in found:
-        await repositories.links.withdraw(link.id)
+    await tx.links.withdraw(*found)
     return len(found)
 
 
-async def shut_out(repositories: Repositories, user: User, now: datetime) -> None:
-    """Withdraw what lets a disabled user back in, by themselves or by others."""
-    await withdraw_links(repositories, user.id, now)
-    for link in await repositories.links.resets(user.id, now):
-        await repositories.links.withdraw(link.id)
-    for project, _ in await repositories.projects.of(user.id):
-        await withdraw_open(repositories, project.id, user.email, now)
+async def shut_out(tx: Transaction, user: User, now: datetime) -> None:
+    """Withdraw all links by which a disabled user could come back."""
+    await withdraw_links(tx, user.id, now)
+    await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
+    for project, _ in await tx.projects.of(user.id):
+        await withdraw_open(tx, project.id, user.email, now)
 
 
 def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
     return frozenset(key.id for key in keys if key.state(now) is KeyState.ACTIVE)
 
 
-async def handed_over(
-    repositories: Repositories, key: ApiKey, to: str, *, param: str = "to"
-) -> ApiKey:
-    """Return the key as one that derives from another user.
-
-    Raises :class:`InvalidRequest` where that user may not have it.
-    """
-    person_status = await repositories.people.person_status(to, key.project_id)
+async def handed_over(tx: Transaction, key: ApiKey, to: str, *, param: str = "to") -> ApiKey:
+    """Return the key derived from another user; raise :class:`InvalidRequest` if they may not."""
+    person_status = await tx.people.person_status(to, key.project_id)
     heir = Actor("user", to, "")
     allowed = may_hold(person_status, key.purpose) and (
         key.purpose is Purpose.INFERENCE
-        or await reach(repositories, heir, Action.MANAGEMENT_KEYS, key.project_id) is Extent.ALL
+        or await reach(tx, heir, Action.MANAGEMENT_KEYS, key.project_id) is Extent.ALL
     )
     if not allowed:
         raise InvalidRequest(

@@ -1,9 +1,7 @@
-"""The books of one process: what a request may cost before it, what it did cost after it, by the
-prices of its tokens.
+"""Bookkeeping of one process: budget reservations, prices and usage records of its requests.
 
-Before a request its estimate is held against the budgets of its key, its person and its
-project. When it has ended, however it did, its cost is settled and its record made safe; only
-then may its client be told that it has ended.
+Before a request its estimated cost is reserved in the budgets of its key, person and project. After
+it the cost is settled and the record is stored durably, before the client sees the end.
 """
 
 from __future__ import annotations
@@ -33,17 +31,15 @@ from causerie.metering.ledger import (
 )
 from causerie.metering.meter import Record
 
-# Make records of the ledger from those of the meter, at the end and while a request runs.
-
-_BETWEEN_SECONDS = 5.0
-_AT_ONCE = 100  # requests: each takes some 30 µs
+_CHECKPOINT_SECONDS = 5.0
+_BATCH = 100  # requests: each takes some 30 µs
 
 
 class RunningRequests:
-    """Requests that run, with the records that they leave if this process ends before them.
+    """Running requests, with the usage records that apply if this process ends before them.
 
-    ``write`` is called with the record of each stream every few seconds, with the tokens that were
-    delivered until then. So a crash loses the charge of a stream's last seconds only.
+    ``write`` is called every few seconds with the record of each stream and the tokens delivered
+    until then, so a crash loses only the charge of a stream's last seconds.
     """
 
     def __init__(self, write: Callable[[Record, UsageRecord], None]) -> None:
@@ -53,37 +49,36 @@ class RunningRequests:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, record: Record, prompt: int) -> UsageRecord:
-        """Return the record of a request that goes to a target now."""
-        usage = interrupted(record, prompt)
+        """Add a request, and return its record as of now."""
+        usage = _interrupted(record, prompt)
         self._running[usage.id] = record, usage
         if self._timer is None:
-            self._look_again(_BETWEEN_SECONDS)
+            self._schedule(_CHECKPOINT_SECONDS)
         return usage
 
     def end(self, record: Record) -> None:
-        """Forget a request that has ended."""
+        """Remove a request."""
         self._running.pop(record.id, None)
 
-    def _look_again(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+    def _schedule(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
 
-    def _look(self) -> None:
+    def _checkpoint(self) -> None:
         due = self._due = self._due or list(self._running)
-        for id in due[-_AT_ONCE:]:
+        for id in due[-_BATCH:]:
             if id in self._running:
                 record, before = self._running[id]
-                usage = _so_far(record, before)
+                usage = _updated(record, before)
                 if usage is not None:
                     self._running[id] = record, usage
                     self._write(record, usage)
-        del due[-_AT_ONCE:]
+        del due[-_BATCH:]
         self._timer = None
         if self._running:
-            self._look_again(0 if due else _BETWEEN_SECONDS)
+            self._schedule(0 if due else _CHECKPOINT_SECONDS)
 
 
-def _so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
-    """Return what a running stream leaves now, or ``None`` where nothing was added."""
+def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
     outcome = record.outcome
     if outcome is None or not record.stream:
         return None
@@ -98,13 +93,12 @@ def _so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
         cached=used.cached,
         completion=used.completion,
         reasoning=used.reasoning,
-        first_token_us=_first(record.first_token_seconds),
+        first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(time.monotonic() - record.started),
     )
 
 
-def interrupted(record: Record, prompt: int) -> UsageRecord:
-    """Return the record of a request that runs now, as it is kept if it never ends."""
+def _interrupted(record: Record, prompt: int) -> UsageRecord:
     record.id = record.id or record_id()
     return UsageRecord(
         id=record.id,
@@ -127,8 +121,7 @@ def interrupted(record: Record, prompt: int) -> UsageRecord:
     )
 
 
-def ended(record: Record) -> UsageRecord:
-    """Return the record of a request that has ended, without its cost."""
+def _ended(record: Record) -> UsageRecord:
     used = record.used
     return UsageRecord(
         id=record.id or record_id(),
@@ -150,7 +143,7 @@ def ended(record: Record) -> UsageRecord:
         completion=used.completion,
         reasoning=used.reasoning,
         queue_us=_us(record.queue_seconds),
-        first_token_us=_first(record.first_token_seconds),
+        first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(record.duration_seconds),
         upstream_us=_us(record.upstream_seconds),
         continued=record.continued,
@@ -173,50 +166,48 @@ def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def _first(seconds: float | None) -> int | None:
+def _us_if_known(seconds: float | None) -> int | None:
     return None if seconds is None else _us(seconds)
 
-
-# Price of a request by its tokens. Which requests are charged is decided by their records.
 
 _SMALLEST = Decimal("0.000000001")
 NOTHING = Decimal(0)
 
 
 class TokenPrice(Struct, frozen=True, kw_only=True):
-    """Price of one token of each kind, and of a request as such."""
+    """Price of one token of each kind, and of one request."""
 
     prompt: Decimal = NOTHING
     completion: Decimal = NOTHING
     cached: Decimal | None = None
-    """Tokens from the prompt cache; unset: like others of the prompt."""
+    """Prompt tokens from the cache; unset: as ``prompt``."""
     reasoning: Decimal | None = None
-    """Tokens of reasoning, a part of the completion; unset: like others of the completion."""
+    """Completion tokens of reasoning; unset: as ``completion``."""
     request: Decimal = NOTHING
 
     @property
     def dearest_output(self) -> Decimal:
-        """The most that one token of output can cost."""
+        """Highest price of one completion token."""
         return self.completion if self.reasoning is None else max(self.completion, self.reasoning)
 
     def cost(self, *, prompt: int, cached: int, completion: int, reasoning: int = 0) -> Decimal:
-        """The money for so many tokens, to a billionth, rounded half to even.
+        """Return the cost of a request to a billionth, rounded half to even.
 
-        ``cached`` are some of ``prompt``, ``reasoning`` some of ``completion``.
+        ``cached`` are part of ``prompt``, ``reasoning`` of ``completion``.
         """
-        from_cache = self.prompt if self.cached is None else self.cached
-        thought = self.completion if self.reasoning is None else self.reasoning
+        cached_price = self.prompt if self.cached is None else self.cached
+        reasoning_price = self.completion if self.reasoning is None else self.reasoning
         cost = (
             self.prompt * (prompt - cached)
-            + from_cache * cached
+            + cached_price * cached
             + self.completion * (completion - reasoning)
-            + thought * reasoning
+            + reasoning_price * reasoning
             + self.request
         )
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     def most(self, *, prompt: int, completion: int) -> Decimal:
-        """The most that so many tokens can cost, whatever part of them is reasoning."""
+        """Return the highest cost of so many tokens, whatever part of them is reasoning."""
         cost = self.prompt * prompt + self.dearest_output * completion + self.request
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
@@ -228,24 +219,17 @@ class ModelPrices(Struct, frozen=True):
     """Prices of models."""
 
     models: Mapping[str, TokenPrice] = {}
-    """By model id; the highest price of its endpoints if these differ."""
+    """By model id: the highest price of its endpoints."""
     endpoints: Mapping[tuple[str, str], TokenPrice] = {}
-    """By model id and endpoint that answers, if the endpoint makes a difference."""
+    """By model id and endpoint, where endpoints differ."""
 
     def of(self, model: str, served_by: str) -> TokenPrice:
-        """Return the price of a model's tokens, by the endpoint that answers."""
+        """Return the price of a model at the endpoint that answered."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
 
-# The books of one process: what a request may cost before it, what it did cost after it.
-#
-# Before a request its estimate is held against the budgets of its key, its person
-# and its project. When it has ended, however it did, its cost is settled and its record
-# made safe; only then may its client be told that it has ended.
-
-
 class RequestHold(Struct, frozen=True):
-    """Reservation and prices of one request, fixed at its start: a reload changes neither."""
+    """Prices and budget reservation of one request; a reload of the settings changes neither."""
 
     prices: ModelPrices
     reservation: Reservation | None = None
@@ -253,8 +237,7 @@ class RequestHold(Struct, frozen=True):
     def priced(self, usage: UsageRecord) -> UsageRecord:
         if not usage.charged:
             return usage
-        price = self.prices.of(usage.model, usage.served_by)
-        cost = price.cost(
+        cost = self.prices.of(usage.model, usage.served_by).cost(
             prompt=usage.prompt,
             cached=usage.cached,
             completion=usage.completion,
@@ -264,10 +247,9 @@ class RequestHold(Struct, frozen=True):
 
 
 class Bookkeeping:
-    """Holds, settles and records.
+    """Reserves, settles and records requests.
 
-    ``prices`` are those of requests that begin; ``recorder`` keeps contents, where projects
-    want that.
+    ``prices`` apply to new requests; ``recorder`` stores contents for projects that keep them.
     """
 
     def __init__(self, ledger: Ledger, budgets: Budgets, recorder: Recorder | None = None) -> None:
@@ -275,24 +257,24 @@ class Bookkeeping:
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
-        self._running = RunningRequests(self._checkpoint)
+        self._running = RunningRequests(self._write_checkpoint)
         self.prices = ModelPrices()
 
     def obstacle(self) -> str:
-        """Return why no request could be recorded now, or an empty text."""
+        """Return why requests cannot be recorded now, or an empty text."""
         return self._ledger.obstacle()
 
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
-        """Return the scopes whose limits apply to the caller with this model."""
+        """Return the scopes of the limits that apply to this caller and model."""
         if not isinstance(caller, AccountCaller):
             return ()
         return self._entitlements.of(caller.grant, model).scopes
 
     async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> RequestHold:
-        """Hold the estimate of a request against the budgets that apply, if any do.
+        """Reserve the estimated cost of a request in the budgets that apply.
 
-        Raises :class:`OverBudget`, and :class:`StoreUnavailable` where usage
-        could not be recorded or what was spent cannot be known.
+        Raises :class:`OverBudget`, and :class:`StoreUnavailable` if usage cannot be recorded or
+        read.
         """
         if self._ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
@@ -309,39 +291,32 @@ class Bookkeeping:
         return RequestHold(prices, await self._budgets.reserve(claims, model, cost, total))
 
     def release(self, held: object) -> None:
-        """Give back what :meth:`reserve` holds."""
+        """Release a reservation of :meth:`reserve`."""
         if isinstance(held, RequestHold) and held.reservation is not None:
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        """Write down what the request leaves if this process ends before it.
+        """Write the usage record that applies if this process ends before the request.
 
-        It is charged for what was delivered of a stream some seconds before. Raises
-        :class:`StoreUnavailable` if its usage could not be recorded.
+        Raises :class:`StoreUnavailable` if usage cannot be recorded.
         """
-        self.write_down(self._running.begin(record, prompt))
+        self._ledger.begin_request(self._running.begin(record, prompt))
 
-    def _checkpoint(self, record: Record, usage: UsageRecord) -> None:
-        hold = record.held if isinstance(record.held, RequestHold) else self.no_hold()
-        self.checkpoint(hold.priced(usage))
+    def _write_checkpoint(self, record: Record, usage: UsageRecord) -> None:
+        with suppress(StoreUnavailable):  # the record that was written before stays
+            self._ledger.begin_request(self._hold(record).priced(usage))
 
-    def checkpoint(self, usage: UsageRecord) -> None:
-        """Write down what a running request leaves from now on, if it can be kept."""
-        with suppress(StoreUnavailable):  # what was written before stays
-            self.write_down(usage)
-
-    def write_down(self, usage: UsageRecord) -> None:
-        """As :meth:`begin_request`, for the record that the request leaves."""
-        self._ledger.begin_request(usage)
+    def _hold(self, record: Record) -> RequestHold:
+        return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
-        """Settle what a request used, and return when its record is safe.
+        """Settle the cost of an ended request, and store its record durably.
 
-        Raises :class:`StoreUnavailable` where it cannot be made safe.
+        Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
         self._running.end(record)
-        hold = record.held if isinstance(record.held, RequestHold) else self.no_hold()
-        usage = hold.priced(ended(record))
+        hold = self._hold(record)
+        usage = hold.priced(_ended(record))
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted
@@ -349,12 +324,8 @@ class Bookkeeping:
             self._recorder.put(usage, contents)
         await self.keep(usage, hold)
 
-    def no_hold(self) -> RequestHold:
-        """Return what a request holds that was refused before it could hold anything."""
-        return RequestHold(self.prices)
-
     async def keep(self, usage: UsageRecord, hold: RequestHold) -> None:
-        """Settle a record with its cost, and return when it is safe; raises as :meth:`enter`."""
+        """Settle and store a record with its cost; raise as :meth:`enter`."""
         reservation = hold.reservation
         if reservation is None:
             await self._ledger.commit(usage)

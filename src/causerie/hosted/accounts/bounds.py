@@ -1,8 +1,7 @@
-"""Limits by the minute, and budgets by the day or longer, of a key, a person or a project; money
-that was put in for a project bounds it too.
+"""Limits and budgets of keys, people and projects, and credits of projects, which bound them too.
 
-Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to
-be kept, so the strictest wins.
+Each applies to all models or to one. Unset values are unbounded. If several apply, all have to be
+kept.
 """
 
 from __future__ import annotations
@@ -16,18 +15,13 @@ from types import MappingProxyType
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import exact
 
-# Limits by the minute, and budgets by the day or longer, of a key, a person or a project.
-#
-# Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to be
-# kept, so the strictest wins.
-
 _FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
 
 class BudgetPeriod(StrEnum):
-    """When a budget begins anew: at midnight UTC, Mondays, on the first, or not at all."""
+    """Period of a budget in UTC; weeks begin on Monday."""
 
     DAY = "day"
     WEEK = "week"
@@ -47,7 +41,7 @@ class BudgetPeriod(StrEnum):
                 return _FOREVER
 
     def end(self, at: datetime) -> datetime | None:
-        """When the next period begins."""
+        """Return the start of the next period."""
         start = self.start(at)
         match self:
             case BudgetPeriod.DAY:
@@ -79,7 +73,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """So much, within a period. ``model`` empty: over all models."""
+    """An amount within a period, of one model or (empty) all."""
 
     amount: Decimal
     period: BudgetPeriod = BudgetPeriod.MONTH
@@ -87,7 +81,7 @@ class Budget:
     model: str = ""
 
     def words(self) -> str:
-        """Return how much for how long: ``$0.00001 a month``."""
+        """Return amount and period: ``$0.00001 a month``."""
         money = self.unit is Unit.MONEY
         amount = exact(self.amount) if money else f"{int(self.amount):,} tokens"
         return f"{amount} {_PERIODS[self.period]}"
@@ -95,7 +89,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """By the minute, and at the same time. ``model`` empty: over all models."""
+    """Limits by the minute and of concurrent requests, of one model or (empty) all."""
 
     model: str = ""
     requests_per_minute: int | None = None
@@ -113,7 +107,7 @@ class LimitsAndBudgets:
     budgets: tuple[Budget, ...] = ()
 
     def words(self) -> str:
-        """All of it in a line, for the audit log."""
+        """Return one line for the audit log."""
         budgets = [f"{each.words()}{_for(each.model)}" for each in self.budgets]
         limits = [
             f"{getattr(each, part.name)} {part.name}{_for(each.model)}"
@@ -124,7 +118,7 @@ class LimitsAndBudgets:
         return "; ".join([*limits, *budgets]) or "none"
 
     def check(self) -> None:
-        """Raises :class:`InvalidRequest` for what makes no sense."""
+        """Raise :class:`InvalidRequest` for wrong limits and budgets."""
         for index, budget in enumerate(self.budgets):
             amount = budget.amount
             if not amount.is_finite() or amount.is_signed() or amount > _MOST:
@@ -174,12 +168,9 @@ def _once(places: list[tuple[str, ...]], param: str, what: str) -> None:
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
 
 
-# Money that was put in for a project, and what it makes of the project's budgets.
-
-
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """One amount that was put in, or with a minus taken out again."""
+    """An amount paid in for a project; negative: withdrawn."""
 
     id: str
     project_id: str
@@ -191,19 +182,19 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Of one project: all that was put in, and all that it has spent."""
+    """Sum of the credits and total spending of a project."""
 
     put_in: Decimal
     spent: Decimal
 
     @property
     def left(self) -> Decimal:
-        """Below zero where requests cost more than was foreseen."""
+        """Rest, negative if requests cost more than estimated."""
         return self.put_in - self.spent
 
 
 def bounded(bounds: LimitsAndBudgets, put_in: Decimal | None) -> LimitsAndBudgets:
-    """The bounds of a project that has this much; ``None``: nothing was ever put in."""
+    """Return the bounds of a project with this sum of credits; ``None``: without credits."""
     if put_in is None:
         return bounds
     amount = max(put_in, Decimal(0))

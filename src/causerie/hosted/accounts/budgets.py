@@ -1,14 +1,23 @@
-"""Budgets: reserved before a request, settled after it, released where it failed; and which limits
-and budgets hold for one key and one model.
+"""Budget reservations of one process, and the limits and budgets that apply to a key and a model.
 
-(Keep the explanation of the bound, from the docstring of accounts.budgets.)
+A request is admitted while settled and reserved use are below the amount; then its whole estimate
+is reserved. So nobody is refused while something is left, and settled use stays below
+
+    amount + the largest estimate + use beyond the estimates
+
+where the last is zero if estimates are upper bounds. A request that costs nothing is always
+admitted.
+
+The counters are of this process. At first use, and then every few seconds, the database reports the
+settled use of other processes. If replicas share budgets, their server decides, and the counters
+here are used while it is away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
@@ -32,21 +41,6 @@ from causerie.hosted.accounts.keys import Grant
 from causerie.hosted.accounts.usage import Spent
 from causerie.protocol.model_entries import free_name, is_free
 
-# Budgets: reserved before a request, settled after it, released where it failed.
-#
-# A request is let in while something is left: while what is settled and what is
-# reserved stay below the amount. Its estimate is then reserved, whole. So nobody
-# is refused while there is headroom, and what is settled stays below
-#
-#     amount + the largest estimate + what requests used beyond their estimates
-#
-# (the second for the one that crossed the line, the third is zero where the
-# estimate is an upper bound). A request that costs nothing is let in always.
-#
-# The counters are of this process; at first use, and then every few seconds, the database says what
-# others have settled. If replicas hold budgets together, their shared server decides, and the
-# counters here are used while it is away.
-
 _BILLION = 1_000_000_000
 _SECOND = 1_000_000_000
 
@@ -54,45 +48,36 @@ _Place = tuple[str, str, Unit, BudgetPeriod]  # the owner, and the model
 
 
 class SpentReader(Protocol):
-    """Reader of settled use."""
+    """The part of :class:`~causerie.hosted.accounts.usage.UsageReader` that budgets need."""
 
-    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
-
-        ``since`` is a midnight UTC.
-        """
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
 
 
 class Claim(Struct, frozen=True):
-    """The budgets of one owner, ``key:ID``, ``user:ID`` or ``project:ID``."""
+    """Budgets of one owner: ``key:ID``, ``user:ID`` or ``project:ID``."""
 
     owner: str
     budgets: tuple[Budget, ...]
 
 
 class BudgetOptions(Struct, frozen=True, kw_only=True):
-    """``lease_seconds``: when a reservation ends at the latest, whatever became of its request."""
+    """Options; a reservation ends after ``lease_seconds`` at the latest."""
 
     refresh_seconds: float = 5.0
     lease_seconds: float = 3600.0
 
 
 class _Counter(Struct):
-    """State of one budget in one period; in billionths, or in tokens."""
-
     owner: str
     budget: Budget
     since: datetime
     begins: int
     ends: int
-    spent: int = 0
-    """Settled use; never more than the truth."""
+    spent: int = 0  # settled use as far as known; never more than the truth
     reserved: int = 0
-    used: bool = True  # since the database was last asked
-    reads: int = 1
-    """Number of times the database was asked."""
-    joins: int | None = None
-    """Number of times this process had joined the other replicas at the last read for that."""
+    used: bool = True  # since the last read from the database
+    reads: int = 1  # from the database
+    joins: int | None = None  # of the replicas by this process, when the database was read for that
 
     @property
     def amount(self) -> int:
@@ -100,10 +85,9 @@ class _Counter(Struct):
 
     @property
     def place(self) -> str:
-        """Return the name by which all replicas know this budget and period."""
+        """Name of this budget and period among all replicas."""
         budget = self.budget
-        since = f"{self.since:%Y%m%d}"
-        return ":".join((self.owner, budget.model, budget.unit, budget.period, since))
+        return f"{self.owner}:{budget.model}:{budget.unit}:{budget.period}:{self.since:%Y%m%d}"
 
 
 class _Part(Struct):
@@ -111,14 +95,13 @@ class _Part(Struct):
     amount: int
 
     @property
-    def want(self) -> HoldRequest:
-        """The same, for all replicas."""
+    def request(self) -> HoldRequest:
         counter = self.counter
         return HoldRequest(counter.place, counter.amount, self.amount, counter.spent)
 
 
 class Reservation:
-    """Reservation of one request; leaving the block releases all that was not settled."""
+    """Reservation of one request; leaving the block releases what was not settled."""
 
     __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
 
@@ -133,10 +116,9 @@ class Reservation:
         self.ends = ends
 
     async def settle(self, cost: Decimal, tokens: int) -> None:
-        """Count the actual use once, even after the reservation has ended by itself.
+        """Count the actual use once, also after the reservation has expired.
 
-        It counts here at once. The call returns when other replicas count it too, or can only learn
-        of it from the database.
+        Returns when other replicas count it too, or can only read it from the database.
         """
         held, parts = self._open, self._parts
         self._close()
@@ -154,7 +136,7 @@ class Reservation:
             shared_budgets.give_back(self._wants)
 
     def take_back(self) -> None:
-        """It is not charged, now or later; replicas that were told of it go on with that."""
+        """Revoke the settled use in this process; other replicas still count it."""
         for counter, less in self._spent:
             counter.spent -= less
         self._spent = ()
@@ -162,7 +144,7 @@ class Reservation:
         self._parts = ()
 
     def release(self) -> None:
-        """Give back what is reserved."""
+        """Release the reserved amounts."""
         if self._open:
             self._close()
             if self._parts and self._budgets.shared_budgets is not None:
@@ -183,9 +165,9 @@ class Reservation:
 
 
 class Budgets:
-    """The budgets of one process; ``now`` gives nanoseconds since 1970, ``seconds`` never go back.
+    """Budgets of one process, shared with other replicas by ``shared_budgets`` if there are any.
 
-    ``shared_budgets`` is where they are held with other replicas, if there is such a place.
+    ``now`` returns nanoseconds since 1970, ``seconds`` a monotonic time.
     """
 
     def __init__(
@@ -208,11 +190,9 @@ class Budgets:
     async def reserve(
         self, claims: Sequence[Claim], model: str, cost: Decimal, tokens: int
     ) -> Reservation:
-        """Hold the estimate of a request against every budget that applies, or against none.
+        """Reserve the estimate of a request in every budget that applies, or in none.
 
-        Waits for a budget's first use, and for the place where replicas hold
-        budgets together. Raises :class:`OverBudget`, and
-        :class:`StoreUnavailable` where what was spent cannot be known.
+        Raises :class:`OverBudget`, and :class:`StoreUnavailable` if settled use cannot be read.
         """
         now = self._now()
         held = [
@@ -237,23 +217,23 @@ class Budgets:
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
-        made = Reservation(self, parts, wants, self._seconds() + self._options.lease_seconds)
-        self._running.add(made)
-        return made
+        ends = self._seconds() + self._options.lease_seconds
+        reservation = Reservation(self, parts, wants, ends)
+        self._running.add(reservation)
+        return reservation
 
     async def _hold(
         self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
     ) -> Sequence[HoldRequest]:
-        """Hold it together with other replicas, or alone where they cannot be asked."""
         for part in parts:
-            await self._hear(part.counter, shared_budgets.joins)
+            await self._read_after_join(part.counter, shared_budgets.joins)
         reads = [part.counter.reads for part in parts]
-        wants = [part.want for part in parts]
+        wants = [part.request for part in parts]
         answer = await shared_budgets.hold(wants, read=read)
         if answer is not None and answer.outcome is HoldOutcome.UNKNOWN:
             for part, before in zip(parts, reads, strict=True):
-                await self._read(part.counter, before)
-            wants = [part.want for part in parts]
+                await self._read_once(part.counter, before)
+            wants = [part.request for part in parts]
             answer = await shared_budgets.hold(wants, read=True)
         if answer is None:
             self._check(parts)
@@ -266,24 +246,23 @@ class Budgets:
                 self._allow(part, want.amount, *stood)
         return wants
 
-    async def _hear(self, counter: _Counter, joins: int) -> None:
-        """Once others are there again, hear of what they have spent without being heard."""
+    async def _read_after_join(self, counter: _Counter, joins: int) -> None:
+        # While they were apart, others have spent what only the database knows.
         if counter.joins == joins:
             return
         if counter.joins is not None:
             try:
-                await self._read(counter, counter.reads)
+                await self._read_once(counter, counter.reads)
             except StoreUnavailable:
                 return  # at the next request, or with the next refresh
         counter.joins = joins
 
-    async def _read(self, counter: _Counter, reads: int) -> None:
-        """Ask the database, unless somebody has since it was read so often."""
+    async def _read_once(self, counter: _Counter, reads: int) -> None:
         async with self._loading.setdefault(_place(counter.owner, counter.budget), asyncio.Lock()):
             if counter.reads == reads:
-                await self._ask(counter)
+                await self._read(counter)
 
-    async def _ask(self, counter: _Counter) -> None:
+    async def _read(self, counter: _Counter) -> None:
         spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
         counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
@@ -292,14 +271,14 @@ class Budgets:
         self._running.discard(reservation)
 
     async def follow(self) -> None:
-        """Until cancelled: hear what others have settled, end reservations that are too old."""
+        """Read the settled use of others and expire reservations, until cancelled."""
         while True:
             await asyncio.sleep(self._options.refresh_seconds)
             self.expire()
             await self.refresh()
 
     def expire(self) -> None:
-        """Release what has been held for too long, and forget periods that are over."""
+        """Release expired reservations, and forget periods that are over."""
         now, seconds = self._now(), self._seconds()
         for each in [each for each in self._running if each.ends <= seconds]:
             each.release()
@@ -308,10 +287,10 @@ class Budgets:
                 del self._counters[place]
 
     async def refresh(self) -> None:
-        """Take over what the database knows beyond this process; where it is away, later."""
+        """Read the settled use of all processes, unless the database is unavailable."""
         for counter in [each for each in self._counters.values() if each.used]:
             try:
-                await self._ask(counter)
+                await self._read(counter)
             except StoreUnavailable:
                 return
             counter.used = counter.reserved > 0
@@ -345,7 +324,6 @@ class Budgets:
             self._allow(part, counter.amount, counter.spent, counter.reserved)
 
     def _allow(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
-        """Raises :class:`OverBudget` where nothing is left."""
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
@@ -357,9 +335,6 @@ def _place(owner: str, budget: Budget) -> _Place:
 
 
 def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
-    """Return the error that names budget, owner and reset; ``waits``: running requests hold the
-    rest.
-    """
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""
@@ -402,38 +377,34 @@ def _of(spent: Spent, unit: Unit) -> int:
     return _counted(unit, spent.cost, spent.tokens)
 
 
-# Limits and budgets of one key for one model: the key's own, its person's and its project's.
-#
-# They are computed once for a key and a model, and again when either has changed.
-
 _KEPT = 10_000
 _RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
 
 
 class Entitlement(Struct, frozen=True):
-    """The scopes whose limits hold, and the owners whose budgets do."""
+    """Scopes of the limits and owners of the budgets that apply."""
 
     scopes: tuple[RateScope, ...]
     claims: tuple[Claim, ...]
 
 
 class Entitlements:
-    """Those that were asked for lately."""
+    """A cache of entitlements; a changed grant is another object, which replaces its entry."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
+        self._cache: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
 
     def of(self, grant: Grant, model: str) -> Entitlement:
         """Return the limits and budgets of this grant for the model with this id."""
         place = (grant.key.id, model)
-        known = self._made.get(place)
+        known = self._cache.get(place)
         if known is not None and known[0] is grant:
             return known[1]
-        made = _entitlement(grant, model)
-        if len(self._made) >= _KEPT:
-            del self._made[next(iter(self._made))]
-        self._made[place] = (grant, made)
-        return made
+        entitlement = _entitlement(grant, model)
+        if len(self._cache) >= _KEPT:
+            del self._cache[next(iter(self._cache))]
+        self._cache[place] = (grant, entitlement)
+        return entitlement
 
 
 def _entitlement(grant: Grant, model: str) -> Entitlement:
@@ -445,9 +416,14 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     )
     return Entitlement(
         scopes=tuple(
-            RateScope(kind, _scope(name, limit, model), _rates(limit))
+            RateScope(
+                kind,
+                _scope(name, limit, model),
+                Rates(**{name: getattr(limit, name) for name in _RATES}),
+            )
             for kind, name, each in bounds
-            for limit in _applying(each, model)
+            for limit in each.limits
+            if limit.model in ("", model)
         ),
         claims=tuple(
             Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
@@ -456,17 +432,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
 
 
 def _scope(name: str, limit: Limit, model: str) -> str:
-    """Return the name of the counts; free variants of models have counts of their own."""
+    # Free variants of models have counts of their own.
     if limit.model:
         return f"{name} for {model}"
     return free_name(name) if is_free(model) else name
-
-
-def _applying(bounds: LimitsAndBudgets, model: str) -> Iterator[Limit]:
-    for limit in bounds.limits:
-        if limit.model in ("", model):
-            yield limit
-
-
-def _rates(limit: Limit) -> Rates:
-    return Rates(**{name: getattr(limit, name) for name in _RATES})

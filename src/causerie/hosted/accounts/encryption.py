@@ -1,6 +1,4 @@
-"""Secrets of people, encrypted before they are written: who has only the database has none; and
-the file with its key, where none is named.
-"""
+"""Encryption of secrets in the database, and the file of the key if none is configured."""
 
 from __future__ import annotations
 
@@ -18,13 +16,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-# Secrets of people, encrypted before they are written: who has only the database has none.
-#
-# AES-256 in Galois/counter mode with a new nonce for each; what a secret is for is
-# bound into it, so that none can be put in another's place. The first key
-# encrypts; the others still open what was sealed with them. Written as
-# ``1.KEY.TEXT``: a version, which key, and nonce and ciphertext in base 64.
-
 SHORTEST_KEY = 32
 _VERSION = "1"
 _NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2
@@ -32,11 +23,16 @@ _PURPOSE = b"causerie secrets of people"
 
 
 class WrongKey(Exception):
-    """None of the keys opens it, or it is not what was sealed."""
+    """None of the keys decrypts a text."""
 
 
 class Cipher:
-    """Seals and opens. Raises :class:`ValueError` for a key that is too short to be one."""
+    """Encrypts and decrypts texts: AES-256 in Galois/counter mode with a new nonce for each text.
+
+    The purpose of a text is bound into it, so that none can be put in another's place. The first
+    key encrypts; all keys decrypt. A text is ``1.KEY.TEXT``: version, name of the key, and nonce
+    and ciphertext in base 64. Raises :class:`ValueError` for a key that is too short.
+    """
 
     def __init__(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -47,7 +43,7 @@ class Cipher:
         }
 
     def seal(self, secret: str, purpose: str) -> str:
-        """Encrypt a secret for the store; raise :class:`WrongKey` if there are no keys."""
+        """Encrypt a text; raise :class:`WrongKey` without keys."""
         for name, cipher in self._ciphers.items():
             nonce = secrets.token_bytes(_NONCE_BYTES)
             sealed = cipher.encrypt(nonce, secret.encode(), purpose.encode())
@@ -56,7 +52,7 @@ class Cipher:
         raise WrongKey("there is no key to seal with")
 
     def open(self, sealed: str, purpose: str) -> str:
-        """The secret itself; raises :class:`WrongKey`."""
+        """Decrypt a text; raise :class:`WrongKey`."""
         version, name, text = _parts(sealed)
         cipher = self._ciphers.get(name)
         if version != _VERSION or cipher is None:
@@ -69,7 +65,7 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        """Return true if the first key sealed it."""
+        """Return whether the first key encrypted a text."""
         return _parts(sealed)[1] == next(iter(self._ciphers), None)
 
 
@@ -84,26 +80,21 @@ def _parts(sealed: str) -> tuple[str, str, str]:
 
 
 def _derived(key: str, what: bytes, length: int) -> bytes:
-    """RFC 5869: from a key of any alphabet to the bits that are needed, one set for each use."""
+    # RFC 5869: from a key of any alphabet to the bits that each use needs.
     hkdf = HKDF(algorithm=SHA256(), length=length, salt=None, info=_PURPOSE + b": " + what)
     return hkdf.derive(key.encode())
 
 
-# The file with the key of a database, where none is named: made once, for its owner alone.
-
-_OTHERS = 0o077
-
-
 def key_of_file(file: Path) -> str:
-    """The key in this file, which is made where there is none.
+    """Return the key in a file, which is created if it is missing.
 
-    Raises :class:`OSError`, and :class:`ValueError` for a file that others may
-    read or that holds no key.
+    Raises :class:`OSError`, and :class:`ValueError` for a file that others may read or without a
+    key.
     """
     if not file.exists():
         with suppress(FileExistsError):  # another process was first
             _make(file)
-    if file.stat().st_mode & _OTHERS:
+    if file.stat().st_mode & 0o077:
         raise ValueError("others may read it; `chmod 600` it")
     key = file.read_text(encoding="ascii").strip()
     if len(key) < SHORTEST_KEY:
@@ -112,7 +103,7 @@ def key_of_file(file: Path) -> str:
 
 
 def _make(file: Path) -> None:
-    """Whole or not at all: another process may start at the same time."""
+    # Complete or not at all: another process may start at the same time.
     part = file.with_name(f".{file.name}.{token_hex(8)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

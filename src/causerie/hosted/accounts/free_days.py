@@ -1,12 +1,8 @@
-"""Daily allowance of free requests: how many an account has made and may still make.
+"""Daily allowance of free requests of a project, over all its keys and free models; days are UTC.
 
-There is one number for a project, for all its keys and all free models; days are those of UTC.
-A request that was rejected or failed does not count, unless it is charged all the same.
-
-The numbers are of this process. At first use, and then every few seconds, it reads from the
-ledger's sums the earlier requests and those that other replicas admitted. So a restart forgets
-nothing, and replicas may together exceed the limit by the requests that they admit within those
-seconds.
+A request that was rejected or failed does not count, unless it is charged. The counts are of this
+process; at first use, and then every few seconds, it reads those of others from the ledger's sums.
+Replicas may together exceed the limit by the requests that they admit within these seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.errors import RateLimited, StoreUnavailable, counted
 from causerie.hosted.accounts.authorization import Clock
@@ -36,12 +32,12 @@ class FreeOptions(Struct, frozen=True, kw_only=True):
 
     requests: int = 50
     paid_requests: int = 1000
-    """For projects into which at least ``paid_from`` was paid."""
+    """For projects with credits of at least ``paid_from``."""
     paid_from: Decimal = Decimal(10)
 
 
 class FreeDay(Struct, frozen=True):
-    """State of an account's daily allowance; ``resets_in`` is in seconds."""
+    """State of a project's daily allowance; ``resets_in`` is in seconds."""
 
     limit: int
     used: int
@@ -49,12 +45,12 @@ class FreeDay(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """Return the number of requests that remain."""
+        """Number of requests that remain."""
         return max(self.limit - self.used, 0)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """``x-ratelimit-…-requests-day``."""
+        """The headers ``x-ratelimit-…-requests-day``."""
         return {
             "x-ratelimit-limit-requests-day": str(self.limit),
             "x-ratelimit-remaining-requests-day": str(self.left),
@@ -63,30 +59,20 @@ class FreeDay(Struct, frozen=True):
 
 
 class _Day(Struct):
-    """Free requests of a project on one day: those that count for good, and those that run."""
-
     date: date | None = None
     done: int = 0
     running: int = 0
 
 
-class _Account:
-    """The current day of one project; ``put_in`` is the money put in for it."""
-
-    __slots__ = ("asked", "day", "loading", "put_in")
-
-    def __init__(self) -> None:
-        self.day = _Day()
-        self.put_in = Decimal(0)
-        self.asked = -math.inf
-        self.loading = asyncio.Lock()
+class _Account(Struct):
+    day: _Day = field(default_factory=_Day)
+    put_in: Decimal = Decimal(0)
+    asked: float = -math.inf
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class FreeUse:
-    """One free request under way: counted while it runs, and for good unless it fails.
-
-    One that fails counts if it is ``charged``.
-    """
+    """A running free request; leaving the block with an error takes it back unless ``charged``."""
 
     __slots__ = ("_day", "charged", "day_status")
 
@@ -105,7 +91,7 @@ class FreeUse:
 
 
 class FreeAllowances:
-    """The accounts of one process. ``clock`` gives the moment, ``seconds`` never go back."""
+    """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
     def __init__(
         self, store: AccountStore, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
@@ -118,10 +104,10 @@ class FreeAllowances:
         self.options = FreeOptions()
 
     async def take(self, project: str) -> FreeUse:
-        """One more request, until the block is left.
+        """Count a free request, which runs until its block ends.
 
-        Raises :class:`RateLimited` where the day's are made, and
-        :class:`StoreUnavailable` where nobody knows how many were.
+        Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
+        ones cannot be read.
         """
         account = await self._known(project)
         day_status = self._day_status(account, account.day.running)
@@ -132,7 +118,7 @@ class FreeAllowances:
         )
 
     async def of(self, project: str) -> FreeDay:
-        """Return the state of the day without running requests; raise :class:`StoreUnavailable`."""
+        """Return the state without running requests; raise :class:`StoreUnavailable`."""
         return self._day_status(await self._known(project), 0)
 
     def _day_status(self, account: _Account, running: int) -> FreeDay:
@@ -145,7 +131,6 @@ class FreeAllowances:
         )
 
     async def _known(self, project: str) -> _Account:
-        """The account as it is today, by what the database said a few seconds ago at most."""
         account = self._accounts.get(project)
         if account is None:
             if len(self._accounts) >= _KEPT:
@@ -165,7 +150,9 @@ class FreeAllowances:
         now = self._clock()
         today = now.astimezone(UTC).date()
         try:
-            done, put_in = await self._made(project, now), await self._put_in(project)
+            done = await self._count(project, now)
+            async with self._store.reading() as tx:
+                put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
             if account.day.date != today:
                 raise
@@ -175,8 +162,7 @@ class FreeAllowances:
         account.day.done, account.put_in = max(account.day.done, done), put_in
         account.asked = self._seconds()
 
-    async def _made(self, project: str, now: datetime) -> int:
-        """Those of today that were neither refused nor failed, or are charged all the same."""
+    async def _count(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
@@ -188,12 +174,8 @@ class FreeAllowances:
             done += await self._reader.charged_failures(project, midnight, FREE)
         return done
 
-    async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as repositories:
-            return await repositories.credits.total(project) or Decimal(0)
-
     def _forget(self) -> None:
-        """Leave out whoever has nothing under way; the database knows the rest."""
+        # The database knows the counts of those that have no request under way.
         for project in [name for name, one in self._accounts.items() if not one.day.running]:
             del self._accounts[project]
 

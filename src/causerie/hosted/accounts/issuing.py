@@ -1,17 +1,18 @@
-"""Making keys and changing them. Its changes work in every process within a second."""
+"""Creating and changing API keys. Changes apply in every process within a second."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import (
-    Clock,
+    conflict,
     handed_over,
     no_such,
     require,
@@ -20,7 +21,8 @@ from causerie.hosted.accounts.authorization import (
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id, new_secret
 from causerie.hosted.accounts.people import Action, Actor, Extent
-from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.ports import Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import digest, tidy_name
 
 BY_OPERATOR = "operator"
@@ -31,7 +33,7 @@ _LONGEST_GRACE = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class KeyDraft:
-    """A key to be made."""
+    """Properties of a key to create."""
 
     name: str
     purpose: Purpose = Purpose.INFERENCE
@@ -60,15 +62,15 @@ class NewKey:
     credential: str = field(repr=False)
 
 
-class KeyIssuing:
-    """The keys of projects."""
+class KeyIssuing(AccountService):
+    """API keys of projects.
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for keys that the
+    actor may not see.
+    """
 
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
-        """A new key; raises :class:`InvalidRequest` for an end that is past."""
+        """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
         now = self._clock()
         draft.bounds.check()
         _check_end(draft.expires_at, now)
@@ -86,64 +88,58 @@ class KeyIssuing:
             person=actor.person,
         )
         credential = new_secret(key.id)
-        async with self._store.writing() as repositories:
-            project = await visible_project(repositories, actor, project_id, Action.KEYS_CREATE)
-            await self._management_only(repositories, actor, key)
+        async with self._store.writing() as tx:
+            project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
+            await self._management_only(tx, actor, key)
             if project.archived_at is not None:
-                raise InvalidRequest(
-                    "The project is archived; bring it back first.", code="archived", status=409
-                )
-            await repositories.keys.add(key, KeySecret(digest(credential), key.id))
-            await repositories.keys.set_bounds(f"key:{key.id}", key.bounds)
-            await self._note(
-                repositories, actor, "key.create", key, name=key.name, purpose=key.purpose
+                raise conflict("archived", "The project is archived; bring it back first.")
+            await tx.keys.add(key, KeySecret(digest(credential), key.id))
+            await tx.keys.set_bounds(f"key:{key.id}", key.bounds)
+            await self._record(
+                *(tx, actor, "key.create", key.id, project_id), name=key.name, purpose=key.purpose
             )
         return NewKey(key, credential)
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
-        """The keys of a project, newest first; deleted ones are gone."""
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id, Action.KEYS_SEE)
-            return await repositories.keys.of(project_id)
+        """Return the keys of a project that are not deleted, newest first."""
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id, Action.KEYS_SEE)
+            return await tx.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
-        """One key; raises :class:`NotFound`."""
-        async with self._store.reading() as repositories:
-            return await self._key(repositories, actor, key_id, Action.KEYS_SEE)
+        """Return one key."""
+        async with self._store.reading() as tx:
+            return await self._key(tx, actor, key_id, Action.KEYS_SEE)
 
     async def edit(self, actor: Actor, key_id: str, edit: KeyEdit) -> ApiKey:
         """Change a key; raises :class:`InvalidRequest`."""
         now = self._clock()
-        async with self._store.writing() as repositories:
-            key = await self._key(repositories, actor, key_id, Action.KEYS_EDIT)
+        async with self._store.writing() as tx:
+            key = await self._key(tx, actor, key_id, Action.KEYS_EDIT)
             changed = _edited(key, edit, now)
-            await repositories.keys.change(changed)
             if edit.bounds is not UNSET:
-                await repositories.keys.set_bounds(f"key:{key.id}", changed.bounds)
-            await self._changed(
-                repositories, actor, "key.edit", changed, **_differences(key, changed)
-            )
+                await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
+            await self._change(tx, actor, "key.edit", changed, **_differences(key, changed))
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
-        async with self._store.writing() as repositories:
-            key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)
+        async with self._store.writing() as tx:
+            key = await self._key(tx, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.operator else actor.id
             changed = replace(key, disabled_at=self._clock(), disabled_by=by)
-            await repositories.keys.change(changed)
-            await self._changed(repositories, actor, "key.disable", changed)
+            await self._change(tx, actor, "key.disable", changed)
         return changed
 
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
-        """Let a key work again.
+        """Enable a disabled key.
 
-        A key disabled by an operator is enabled by an operator; with rights over one's own keys
-        only, one enables what one has stopped oneself.
+        Only operators enable a key that an operator has disabled. Who has rights only over own keys
+        enables only keys that they disabled themselves.
         """
-        async with self._store.writing() as repositories:
-            key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)
+        async with self._store.writing() as tx:
+            key = await self._key(tx, actor, key_id, Action.KEYS_DISABLE)
             reach = await require(
-                repositories, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
+                tx, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
             )
             others = reach is Extent.OWN and key.disabled_by not in (None, actor.id)
             if others or (key.disabled_by == BY_OPERATOR and not actor.operator):
@@ -152,87 +148,68 @@ class KeyIssuing:
                     code="scope_not_allowed",
                 )
             changed = replace(key, disabled_at=None, disabled_by=None)
-            await repositories.keys.change(changed)
-            await self._changed(repositories, actor, "key.enable", changed)
+            await self._change(tx, actor, "key.enable", changed)
         return changed
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
-        """A new secret for the same key; older ones work for ``grace`` longer, at most 30 days."""
+        """Create a new secret for a key; older ones work for ``grace``, at most 30 days."""
         if not timedelta(0) <= grace <= _LONGEST_GRACE:
             raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
-        async with self._store.writing() as repositories:
-            key = await self._key(repositories, actor, key_id, Action.KEYS_ROTATE)
+        async with self._store.writing() as tx:
+            key = await self._key(tx, actor, key_id, Action.KEYS_ROTATE)
             credential = new_secret(key.id)
-            await repositories.keys.rotate(
-                KeySecret(digest(credential), key.id), self._clock() + grace
-            )
-            await self._changed(
-                repositories,
-                actor,
-                "key.rotate",
-                key,
-                grace_seconds=str(int(grace.total_seconds())),
-            )
+            await tx.keys.rotate(KeySecret(digest(credential), key.id), self._clock() + grace)
+            seconds = str(int(grace.total_seconds()))
+            await self._change(tx, actor, "key.rotate", key, grace_seconds=seconds)
         return NewKey(key, credential)
 
     async def delete(self, actor: Actor, key_id: str) -> None:
-        """End a key for good; its usage and its name in the log stay."""
-        async with self._store.writing() as repositories:
-            key = await self._key(repositories, actor, key_id, Action.KEYS_DELETE)
+        """Delete a key; its usage and its name in the audit log stay."""
+        async with self._store.writing() as tx:
+            key = await self._key(tx, actor, key_id, Action.KEYS_DELETE)
             changed = replace(key, deleted_at=self._clock())
-            await repositories.keys.change(changed)
-            await repositories.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
-            await self._changed(repositories, actor, "key.delete", changed)
+            await tx.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
+            await self._change(tx, actor, "key.delete", changed)
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
-        """Let a key derive from this member from now on; one that was withdrawn works again.
+        """Let a key derive from another member; a withdrawn key works again.
 
-        Raises :class:`InvalidRequest` where that member may not have it.
+        Raises :class:`InvalidRequest` if that member may not have it.
         """
-        async with self._store.writing() as repositories:
-            key = await self._key(repositories, actor, key_id, Action.KEYS_TRANSFER)
-            changed = await handed_over(repositories, key, to)
-            await repositories.keys.change(changed)
-            await self._changed(repositories, actor, "key.transfer", changed, to=to)
+        async with self._store.writing() as tx:
+            key = await self._key(tx, actor, key_id, Action.KEYS_TRANSFER)
+            changed = await handed_over(tx, key, to)
+            await self._change(tx, actor, "key.transfer", changed, to=to)
         return changed
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
-        """The keys of all projects that derive from a user, newest first; for operators."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            return await repositories.keys.derived(user_id)
+        """Return the keys of all projects that derive from a user, newest first."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            return await tx.keys.derived(user_id)
 
-    async def _key(
-        self, repositories: Repositories, actor: Actor, key_id: str, action: Action
-    ) -> ApiKey:
-        """The key, where it is there and this may be done with it; else as if it were not."""
-        key = await repositories.keys.find(key_id)
+    async def _key(self, tx: Transaction, actor: Actor, key_id: str, action: Action) -> ApiKey:
+        key = await tx.keys.find(key_id)
         if key is None or key.deleted_at is not None:
             raise no_such("key")
         try:
-            await require(repositories, actor, action, key.project_id, made_by=key.person)
+            await require(tx, actor, action, key.project_id, made_by=key.person)
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
-            await self._management_only(repositories, actor, key)
+            await self._management_only(tx, actor, key)
         return key
 
-    async def _management_only(self, repositories: Repositories, actor: Actor, key: ApiKey) -> None:
+    async def _management_only(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
         if key.purpose is Purpose.MANAGEMENT:
-            await require(repositories, actor, Action.MANAGEMENT_KEYS, key.project_id)
+            await require(tx, actor, Action.MANAGEMENT_KEYS, key.project_id)
 
-    async def _changed(
-        self, repositories: Repositories, actor: Actor, what: str, key: ApiKey, **details: str
+    async def _change(
+        self, tx: Transaction, actor: Actor, action: str, key: ApiKey, **details: str
     ) -> None:
-        await repositories.keys.announce(f"key:{key.id}", self._clock())
-        await self._note(repositories, actor, what, key, **details)
-
-    async def _note(
-        self, repositories: Repositories, actor: Actor, what: str, key: ApiKey, **details: str
-    ) -> None:
-        await repositories.audit.add(
-            entry(self._clock(), actor, what, key.id, key.project_id, **details)
-        )
+        await tx.keys.change(key)
+        await tx.keys.announce(f"key:{key.id}", self._clock())
+        await self._record(tx, actor, action, key.id, key.project_id, **details)
 
 
 def _check_end(end: datetime | None, now: datetime) -> None:
@@ -247,24 +224,17 @@ def _check_end(end: datetime | None, now: datetime) -> None:
 
 
 def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
-    changed = key
+    values: dict[str, Any] = {each.name: getattr(edit, each.name) for each in fields(edit)}
     if edit.name is not UNSET:
-        changed = replace(changed, name=tidy_name(edit.name))
+        values["name"] = tidy_name(edit.name)
     if edit.expires_at is not UNSET:
         _check_end(edit.expires_at, now)
-        changed = replace(changed, expires_at=edit.expires_at)
-    if edit.doors is not UNSET:
-        changed = replace(changed, doors=edit.doors)
-    if edit.models is not UNSET:
-        changed = replace(changed, models=edit.models)
     if edit.bounds is not UNSET:
         edit.bounds.check()
-        changed = replace(changed, bounds=edit.bounds)
-    return changed
+    return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
 
 
 def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    """Return the changed fields and their values as text for the audit log."""
     words = {
         "name": (before.name, after.name),
         "expires_at": (str(before.expires_at), str(after.expires_at)),

@@ -1,12 +1,9 @@
-"""Keys on the request path: who calls, answered from memory; also those who talk without a key, in
-the pages that they are signed in to.
+"""Verification of API keys on the request path, from memory; and the callers of the playground.
 
-A key that was used before costs a look into a table. Changes in the database are read twice a
-second, so a revoked key stops everywhere within a second. While the database cannot be asked,
-keys that are known go on for a stated time, and others get 503: not knowing is never 401.
-
-The digest of the whole key is what is looked up, here and in the database, so the time that
-takes says nothing about a secret.
+Changes in the database are read twice a second, so a revoked key stops everywhere within a second.
+While the database is unavailable, known keys work for a configured time and others get 503, never
+401. Keys are looked up by the digest of the whole key, so the time of a lookup reveals nothing
+about a secret.
 """
 
 from __future__ import annotations
@@ -25,15 +22,6 @@ from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
 from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.ports import CHANGED, AccountStore
 from causerie.hosted.accounts.projects import PlaygroundProject
-
-# Keys on the request path: who calls, answered from memory.
-#
-# A key that was used before costs a look into a table. Changes in the database are read twice a
-# second, so a revoked key stops everywhere within a second. While the database cannot be asked,
-# keys that are known go on for a stated time, and others get 503: not knowing is never 401.
-#
-# The digest of the whole key is what is looked up, here and in the database, so the time that takes
-# says nothing about a secret.
 
 log = structlog.get_logger(__name__)
 
@@ -55,24 +43,21 @@ class KeyCacheOptions(Struct, frozen=True, kw_only=True):
 
 
 class AccountCaller(Caller, frozen=True):
-    """A caller with a key of accounts, and its grant at the time of admission."""
+    """A caller with a key of accounts; ``grant`` is that of the time of admission."""
 
     grant: Grant
 
 
 class _Known(Struct):
-    """Cached state of one secret."""
-
     grant: Grant
-    until: int
-    """Nanoseconds since 1970; 0 if revoked."""
+    until: int  # nanoseconds since 1970; 0 if revoked
     callers: dict[str, AccountCaller]
 
 
 class KeyCache:
-    """The keys of the database.
+    """A cache of the keys in the database.
 
-    Enter it in the loop that uses it. ``now`` gives nanoseconds since 1970.
+    Enter it in the loop that uses it. ``now`` returns nanoseconds since 1970.
     """
 
     def __init__(
@@ -98,7 +83,7 @@ class KeyCache:
         self.configuration_changed.set()  # by whoever was faster than this began to follow
 
     async def __aenter__(self) -> KeyCache:
-        """Begin to follow changes; raises :class:`StoreUnavailable`."""
+        """Start to follow changes; raise :class:`StoreUnavailable`."""
         self._seen, _ = await self._changes()
         await self._stack.enter_async_context(self._tasks)
         self._polling = self._tasks.create_task(self._follow())
@@ -110,26 +95,28 @@ class KeyCache:
         await self._stack.aclose()
 
     async def authenticate(self, door: Named, credential: Credential | None) -> AccountCaller:
-        """Let the bearer of a key in at this door.
+        """Return the caller with this key at this door.
 
-        Raises :class:`Unauthenticated` (unknown, expired and revoked are one
-        answer), :class:`Forbidden` where the key is good but not here, and
-        :class:`StoreUnavailable` where it cannot be known.
+        Raises :class:`Unauthenticated` for unknown, expired and revoked keys alike,
+        :class:`Forbidden` if the key excludes the door, and :class:`StoreUnavailable` if the key
+        cannot be verified.
         """
-        if credential is None:
-            raise no_key()
-        known = self._known.get(credential.digest)
-        if known is None:
-            known = await self._find(credential)
-        if self._now() >= known.until:
-            raise wrong_key(credential)
-        if not self._trusted:
-            raise StoreUnavailable("The API key cannot be verified now. Try again.")
+        known = await self._verified(credential)
         caller = known.callers.get(door.name)
-        return caller if caller is not None else _admit(known, door.name)
+        if caller is None:
+            caller = known.callers[door.name] = admitted(known.grant, door.name)
+        return caller
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a management key; raises like :meth:`authenticate`."""
+        """Return the actor with this management key; raise as :meth:`authenticate`."""
+        key = (await self._verified(credential)).grant.key
+        if key.purpose is not Purpose.MANAGEMENT:
+            raise Forbidden(
+                "This key cannot manage; make a management key.", code="scope_not_allowed"
+            )
+        return Actor("key", key.id, key.name, project=key.project_id, holder=key.person)
+
+    async def _verified(self, credential: Credential | None) -> _Known:
         if credential is None:
             raise no_key()
         known = self._known.get(credential.digest) or await self._find(credential)
@@ -137,15 +124,10 @@ class KeyCache:
             raise wrong_key(credential)
         if not self._trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
-        key = known.grant.key
-        if key.purpose is not Purpose.MANAGEMENT:
-            raise Forbidden(
-                "This key cannot manage; make a management key.", code="scope_not_allowed"
-            )
-        return Actor("key", key.id, key.name, project=key.project_id, holder=key.person)
+        return known
 
     async def _find(self, credential: Credential) -> _Known:
-        """Ask the database, once for all that ask for the same at the same time."""
+        # One query for all callers that ask for the same key at the same time.
         digest = credential.digest
         if not credential.formed or self._absent.get(digest, 0) > self._now():
             raise wrong_key(credential)
@@ -172,19 +154,21 @@ class KeyCache:
         else:
             lookup.set_result(self._keep(digest, found) if found is not None else None)
             if found is None:
-                self._note_absent(digest)
+                if len(self._absent) >= _ABSENT_KEPT:
+                    del self._absent[next(iter(self._absent))]
+                self._absent[digest] = self._now() + _ABSENT_SECONDS * _SECOND
         finally:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled
 
     async def _ask(self, digest: bytes) -> Grant | None:
-        """The grant, as new as everything that was heard of when it is kept."""
+        # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
             async with asyncio.timeout(self._options.answer_seconds):
                 while True:
-                    async with self._store.reading() as repositories:
-                        number, _ = await repositories.keys.changes(self._seen)
-                        found = await repositories.keys.grant(digest)
+                    async with self._store.reading() as tx:
+                        number, _ = await tx.keys.changes(self._seen)
+                        found = await tx.keys.grant(digest)
                     if number >= self._seen:
                         return found
         except TimeoutError as failure:
@@ -207,11 +191,6 @@ class KeyCache:
             if not left:
                 del self._digests[subject]
 
-    def _note_absent(self, digest: bytes) -> None:
-        if len(self._absent) >= _ABSENT_KEPT:
-            del self._absent[next(iter(self._absent))]
-        self._absent[digest] = self._now() + _ABSENT_SECONDS * _SECOND
-
     async def _follow(self) -> None:
         clock = asyncio.get_running_loop().time
         heard = clock()
@@ -230,9 +209,9 @@ class KeyCache:
         try:
             async with (
                 asyncio.timeout(self._options.answer_seconds),
-                self._store.reading() as repositories,
+                self._store.reading() as tx,
             ):
-                number, subjects = await repositories.keys.changes(self._seen)
+                number, subjects = await tx.keys.changes(self._seen)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
         return number, list(subjects) if subjects is not None else None
@@ -250,16 +229,8 @@ class KeyCache:
                 self._drop(digest)
 
 
-def _admit(known: _Known, door: str) -> AccountCaller:
-    """The caller at one door, made once."""
-    caller = known.callers[door] = admitted(known.grant, door)
-    return caller
-
-
 def admitted(grant: Grant, door: str) -> AccountCaller:
-    """Return the caller with this grant at a door; raise :class:`Forbidden` if it excludes the
-    door.
-    """
+    """Return the caller with this grant; raise :class:`Forbidden` if it excludes the door."""
     key = grant.key
     if key.purpose is not Purpose.INFERENCE:
         raise Forbidden(
@@ -292,11 +263,8 @@ def _subjects(grant: Grant) -> tuple[str, ...]:
     return (*found, f"user:{key.person}") if key.person else found
 
 
-# People who talk with models without a key, in the pages that they are signed in to.
-
-
 def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
-    """A caller at whose project's expense it is, within the bounds of project and person."""
+    """Return a caller without a key: a signed-in user whose requests the project pays for."""
     project = place.project
     key = ApiKey(
         id="",
@@ -315,13 +283,6 @@ def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
         until=None,
         project_bounds=place.bounds,
         person_bounds=place.person_bounds,
-    )
-    return AccountCaller(
-        key="",
-        name=user.name,
-        door=door,
-        project=project.id,
-        user=user.id,
         recorded=project.recording_days is not None,
-        grant=grant,
     )
+    return admitted(grant, door)

@@ -1,15 +1,12 @@
-"""API keys, ``ck_<public id>_<secret>``, and one-time links. Only digests of their secrets are
-kept.
+"""API keys, ``ck_<public id>_<secret>``, and one-time links; only digests of secrets are stored.
 
-The public id names a key everywhere; the secret is shown once. A key that is being rotated has
-an old secret that works until its end. A key carries the person it derives from, and works
-while that person may have it. A link lets its bearer in once, to make an account or a new
-password.
+A key that is being rotated has an old secret that works until its end. A key derives from a person
+and works while that person may have it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -26,34 +23,25 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import digest, letters, new_id, new_token
 
-# API keys: ``ck_<public id>_<secret>``.
-#
-# The public id names a key everywhere; the secret is shown once. Kept is a digest
-# of the whole key, by which it is found. A key that is being rotated has an old
-# secret that works until its end.
-#
-# A key carries the person it derives from: whoever created it, also through other keys, or
-# whom it was transferred to. It works while that person may have it.
-
 _PUBLIC_LENGTH = 12
 
 
 class Purpose(StrEnum):
-    """Purpose of a key; no key is for both."""
+    """Purpose of a key, which has one only."""
 
     INFERENCE = "inference"
     MANAGEMENT = "management"
 
 
 class KeyState(StrEnum):
-    """State of a key: active, or the reason why it does not work; shown to its owners only."""
+    """State of a key: active, or why it does not work; shown to its owners only."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
     EXPIRED = "expired"
     DELETED = "deleted"
     WITHDRAWN = "withdrawn"
-    """The person from whom it derives may not have it any more."""
+    """The person from whom it derives may not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +54,28 @@ class ApiKey:
     name: str
     purpose: Purpose
     doors: frozenset[str] | None
-    """``None``: all that the project has; empty: none."""
+    """Doors that it may use; ``None``: all."""
     models: frozenset[str] | None
-    """``None``: all that the project has; empty: none."""
+    """Models that it may use; ``None``: all."""
     created_at: datetime
     expires_at: datetime | None = None
     disabled_at: datetime | None = None
     disabled_by: str | None = None
-    """This actor, or one with more rights, has to enable it again."""
+    """This actor or one with more rights may enable it."""
     deleted_at: datetime | None = None
     bounds: LimitsAndBudgets = UNBOUNDED
     person: str = ""
     """User from whom it derives; empty for a key of the project itself."""
     withdrawn_at: datetime | None = None
-    """Time at which the person left the project: coming back does not revive the key."""
+    """When the person left the project; coming back does not revive the key."""
     person_status: PersonStatus | None = None
     """Present status of the person."""
 
     @property
     def withdrawn(self) -> bool:
-        """Return true if the person from whom it derives may not have it any more."""
-        if self.withdrawn_at is not None:
-            return True
-        return bool(self.person) and not may_hold(self.person_status, self.purpose)
+        """Whether the person from whom it derives may not have it."""
+        unheld = bool(self.person) and not may_hold(self.person_status, self.purpose)
+        return self.withdrawn_at is not None or unheld
 
     def state(self, now: datetime) -> KeyState:
         if self.deleted_at is not None:
@@ -103,9 +90,9 @@ class ApiKey:
 
 
 def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
-    """Return whether a key of this purpose works for somebody with this status.
+    """Return whether somebody with this status may have a key of this purpose.
 
-    A management key works for every member; what it may do, their role says.
+    Every member may have a management key, which has the rights of their role.
     """
     action = Action.KEYS_CREATE if purpose is Purpose.INFERENCE else Action.KEYS_SEE
     member = person_status is not None and person_status.role is not None
@@ -114,7 +101,7 @@ def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeySecret:
-    """A secret of a key, as it is kept. One that ends has been replaced."""
+    """A stored secret of a key; one with an end has been replaced."""
 
     digest: bytes
     key_id: str
@@ -123,18 +110,18 @@ class KeySecret:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Permissions of one secret: everything that the request path has to know of it."""
+    """Permissions of one secret: all that the request path needs of it."""
 
     key: ApiKey
     works: bool
-    """False for revoked keys, which are cached too, so that asking again costs nothing."""
+    """False for revoked keys, which are cached too."""
     until: datetime | None
-    """First moment at which the grant no longer applies."""
+    """End of the grant, if there is one."""
     project_bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets = UNBOUNDED
-    """Of the person from whom the key derives, over all their keys and projects."""
+    """Bounds of the person, over all their keys and projects."""
     recorded: bool = False
-    """The project logs the contents of requests."""
+    """Whether the project keeps the contents of requests."""
 
 
 def new_key_id() -> str:
@@ -142,18 +129,8 @@ def new_key_id() -> str:
 
 
 def new_secret(key_id: str) -> str:
-    """A whole new key with this public id."""
+    """Return a new key with this public id and a new secret."""
     return f"{key_id}_{new_token()}"
-
-
-# One-time links: a secret that lets its bearer in once, to make an account or a new password.
-#
-# Only a digest is kept. Any holder of the link may use it: it is sent to one person, ends soon, and
-# works once.
-
-INVITATION_LIFE = timedelta(days=7)
-OWNER_LIFE = timedelta(days=1)
-RESET_LIFE = timedelta(hours=2)
 
 
 class LinkKind(StrEnum):
@@ -164,6 +141,13 @@ class LinkKind(StrEnum):
     RESET = "reset"
 
 
+_LIFETIMES = {
+    LinkKind.OWNER: timedelta(days=1),
+    LinkKind.INVITATION: timedelta(days=7),
+    LinkKind.RESET: timedelta(hours=2),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class OneTimeLink:
     """A link without its secret."""
@@ -172,7 +156,7 @@ class OneTimeLink:
     kind: LinkKind
     digest: bytes = field(repr=False)
     email: str | None
-    """Binds an invitation to an address."""
+    """Only address that may use an invitation."""
     project_id: str | None
     """Project that its bearer joins."""
     role: Role | None
@@ -185,19 +169,17 @@ class OneTimeLink:
     expires_at: datetime
     used_at: datetime | None = None
     person: str = ""
-    """User from whom it derives, empty for nobody: it works while that user may create such a link.
-    """
+    """User from whom it derives (empty: nobody), while they may create such a link."""
 
 
-# Creator of the links of people that ask for an account themselves: a sign-up, whose link goes to
-# its address alone, and an operator who gives one by hand.
+# Creators of the links of sign-ups: one sent to its address, and one that an operator passes on.
 SIGN_UP = Actor("system", "sign-up", "sign-up")
 APPROVED = Actor("system", "sign-up-approved", "sign-up")
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link that was just made; ``token`` is shown once."""
+    """A new link; ``token`` is shown once."""
 
     link: OneTimeLink
     token: str = field(repr=False)
@@ -205,7 +187,7 @@ class NewLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkGrant:
-    """Rights that a link gives to its user; the fields are those of :class:`OneTimeLink`."""
+    """Rights that a link gives; the fields are those of :class:`OneTimeLink`."""
 
     email: str | None = None
     project_id: str | None = None
@@ -215,32 +197,23 @@ class LinkGrant:
 
 
 def new_link(kind: LinkKind, now: datetime, actor: Actor, grant: LinkGrant) -> NewLink:
-    """Make one, with the life of its kind."""
+    """Create a link with the lifetime of its kind."""
     token = new_token()
-    life = {
-        LinkKind.OWNER: OWNER_LIFE,
-        LinkKind.INVITATION: INVITATION_LIFE,
-        LinkKind.RESET: RESET_LIFE,
-    }[kind]
     link = OneTimeLink(
         id=new_id("lnk"),
         kind=kind,
         digest=digest(token),
-        email=grant.email,
-        project_id=grant.project_id,
-        role=grant.role,
-        operator=grant.operator,
-        user_id=grant.user_id,
+        **asdict(grant),
         created_by=actor.label,
         created_at=now,
-        expires_at=now + life,
+        expires_at=now + _LIFETIMES[kind],
         person=actor.person,
     )
     return NewLink(link, token)
 
 
 def still_good(link: OneTimeLink | None, now: datetime) -> OneTimeLink:
-    """The link, if it works; one answer for unknown, used and ended ones: :class:`NotFound`."""
+    """Return a link that works; raise :class:`NotFound` for unknown, used and expired ones."""
     if link is None or link.used_at is not None or link.expires_at <= now:
         raise no_such_link()
     return link

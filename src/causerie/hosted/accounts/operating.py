@@ -12,12 +12,10 @@ from uuid import uuid4
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
-from causerie.hosted.accounts.audit import entry as audited
-from causerie.hosted.accounts.authorization import Clock, no_such, require
+from causerie.hosted.accounts.authorization import conflict, no_such, require
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import CHANGED, AccountStore, EntryDraft, StoredEntry, Taken
-
-# Entries of the configuration: read by the service, changed by operators.
+from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Taken
+from causerie.hosted.accounts.service import AccountService
 
 _MOST_VALUES = 20
 _PRICES = ("price", "cost")
@@ -31,32 +29,28 @@ class EntryChange:
     after: StoredEntry | None
 
 
-class Entries:
-    """Entries, read by the service and changed by operators.
+class Operating(AccountService):
+    """Authorization and audit entries of actions on what belongs to no account."""
 
-    A change is written in one transaction with its audit entry and word of it to every process.
-    """
+    async def record(
+        self, actor: Actor, needs: Action, action: str, subject: str, **details: str
+    ) -> None:
+        """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
+        async with self._store.writing() as tx:
+            await require(tx, actor, needs)
+            await self._record(tx, actor, action, subject, **details)
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+
+class Entries(Operating):
+    """Entries of the configuration, read by the service and changed by operators."""
 
     async def every(self) -> Sequence[StoredEntry]:
-        """All entries, oldest first, with their credentials: for the service itself."""
-        async with self._store.reading() as repositories:
-            return await repositories.entries.every()
-
-    async def look(self, actor: Actor) -> None:
-        """Before entries are shown; raises :class:`Forbidden`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.PROVIDERS_SEE)
-
-    async def may_change(self, actor: Actor) -> None:
-        """Before a change is checked; raises :class:`Forbidden`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+        """Return all entries with their credentials, oldest first, for the service itself."""
+        async with self._store.reading() as tx:
+            return await tx.entries.every()
 
     def drafted(self, actor: Actor, draft: EntryDraft) -> StoredEntry:
+        """Return the new entry of a draft."""
         now, who = self._clock(), actor.label
         return StoredEntry(
             id=f"cfg_{uuid4().hex}",
@@ -73,7 +67,7 @@ class Entries:
         )
 
     def changed(self, actor: Actor, before: StoredEntry, draft: EntryDraft) -> StoredEntry:
-        """Return the entry as it would be kept after a change."""
+        """Return an entry as a draft changes it."""
         return replace(
             before,
             name=draft.name,
@@ -86,23 +80,12 @@ class Entries:
             unreadable=before.unreadable and draft.credential is None,
         )
 
-    async def add(self, actor: Actor, made: StoredEntry) -> None:
-        """Keep a new entry; raises :class:`InvalidRequest` where its name is taken."""
-        await self.write(actor, [EntryChange(None, made)])
-
-    async def change(self, actor: Actor, before: StoredEntry, after: StoredEntry) -> None:
-        """Keep what an entry is now; raises :class:`InvalidRequest` if it has changed meanwhile."""
-        await self.write(actor, [EntryChange(before, after)])
-
-    async def remove(self, actor: Actor, gone: StoredEntry) -> None:
-        """Forget an entry, with its credential; raises :class:`NotFound`."""
-        await self.write(actor, [EntryChange(gone, None)])
-
     async def write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
-        """Make several changes: all of them, or none.
+        """Write all changes with their audit entries, or none, and announce them to all processes.
 
-        A few statements are enough for any number of changes, so that other writers do not wait
-        long. What is deleted goes first, because its name may be taken over.
+        Raises :class:`InvalidRequest` if a name is taken or an entry has changed since it was
+        read, and :class:`NotFound` for a missing one. A few statements write any number of changes,
+        so that other writers do not wait long. Deletions go first, because their names become free.
         """
         now = self._clock()
         noted = [_noted(now, actor, each) for each in changes]
@@ -110,69 +93,45 @@ class Entries:
         after = [each.after for each in changes if each.after is not None]
         made = [each.after for each in changes if each.before is None and each.after is not None]
         new = {each.id for each in made}
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.CONFIGURATION_CHANGE)
             for each in gone:
-                if not await repositories.entries.remove(each.id):
+                if not await tx.entries.remove(each.id):
                     raise no_such("entry")
-            if not await repositories.entries.change([one for one in after if one.id not in new]):
+            if not await tx.entries.change([one for one in after if one.id not in new]):
                 raise meanwhile()
             try:
-                await repositories.entries.add(made)
+                await tx.entries.add(made)
             except Taken as failure:
-                raise _taken(made) from failure
-            await repositories.audit.add_all(noted)
-            await repositories.keys.announce(CHANGED, now)
-
-    async def note_test(self, actor: Actor, base_url: str, outcome: str) -> None:
-        """Write down that a provider was tried."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            noted = audited(self._clock(), actor, "provider.test", base_url[:200], outcome=outcome)
-            await repositories.audit.add(noted)
+                words = "There is an entry of one of these names already; read them again."
+                if len(made) == 1:
+                    words = f"There is an entry of {made[0].kind} {made[0].name} already."
+                raise conflict("taken", words) from failure
+            await tx.audit.add_all(noted)
+            await tx.keys.announce(CHANGED, now)
 
 
 def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
     before, after = change.before, change.after
     if after is None:
         gone = "" if before is None else before.label
-        return audited(now, actor, f"{CONFIGURATION}delete", gone)
-    done, told = "create", {"what": _told(before, after)}
+        return entry(now, actor, f"{CONFIGURATION}delete", gone)
+    verb, details = "create", {"what": ", ".join(changed_settings(before, after))[:500] or "none"}
     if before is not None:
-        done = _switched(before, after) or "change"
-        told |= _numbers(before.body, after.body)
-    return replace(audited(now, actor, f"{CONFIGURATION}{done}", after.label), details=told)
-
-
-def _taken(made: Sequence[StoredEntry]) -> InvalidRequest:
-    words = "There is an entry of one of these names already; read them again."
-    if len(made) == 1:
-        words = f"There is an entry of {made[0].kind} {made[0].name} already."
-    return InvalidRequest(words, code="taken", status=409)
+        verb = "change"
+        if before.enabled != after.enabled and before.body == after.body:
+            verb = "enable" if after.enabled else "disable"
+        details |= _changed_numbers(before.body, after.body)
+    return replace(entry(now, actor, f"{CONFIGURATION}{verb}", after.label), details=details)
 
 
 def meanwhile() -> InvalidRequest:
-    """Return the error for a change of something that has changed since it was read."""
-    words = "It has been changed meanwhile; read it again."
-    return InvalidRequest(words, code="changed_meanwhile", status=409)
+    """Return the error for a change of an entry that has changed since it was read."""
+    return conflict("changed_meanwhile", "It has been changed meanwhile; read it again.")
 
 
-def _switched(before: StoredEntry, after: StoredEntry) -> str:
-    """Return what the audit log calls a change that only switches an entry on or off."""
-    if before.enabled == after.enabled or before.body != after.body:
-        return ""
-    return "enable" if after.enabled else "disable"
-
-
-def _told(before: StoredEntry | None, after: StoredEntry) -> str:
-    return ", ".join(changed_settings(before, after))[:500] or "none"
-
-
-def _numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return the numbers and switches that a change touches, with both values.
-
-    Other values may be secret, in a header or an address.
-    """
+def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    # Only numbers and switches: other values may be secret, in a header or an address.
     before, after = _leaves(was), _leaves(now)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
@@ -182,7 +141,6 @@ def _numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
-    """Return the numbers and switches of a body by their path, as text; amounts are text there."""
     found: dict[str, str] = {}
     for name, value in body.items():
         path = under + name
@@ -197,7 +155,6 @@ def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) ->
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the tables in a value: itself, or those of a list, told apart by what they are of."""
     if isinstance(value, Mapping):
         yield "", value
     elif isinstance(value, Sequence) and not isinstance(value, str):
@@ -213,48 +170,3 @@ def changed_settings(before: StoredEntry | None, after: StoredEntry) -> Sequence
     if after.credential != (before.credential if before is not None else None):
         names.add("key")
     return sorted(names)
-
-
-# Operators' actions on the service itself: their authorization, and their audit entries.
-
-
-class Operating:
-    """Rights over providers and alerts, which are in no account."""
-
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-
-    async def look(self, actor: Actor) -> None:
-        """Before providers are shown; raises :class:`Forbidden`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.PROVIDERS_SEE)
-
-    async def probe(self, actor: Actor) -> None:
-        """Before a provider is probed, or what was found is used; raises :class:`Forbidden`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.PROVIDERS_PROBE)
-
-    async def note(self, actor: Actor, action: str, provider: str, **details: str) -> None:
-        """Write down what was done with a provider; raises :class:`Forbidden`."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.PROVIDERS_PROBE)
-            await repositories.audit.add(entry(self._clock(), actor, action, provider, **details))
-
-    async def see_alerts(self, actor: Actor) -> None:
-        """Before alerts are shown; raises :class:`Forbidden`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.SERVICE_SEE)
-
-    async def may_test_alerts(self, actor: Actor) -> None:
-        """Before a test is sent by a channel; raises :class:`Forbidden`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.ALERTS_TEST)
-
-    async def note_alert_test(self, actor: Actor, channel: str, *, delivered: bool) -> None:
-        """Write down that a test was sent by a channel; raises :class:`Forbidden`."""
-        outcome = "delivered" if delivered else "failed"
-        noted = entry(self._clock(), actor, "alerts.test", channel, outcome=outcome)
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.ALERTS_TEST)
-            await repositories.audit.add(noted)

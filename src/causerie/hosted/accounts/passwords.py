@@ -1,9 +1,4 @@
-"""Passwords, one-time codes, and the waits after wrong guesses.
-
-Passwords are hashed with argon2id, and none is accepted that others would guess. Codes are
-those of RFC 6238, with the values that every app has. A few failures are free, then each
-doubles the wait.
-"""
+"""Passwords, one-time codes, and the waits after wrong guesses."""
 
 from __future__ import annotations
 
@@ -20,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -31,11 +25,6 @@ from zxcvbn import zxcvbn
 from causerie.errors import InvalidRequest, Overloaded, RateLimited
 from causerie.hosted.accounts.tokens import digest
 
-# Passwords: hashed with argon2id, and none that others would guess.
-#
-# Hashing is slow on purpose (tens of milliseconds and 64 MiB), so it runs in a
-# thread, few at a time: a flood of attempts must not take the machine's memory.
-
 _SHORTEST = 10
 _LONGEST = 256
 _LOOKED_AT = 72  # the estimate takes no more; what is longer is not weaker
@@ -44,7 +33,7 @@ _AT_ONCE = 4
 _IN_LINE = 64
 _T = TypeVar("_T")
 
-# A hash of 256 random bits that nobody kept, made as the hasher here makes them.
+# The hash of 256 random bits that nobody knows, with the parameters of the hasher here.
 NOBODY = (
     "$argon2id$v=19$m=65536,t=3,p=4$W+tVcvI2wl2klkpctaYKLQ"
     "$NEyy3lrrkgNKKGDQbCxZzG0XS6TIPH877AFMvuPCeXw"
@@ -52,7 +41,11 @@ NOBODY = (
 
 
 class Passwords:
-    """Makes and checks hashes."""
+    """Hashes passwords with argon2id, and checks them.
+
+    A hash takes tens of milliseconds and 64 MiB on purpose, so it runs in a thread, few at a time:
+    a flood of attempts must not take the machine's memory.
+    """
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()  # the second recommendation of RFC 9106
@@ -61,10 +54,10 @@ class Passwords:
         self._nobody = self._hasher.hash("nobody has this password") if hasher else NOBODY
 
     async def hash_new(self, password: str, about: Iterable[str]) -> str:
-        """The hash of a password that somebody chose.
+        """Return the hash of a new password.
 
-        Raises :class:`InvalidRequest` for one that is short, common, or like
-        ``about``: what others know of them, such as name and address.
+        Raises :class:`InvalidRequest` for one that is short, common, or like ``about``: what others
+        know of the user, such as name and address.
         """
         password = _normal(password)
         if not _SHORTEST <= len(password) <= _LONGEST:
@@ -74,7 +67,7 @@ class Passwords:
         return await self._slowly(partial(self._checked, password, tuple(about)))
 
     async def matches(self, kept: str | None, password: str) -> bool:
-        """Return true if the password matches; without a stored hash it takes as long."""
+        """Return whether the password matches; without a stored hash it takes as long."""
         return await self._slowly(partial(self._verify, kept, _normal(password[:_LONGEST])))
 
     def _verify(self, kept: str | None, password: str) -> bool:
@@ -115,11 +108,6 @@ def _normal(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 
-# Time-based one-time passwords: RFC 6238 with the values that every app has.
-#
-# SHA-1, 30 seconds, six digits. A code is good for its own step and the one
-# before and after, and only once.
-
 _STEP_SECONDS = 30
 _DIGITS = 6
 _SECRET_BYTES = 20  # RFC 4226, section 4: 160 bits
@@ -129,7 +117,8 @@ RECOVERY_CODES = 10
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """A user's two-factor authentication; in force once it was confirmed with a code."""
+    """Two-factor authentication of a user, in force once confirmed: RFC 6238 with SHA-1, 30 seconds
+    and six digits, as every app supports it."""
 
     user_id: str
     secret: str = field(repr=False)
@@ -138,12 +127,12 @@ class Authenticator:
 
 
 def new_totp_secret() -> str:
-    """A secret as apps take it, in base 32."""
+    """Return a new secret in base 32."""
     return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def totp_code_at(secret: str, step: int) -> str:
-    """The code of one step (RFC 4226, section 5.3)."""
+    """Return the code of one step (RFC 4226, section 5.3)."""
     try:
         key = base64.b32decode(secret)
     except binascii.Error as failure:
@@ -155,7 +144,7 @@ def totp_code_at(secret: str, step: int) -> str:
 
 
 def totp_step_of(secret: str, code: str, now: datetime) -> int | None:
-    """The step that a code belongs to; ``None`` where it is none of now."""
+    """Return the step of a code: the current one, the one before or after; else ``None``."""
     given = "".join(code.split()).encode("utf-8", "surrogatepass")
     current = int(now.timestamp()) // _STEP_SECONDS
     found = None
@@ -166,15 +155,13 @@ def totp_step_of(secret: str, code: str, now: datetime) -> int | None:
 
 
 def totp_address(secret: str, account: str, issuer: str) -> str:
-    """The ``otpauth:`` address that apps read from a picture."""
-    label = quote(f"{issuer}:{account}")
-    return (
-        f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': issuer}, quote_via=quote)}"
-    )
+    """Return the ``otpauth:`` address, which apps read from a picture."""
+    query = urlencode({"secret": secret, "issuer": issuer}, quote_via=quote)
+    return f"otpauth://totp/{quote(f'{issuer}:{account}')}?{query}"
 
 
 def new_recovery_codes() -> list[str]:
-    """Codes to get in with when the app is gone, each once."""
+    """Return codes that replace a lost app, each once."""
     alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
     return [
         "-".join("".join(secrets.choice(alphabet) for _ in range(5)) for _ in range(3))
@@ -182,27 +169,15 @@ def new_recovery_codes() -> list[str]:
     ]
 
 
-# Rate limit of password guesses: a few failures are free, then each doubles the wait.
-#
-# Failures are counted by account and address together, by account, and by address, each with its
-# own allowance. Guessing from one address is slowed down soon, without locking out the owner of the
-# account at another. Attempts that belong to no account (links, new accounts, the return from
-# another provider) are counted by address alone. An IPv6 address stands for its network of 64 bits,
-# which is the size of one subscriber's.
-
 AttemptKind = Literal["link", "sign-up", "provider"]
 
 _LONGEST_WAIT = timedelta(minutes=15)
-_FREE_ATTEMPTS: Mapping[AttemptKind, int] = MappingProxyType(
-    {"link": 20, "sign-up": 20, "provider": 20}
-)
-_SHOWN_IN_SECONDS = 120
 FORGET_FAILURES_AFTER = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Failed attempts within one scope."""
+    """Failed attempts within one scope; some are free, then each doubles the wait."""
 
     scope: str
     failures: int
@@ -210,33 +185,37 @@ class Failures:
 
 
 def sign_in_scopes(account: str, address: str) -> Mapping[str, int]:
-    """The scopes that an attempt counts in, and how many failures each allows for free."""
+    """Return the scopes of an attempt to sign in, with the number of free failures of each.
+
+    Guessing from one address is slowed down soon, without locking out the account's owner at
+    another address.
+    """
     who, where = digest(account).hex()[:32], network(address)
     return {f"both:{who}:{where}": 5, f"account:{who}": 50, f"address:{where}": 50}
 
 
 def code_scope(user_id: str) -> str:
-    """Return the scope of two-factor codes, which are counted apart from the password."""
+    """Return the account name by which two-factor codes are counted."""
     return f"code:{user_id}"
 
 
 def address_scopes(kind: AttemptKind, address: str) -> Mapping[str, int]:
-    """The one scope of what belongs to no account."""
-    return {f"{kind}:{network(address)}": _FREE_ATTEMPTS[kind]}
+    """Return the scope of attempts that belong to no account, with the number of free failures."""
+    return {f"{kind}:{network(address)}": 20}
 
 
 def sign_up_scopes(email: str, address: str) -> Mapping[str, int]:
-    """The scopes of a sign-up: the client's address, and whom mail would go to."""
+    """Return the scopes of a sign-up: the client's address and that of the mail."""
     return {**address_scopes("sign-up", address), f"mail:{digest(email).hex()[:32]}": 3}
 
 
 def is_account_scope(scope: str) -> bool:
-    """Return true if a success clears the scope: nobody else shares it."""
+    """Return whether a scope is of one account, so that a success clears it."""
     return scope.startswith(("both:", "account:"))
 
 
 def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:
-    """Raises :class:`RateLimited` where one of the scopes has to wait."""
+    """Raise :class:`RateLimited` if one of the scopes has to wait."""
     waits = [_wait(each, allowed[each.scope], now) for each in found]
     longest = max(waits, default=timedelta(0))
     if longest > timedelta(0):
@@ -250,15 +229,14 @@ def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datet
 
 def _wait(each: Failures, free: int, now: datetime) -> timedelta:
     beyond, since = each.failures - free, now - each.last_at
-    if (
-        beyond < 0 or not -_LONGEST_WAIT <= since <= FORGET_FAILURES_AFTER
-    ):  # before then: a clock was put back
+    put_back = since < -_LONGEST_WAIT  # the clock
+    if beyond < 0 or put_back or since > FORGET_FAILURES_AFTER:
         return timedelta(0)
     return min(timedelta(seconds=2 ** min(beyond, 10)), _LONGEST_WAIT) - since
 
 
 def network(address: str) -> str:
-    """Return what an address is counted by: an IPv6 address stands for its network of 64 bits."""
+    """Return an address, or for IPv6 its network of 64 bits, the size of one subscriber's."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -273,4 +251,4 @@ def network(address: str) -> str:
 def _wait_words(seconds: int) -> str:
     if seconds == 1:
         return "a second"
-    return f"{seconds} seconds" if seconds < _SHOWN_IN_SECONDS else f"{-(-seconds // 60)} minutes"
+    return f"{seconds} seconds" if seconds < 120 else f"{-(-seconds // 60)} minutes"

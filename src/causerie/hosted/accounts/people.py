@@ -1,4 +1,4 @@
-"""Users, projects, and the role of each user in a project; and the ONE table of who may do what."""
+"""Users, projects, roles in projects, and the table of rights, the only place that defines them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import Literal
-
-# Users, projects, and the role of each user in a project.
+from typing import Literal, Self
 
 
 class Role(StrEnum):
@@ -22,7 +20,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person. ``password`` is its hash; without one they sign in elsewhere."""
+    """A person; ``password`` is a hash, or unset for those who sign in with another provider."""
 
     id: str
     email: str
@@ -32,12 +30,12 @@ class User:
     created_at: datetime
     disabled_at: datetime | None = None
     operator_group: str = ""
-    """``PROVIDER:GROUP`` of the identity provider's group that makes them an operator."""
+    """``PROVIDER:GROUP`` of the group that makes them an operator, if a group does."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedIdentity:
-    """A user as an OpenID provider knows them."""
+    """An identity at an OpenID provider that belongs to a user."""
 
     issuer: str
     subject: str
@@ -59,19 +57,19 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A user's part in a project."""
+    """A user's role in a project."""
 
     project_id: str
     user_id: str
     role: Role
     since: datetime
     from_group: str = ""
-    """``PROVIDER:GROUP`` of the identity provider's group that gives it; empty: by hand."""
+    """``PROVIDER:GROUP`` of the group that grants it; empty: given by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectMember:
-    """A membership, with the person it is of."""
+    """A membership with its user."""
 
     user: User
     role: Role
@@ -105,12 +103,12 @@ class Actor:
 
     @property
     def person(self) -> str:
-        """The user that everything which this actor creates derives from; empty for nobody."""
+        """User from whom everything that this actor creates derives; empty for nobody."""
         return self.id if self.kind == "user" else self.holder
 
     @property
     def label(self) -> str:
-        """As the audit log names it."""
+        """Name of the actor in the audit log."""
         return f"{self.kind}:{self.id}"
 
 
@@ -118,17 +116,8 @@ SYSTEM = Actor("system", "cli", "command line", operator=True)
 
 
 def actor_of(user: User) -> Actor:
-    """The user, as somebody who does something."""
+    """Return the actor of a user."""
     return Actor("user", user.id, user.name, operator=user.operator)
-
-
-# Rights: the ONE table of who may do what.
-#
-# ``docs/reference/rights.md`` is generated from it; the tests walk all of it.
-#
-# A person has the rights of their role in the project, and an operator those of operators in
-# addition. ``OWN`` is what they made themselves. A caller who may not even see a project is told
-# that it does not exist.
 
 
 class Extent(IntEnum):
@@ -140,7 +129,7 @@ class Extent(IntEnum):
 
 
 class RoleColumn(StrEnum):
-    """A column of the table: a role in the project, or a part that has none."""
+    """A column of the table of rights: a role in the project, or a part without one."""
 
     OPERATOR = "operator"
     OWNER = Role.OWNER
@@ -152,41 +141,56 @@ class RoleColumn(StrEnum):
 
 
 class Action(StrEnum):
-    """A row of the table."""
+    """A row of the table of rights: the name, and a letter for each :class:`RoleColumn`.
 
-    PROJECT_SEE = "project.see"
-    PROJECT_RENAME = "project.rename"
-    PROJECT_ARCHIVE = "project.archive"
-    MEMBERS_SEE = "members.see"
-    MEMBERS_INVITE = "members.invite"
-    MEMBERS_CHANGE = "members.change"
-    MEMBERS_REMOVE = "members.remove"
-    OWNERS_CHANGE = "owners.change"
-    KEYS_SEE = "keys.see"
-    KEYS_CREATE = "keys.create"
-    KEYS_EDIT = "keys.edit"
-    KEYS_DISABLE = "keys.disable"
-    KEYS_ROTATE = "keys.rotate"
-    KEYS_DELETE = "keys.delete"
-    KEYS_TRANSFER = "keys.transfer"
-    MANAGEMENT_KEYS = "management_keys.change"
-    BOUNDS_SET = "bounds.set"
-    CREDITS_PUT = "credits.put"
-    MODELS_ASK = "models.ask"
-    USAGE_SEE = "usage.see"
-    ACTIVITY_SEE = "activity.see"
-    RECORDING_SET = "recording.set"
-    CONTENTS_SEE = "contents.see"
-    AUDIT_SEE = "audit.see"
-    USERS_SEE = "users.see"
-    USERS_INVITE = "users.invite"
-    USERS_CHANGE = "users.change"
-    PROJECTS_CREATE = "projects.create"
-    SERVICE_SEE = "service.see"
-    PROVIDERS_SEE = "providers.see"
-    PROVIDERS_PROBE = "providers.probe"
-    CONFIGURATION_CHANGE = "configuration.change"
-    ALERTS_TEST = "alerts.test"
+    ``X`` is :attr:`Extent.ALL`, ``o`` :attr:`Extent.OWN` and ``_`` :attr:`Extent.NO`. A person has
+    the rights of their role in the project, and an operator those of operators in addition.
+    ``docs/reference/rights.md`` is generated from it.
+    """
+
+    extents: str
+
+    def __new__(cls, name: str, extents: str = "") -> Self:
+        action = str.__new__(cls, name)
+        action._value_ = name
+        action.extents = extents
+        return action
+
+    # Columns: operator, owner, admin, member, viewer, management key, outsider.
+
+    PROJECT_SEE = "project.see", "XXXXXX_"
+    PROJECT_RENAME = "project.rename", "XXX____"
+    PROJECT_ARCHIVE = "project.archive", "XX_____"
+    MEMBERS_SEE = "members.see", "XXXXX__"
+    MEMBERS_INVITE = "members.invite", "XXX____"
+    MEMBERS_CHANGE = "members.change", "XXX____"
+    MEMBERS_REMOVE = "members.remove", "XXXoo__"
+    OWNERS_CHANGE = "owners.change", "XX_____"
+    KEYS_SEE = "keys.see", "XXXXXX_"
+    KEYS_CREATE = "keys.create", "_XXX_X_"
+    KEYS_EDIT = "keys.edit", "_XXo_X_"
+    KEYS_DISABLE = "keys.disable", "XXXo_X_"
+    KEYS_ROTATE = "keys.rotate", "_XXo_X_"
+    KEYS_DELETE = "keys.delete", "XXXo_X_"
+    KEYS_TRANSFER = "keys.transfer", "XXX____"
+    MANAGEMENT_KEYS = "management_keys.change", "XXX____"
+    BOUNDS_SET = "bounds.set", "X______"
+    CREDITS_PUT = "credits.put", "X______"
+    MODELS_ASK = "models.ask", "_XXX___"
+    USAGE_SEE = "usage.see", "XXXXXX_"
+    ACTIVITY_SEE = "activity.see", "XXXXXX_"
+    RECORDING_SET = "recording.set", "_XX__X_"
+    CONTENTS_SEE = "contents.see", "_XXo___"
+    AUDIT_SEE = "audit.see", "XXX____"
+    USERS_SEE = "users.see", "X______"
+    USERS_INVITE = "users.invite", "X______"
+    USERS_CHANGE = "users.change", "X______"
+    PROJECTS_CREATE = "projects.create", "X______"
+    SERVICE_SEE = "service.see", "X______"
+    PROVIDERS_SEE = "providers.see", "X______"
+    PROVIDERS_PROBE = "providers.probe", "X______"
+    CONFIGURATION_CHANGE = "configuration.change", "X______"
+    ALERTS_TEST = "alerts.test", "X______"
 
 
 WORDS = {
@@ -226,59 +230,22 @@ WORDS = {
     Action.ALERTS_TEST: "send a test by a channel of alerts",
 }
 
-_ = Extent.NO
-o = Extent.OWN
-X = Extent.ALL
-
-# Columns: operator, owner, admin, member, viewer, management key, outsider.
-_ROWS: dict[Action, tuple[Extent, ...]] = {
-    Action.PROJECT_SEE: (X, X, X, X, X, X, _),
-    Action.PROJECT_RENAME: (X, X, X, _, _, _, _),
-    Action.PROJECT_ARCHIVE: (X, X, _, _, _, _, _),
-    Action.MEMBERS_SEE: (X, X, X, X, X, _, _),
-    Action.MEMBERS_INVITE: (X, X, X, _, _, _, _),
-    Action.MEMBERS_CHANGE: (X, X, X, _, _, _, _),
-    Action.MEMBERS_REMOVE: (X, X, X, o, o, _, _),
-    Action.OWNERS_CHANGE: (X, X, _, _, _, _, _),
-    Action.KEYS_SEE: (X, X, X, X, X, X, _),
-    Action.KEYS_CREATE: (_, X, X, X, _, X, _),
-    Action.KEYS_EDIT: (_, X, X, o, _, X, _),
-    Action.KEYS_DISABLE: (X, X, X, o, _, X, _),
-    Action.KEYS_ROTATE: (_, X, X, o, _, X, _),
-    Action.KEYS_DELETE: (X, X, X, o, _, X, _),
-    Action.KEYS_TRANSFER: (X, X, X, _, _, _, _),
-    Action.MANAGEMENT_KEYS: (X, X, X, _, _, _, _),
-    Action.BOUNDS_SET: (X, _, _, _, _, _, _),
-    Action.CREDITS_PUT: (X, _, _, _, _, _, _),
-    Action.MODELS_ASK: (_, X, X, X, _, _, _),
-    Action.USAGE_SEE: (X, X, X, X, X, X, _),
-    Action.ACTIVITY_SEE: (X, X, X, X, X, X, _),
-    Action.RECORDING_SET: (_, X, X, _, _, X, _),
-    Action.CONTENTS_SEE: (_, X, X, o, _, _, _),
-    Action.AUDIT_SEE: (X, X, X, _, _, _, _),
-    Action.USERS_SEE: (X, _, _, _, _, _, _),
-    Action.USERS_INVITE: (X, _, _, _, _, _, _),
-    Action.USERS_CHANGE: (X, _, _, _, _, _, _),
-    Action.PROJECTS_CREATE: (X, _, _, _, _, _, _),
-    Action.SERVICE_SEE: (X, _, _, _, _, _, _),
-    Action.PROVIDERS_SEE: (X, _, _, _, _, _, _),
-    Action.PROVIDERS_PROBE: (X, _, _, _, _, _, _),
-    Action.CONFIGURATION_CHANGE: (X, _, _, _, _, _, _),
-    Action.ALERTS_TEST: (X, _, _, _, _, _, _),
-}
-
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
-    action: dict(zip(RoleColumn, row, strict=True)) for action, row in _ROWS.items()
+    action: {
+        column: {"X": Extent.ALL, "o": Extent.OWN, "_": Extent.NO}[letter]
+        for column, letter in zip(RoleColumn, action.extents, strict=True)
+    }
+    for action in Action
 }
 
 
 def extent(action: Action, parts: Iterable[RoleColumn]) -> Extent:
-    """Return the extent to which somebody with these parts may do this."""
+    """Return the extent to which somebody in these columns may do this."""
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 
 def columns(person_status: PersonStatus | None) -> frozenset[RoleColumn]:
-    """Return the columns that apply to a user; a disabled account is an outsider's."""
+    """Return the columns that apply to a user; a disabled user is an outsider."""
     found = {RoleColumn.OUTSIDER}
     if person_status is not None and not person_status.disabled:
         if person_status.operator:

@@ -1,10 +1,9 @@
-"""Interfaces of the store that accounts need: repositories, used in one transaction each; and what
-they keep of requests and of the configuration.
+"""The store as accounts use it: repositories of one transaction, and their records of requests and
+of the configuration.
 
-Leaving a writing block without an exception commits everything done in it at once; an exception
-rolls all of it back. A user, project or key that ``find`` returns in a writing block is locked
-until its end. Entering and everything inside raises :class:`~causerie.errors.StoreUnavailable`
-if the store cannot be used.
+Leaving a writing block without an exception commits everything; an exception rolls everything back.
+In a writing block, what ``find``, ``operators``, ``owners`` and ``identities`` read is locked until
+its end. Entering a block and every method raise :class:`~causerie.errors.StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -30,14 +29,12 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import Session
 
-# Contents of one request, as a project keeps them.
-
 LONGEST_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Contents of one request, by the id of its usage record."""
+    """Contents of one request; ``id`` is the id of its usage record."""
 
     id: str
     project_id: str
@@ -45,27 +42,22 @@ class Recording:
     """User who created the key, or used the playground."""
     at: datetime
     request: str = field(repr=False)
-    """JSON, or its beginning if it is cut."""
+    """JSON, or its beginning if ``request_cut``."""
     request_cut: bool
     reply: str = field(repr=False)
-    """JSON, or its beginning if it is cut; empty if there was none."""
+    """JSON, or its beginning if ``reply_cut``; empty without a reply."""
     reply_cut: bool
 
 
-# An entry of the configuration that operators make while the service runs, as it is kept.
-#
-# What it says is for ``settings`` to judge; here it is a name and a body. Its credential is kept
-# apart, encrypted.
-
 CHANGED = "configuration"
-"""The subject under which every process hears of a change."""
+"""Subject of the announcements of configuration changes to all processes."""
 
 EntryKind = Literal["provider", "alias", "catalog_model", "model", "door", "webhook", "email"]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry as it is kept; ``version`` counts its changes."""
+    """A stored configuration entry; ``version`` counts its changes."""
 
     id: str
     kind: EntryKind
@@ -79,20 +71,17 @@ class StoredEntry:
     updated_by: str
     credential: str | None = field(default=None, repr=False)
     unreadable: bool = False
-    """Its credential was encrypted with a key that is not here any more."""
+    """The key that encrypted its credential is missing."""
 
     @property
     def label(self) -> str:
-        """Return what the audit log calls it."""
+        """Return its subject in the audit log."""
         return f"{self.kind}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class EntryDraft:
-    """Wanted state of an entry.
-
-    Without a ``credential`` one that is kept stays; an empty one removes it.
-    """
+    """Wanted state of an entry; ``credential``: ``None`` keeps the stored one, empty removes it."""
 
     kind: EntryKind
     name: str
@@ -101,41 +90,29 @@ class EntryDraft:
     enabled: bool = True
 
 
-# Interfaces of the store that accounts need: repositories, used in one transaction each.
-#
-# Leaving a writing block without an exception commits everything done in it at once; an exception
-# rolls all of it back. A user, project or key that ``find`` returns in a writing block is locked
-# until its end. Entering and everything inside raises :class:`~causerie.errors.StoreUnavailable` if
-# the store cannot be used.
-
-
 class Taken(Exception):
-    """A value that has to be unique exists already."""
+    """A unique value exists already."""
 
 
 class PeopleRepository(Protocol):
     """Users and their identities."""
 
     async def add(self, user: User) -> None:
-        """Raises :class:`Taken` where the address has an account."""
+        """Add a user; raise :class:`Taken` if the address has an account."""
 
     async def change(self, user: User) -> None: ...
     async def find(self, id: str) -> User | None: ...
     async def by_email(self, email: str) -> User | None: ...
     async def every(self) -> Sequence[User]: ...  # by address
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
-        """As it is now, without a lock; ``None`` for somebody unknown."""
+        """Return the current status without a lock; ``None`` for an unknown user."""
 
-    async def operators(self) -> int:
-        """Count the operators that are not disabled; locked until the end of a writing block."""
-
+    async def operators(self) -> int: ...  # number of enabled ones
     async def link(self, identity: LinkedIdentity) -> None:
-        """Raises :class:`Taken`."""
+        """Add an identity; raise :class:`Taken` if it belongs to an account."""
 
     async def by_identity(self, issuer: str, subject: str) -> User | None: ...
-    async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
-        """Oldest first; locked until the end of a writing block."""
-
+    async def identities(self, user_id: str) -> Sequence[LinkedIdentity]: ...
     async def unlink(self, identity: LinkedIdentity) -> None: ...
 
 
@@ -143,51 +120,37 @@ class ProjectRepository(Protocol):
     """Projects and memberships."""
 
     async def add(self, project: Project) -> None: ...
-    async def change(self, project: Project) -> None:
-        """Everything but the id and what it keeps."""
-
+    async def change(self, project: Project) -> None: ...  # but for the recording days
     async def set_recording(self, id: str, days: int | None) -> None:
-        """Set the number of days for which the project keeps contents; ``None``: not at all."""
+        """Set for how many days contents of requests are kept; ``None`` keeps none."""
 
     async def find(self, id: str) -> Project | None: ...
     async def every(self) -> Sequence[Project]: ...  # by name
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]: ...
     async def membership(self, project_id: str, user_id: str) -> Membership | None: ...
     async def members(self, project_id: str) -> Sequence[ProjectMember]: ...  # by name
-    async def join(self, membership: Membership) -> None:
-        """Add it, or change its role."""
-
-    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
-        """Remove the membership, and remember when it ended."""
-
-    async def left(self, project_id: str, user_id: str) -> datetime | None:
-        """When somebody was last removed or left."""
-
-    async def owners(self, project_id: str) -> int:
-        """Count the owners; locked until the end of a writing block."""
+    async def join(self, membership: Membership) -> None: ...  # or change the role
+    async def leave(self, project_id: str, user_id: str, at: datetime) -> None: ...
+    async def left(self, project_id: str, user_id: str) -> datetime | None: ...  # last time
+    async def owners(self, project_id: str) -> int: ...  # number
 
 
 class LinkRepository(Protocol):
-    """One-time links."""
+    """One-time links; several are those that are neither used nor expired, oldest first."""
 
     async def add(self, link: OneTimeLink) -> None: ...
     async def by_digest(self, digest: bytes) -> OneTimeLink | None: ...
     async def find(self, id: str) -> OneTimeLink | None: ...
     async def use(self, id: str, at: datetime) -> bool:
-        """Mark it as used; false where it was used already, also by somebody at the same time."""
+        """Mark it as used; return false if it was used before, also at the same time."""
 
-    async def withdraw(self, id: str) -> None: ...
-    async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
-        """Those that are neither used nor expired, of a project or of none."""
-
-    async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        """Those that are neither used nor expired and derive from this user."""
-
+    async def withdraw(self, *ids: str) -> None: ...
+    async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]: ...
+    async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]: ...
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
-        """Remove unused ones by this maker, for this address or expired before."""
+        """Remove unused links by this creator that are for this address or expired before."""
 
-    async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        """Those that are neither used nor expired and choose this user's password."""
+    async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]: ...
 
 
 class SessionRepository(Protocol):
@@ -197,95 +160,76 @@ class SessionRepository(Protocol):
     async def by_digest(self, digest: bytes) -> Session | None: ...
     async def seen(self, id: str, at: datetime) -> None: ...
     async def of(self, user_id: str, now: datetime) -> Sequence[Session]: ...
-    async def last_seen(self) -> Mapping[str, datetime]:
-        """When each user's last session was used."""
-
+    async def last_seen(self) -> Mapping[str, datetime]: ...  # by user id
     async def end(self, user_id: str, id: str) -> bool: ...
     async def end_all(self, user_id: str, *, but: str | None = None) -> None: ...
-    async def forget(self, before: datetime) -> None:
-        """Remove those that ended before."""
+    async def forget(self, before: datetime) -> None: ...  # those that expired
 
 
 class FactorRepository(Protocol):
     """Two-factor authentication."""
 
     async def find(self, user_id: str) -> Authenticator | None:
-        """Raises :class:`StoreUnavailable` where no key decrypts it."""
+        """Return it; raise :class:`StoreUnavailable` if no key decrypts it."""
 
     async def put(self, authenticator: Authenticator) -> None: ...
     async def step(self, user_id: str, step: int) -> bool:
-        """Take note of a step that was used; false where it, or a later one, was used before."""
+        """Mark a step as used; return false if it or a later one was used before."""
 
-    async def remove(self, user_id: str) -> None:
-        """With its recovery codes."""
-
-    async def users(self) -> frozenset[str]:
-        """Return the ids of users whose factor is in force."""
-
+    async def remove(self, user_id: str) -> None: ...  # with the recovery codes
+    async def users(self) -> frozenset[str]: ...  # ids of those with a confirmed factor
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None: ...
-    async def use_recovery(self, user_id: str, digest: bytes) -> bool: ...
+    async def use_recovery(self, user_id: str, digest: bytes) -> bool:
+        """Use up a code; return false if there is none with this digest."""
 
 
 class AttemptRepository(Protocol):
     """Failed attempts to sign in, by scope."""
 
     async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
-        """Return the failures in each scope, locked until the end of the writing block."""
+        """Return the failures of each scope, locked until the end of the writing block."""
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
-        """Count one more; the count begins anew where the last was before ``forget_before``."""
+        """Add a failure; the count starts anew if the last was before ``forget_before``."""
 
-    async def forgive(self, scope: str) -> None:
-        """Count one less."""
-
+    async def forgive(self, scope: str) -> None: ...  # subtract a failure
     async def clear(self, scope: str) -> None: ...
     async def forget(self, before: datetime) -> None: ...
 
 
 class KeyRepository(Protocol):
-    """API keys, their secrets, bounds, and word of their changes."""
+    """API keys, their secrets and bounds, and announcements of changes.
+
+    Several keys are those that are not deleted, newest first.
+    """
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None: ...  # without its bounds
-    async def change(self, key: ApiKey) -> None:
-        """Everything but its bounds."""
-
+    async def change(self, key: ApiKey) -> None: ...  # but for its bounds
     async def find(self, id: str) -> ApiKey | None: ...  # also if it is deleted
-    async def of(self, project_id: str) -> Sequence[ApiKey]:
-        """Those that are not deleted, newest first."""
-
-    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
-        """Those that derive from this user and are not deleted, of one project or of all."""
-
-    async def budgeted(self) -> Sequence[ApiKey]:
-        """Those that are not deleted and have budgets."""
-
-    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
-        """Those that are not deleted and expire then."""
-
+    async def of(self, project_id: str) -> Sequence[ApiKey]: ...
+    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]: ...
+    async def budgeted(self) -> Sequence[ApiKey]: ...
+    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]: ...
     async def counts(self) -> Sequence[tuple[str, str, int]]:
-        """Count those that are not deleted, by project and person (empty: of nobody)."""
+        """Count keys by project and person (empty: of nobody)."""
 
-    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
-        """Mark them as withdrawn."""
-
+    async def withdraw(self, ids: Sequence[str], at: datetime) -> None: ...
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
-        """A new secret; older ones end then, or earlier where they already did."""
+        """Add a secret; older ones expire at ``old_until`` at the latest."""
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        """Of ``key:ID``, ``user:ID`` or ``project:ID``."""
+        """Set the bounds of ``key:ID``, ``user:ID`` or ``project:ID``."""
 
     async def bounds(self, owner: str) -> LimitsAndBudgets: ...
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]: ...
     async def announce(self, subject: str, at: datetime) -> None:
-        """Let every process know that ``key:ID``, ``project:ID`` or ``user:ID`` has changed."""
+        """Tell all processes that ``key:ID``, ``project:ID`` or ``user:ID`` has changed."""
 
-    async def grant(self, digest: bytes) -> Grant | None:
-        """Return the grant of this secret; ``None`` if nobody has it."""
-
+    async def grant(self, digest: bytes) -> Grant | None: ...
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
-        """The latest change's number, and whose changes came after another.
+        """Return the number of the latest change, and the subjects of the changes after ``after``.
 
-        ``None`` where that is too long ago to be known.
+        These are ``None`` if they are not stored any more.
         """
 
 
@@ -294,91 +238,74 @@ class AuditRepository(Protocol):
 
     async def add(self, entry: AuditEntry) -> None: ...
     async def add_all(self, entries: Sequence[AuditEntry]) -> None: ...
-    async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Newest first."""
+    async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]: ...  # newest first
 
 
 class CreditRepository(Protocol):
-    """Money that was put in."""
+    """Amounts paid in for projects."""
 
     async def add(self, credit: Credit) -> None: ...
-    async def of(self, project_id: str) -> Sequence[Credit]:
-        """Newest first."""
-
-    async def total(self, project_id: str) -> Decimal | None:
-        """``None`` where nothing was ever put in."""
+    async def of(self, project_id: str) -> Sequence[Credit]: ...  # newest first
+    async def total(self, project_id: str) -> Decimal | None: ...  # None without credits
 
 
 class RecordingRepository(Protocol):
-    """Contents of requests, of projects that keep them; never of one that does not (any more)."""
+    """Contents of requests, only of projects that keep them."""
 
     async def put(self, recordings: Sequence[Recording]) -> None:
-        """Keep those whose projects keep what is said now, for as long as they say now."""
+        """Store recordings for as long as their projects keep them now."""
 
     async def find(self, id: str, now: datetime) -> Recording | None:
-        """Raises :class:`NotFound` where it can not be decrypted any more."""
+        """Return one; raise :class:`NotFound` if no key decrypts it."""
 
     async def several(
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
-        """Of these ids those that are kept and can be decrypted."""
+        """Return the stored recordings of these ids that can be decrypted."""
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
-        """Of these ids those that are kept, with whose requests they are."""
+        """Return the users of the stored recordings of these ids, by id."""
 
     async def forget(self, project_id: str) -> None: ...
     async def shorten(self, project_id: str, kept: timedelta) -> None:
-        """None of the project's is kept for longer."""
+        """Let the project's recordings expire after ``kept`` at the latest."""
 
     async def expire(self, now: datetime, most: int) -> int:
-        """Remove up to so many whose time is over; how many there were."""
+        """Remove up to ``most`` expired recordings; return their number."""
 
 
 class EntryRepository(Protocol):
     """Entries of the configuration, with their credentials."""
 
-    async def every(self) -> Sequence[StoredEntry]:
-        """Oldest first."""
-
+    async def every(self) -> Sequence[StoredEntry]: ...  # oldest first
     async def add(self, entries: Sequence[StoredEntry]) -> None:
-        """Raises :class:`Taken` where there is one of such a kind and name."""
+        """Add entries; raise :class:`Taken` if one of their kind and name exists."""
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
-        """Change the entries; false, and no change, if one has not the version before by now."""
+        """Change entries; return false without a change if one has not the version before."""
 
-    async def remove(self, id: str) -> bool:
-        """Forget it; false where it is gone already."""
+    async def remove(self, id: str) -> bool: ...  # false if there is none
 
 
-class Repositories(Protocol):
-    """All books of one transaction."""
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """All repositories of one transaction."""
 
-    @property
-    def people(self) -> PeopleRepository: ...
-    @property
-    def projects(self) -> ProjectRepository: ...
-    @property
-    def links(self) -> LinkRepository: ...
-    @property
-    def sessions(self) -> SessionRepository: ...
-    @property
-    def factors(self) -> FactorRepository: ...
-    @property
-    def attempts(self) -> AttemptRepository: ...
-    @property
-    def keys(self) -> KeyRepository: ...
-    @property
-    def audit(self) -> AuditRepository: ...
-    @property
-    def credits(self) -> CreditRepository: ...
-    @property
-    def recordings(self) -> RecordingRepository: ...
-    @property
-    def entries(self) -> EntryRepository: ...
+    people: PeopleRepository
+    projects: ProjectRepository
+    links: LinkRepository
+    sessions: SessionRepository
+    factors: FactorRepository
+    attempts: AttemptRepository
+    keys: KeyRepository
+    audit: AuditRepository
+    credits: CreditRepository
+    recordings: RecordingRepository
+    entries: EntryRepository
 
 
 class AccountStore(Protocol):
-    """Storage of the repositories."""
+    """Begins transactions."""
 
-    def reading(self) -> AbstractAsyncContextManager[Repositories]: ...
-    def writing(self) -> AbstractAsyncContextManager[Repositories]: ...
+    def reading(self) -> AbstractAsyncContextManager[Transaction]: ...
+    def writing(self) -> AbstractAsyncContextManager[Transaction]: ...

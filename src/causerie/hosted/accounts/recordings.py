@@ -1,7 +1,6 @@
-"""Contents of requests: kept only while a project says so, seen only by its own people.
+"""Contents of requests, stored for projects that keep them and shown only to their members.
 
-They are written behind the requests: best effort, and no reply waits for it. Operators of the
-service see those of their own projects, like everybody else.
+Operators of the service see only those of their own projects.
 """
 
 from __future__ import annotations
@@ -17,18 +16,14 @@ import structlog
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, no_such, reach, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor, Extent
 from causerie.hosted.accounts.ports import LONGEST_DAYS, AccountStore, Recording
+from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Usage
-
-# Writes down what was said, behind the requests: best effort, and no reply waits for it.
-#
-# Recordings that cannot be written (the database is away, too much waits) are lost, and the log
-# reports their number. The usage of a request never depends on it.
 
 log = structlog.get_logger(__name__)
 
@@ -38,17 +33,16 @@ _SWEPT_AT_ONCE = 500
 
 
 class _Waiting(Struct):
-    """One request whose contents are to be written."""
-
     usage: UsageRecord
     contents: Contents
     weight: int
 
 
 class Recorder:
-    """One writer for the contents of this process. Enter it in the loop that uses it.
+    """Writes the contents of this process in the background. Enter it in the loop that uses it.
 
-    ``most`` bounds how many wait, ``most_bytes`` about how much memory they hold.
+    No reply waits for it. What cannot be written, because the database is unavailable or too much
+    waits, is lost, and the log reports the number. ``most`` and ``most_bytes`` limit what waits.
     """
 
     def __init__(
@@ -73,7 +67,7 @@ class Recorder:
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        """Write what waits, then end."""
+        """Write what waits, then stop."""
         self._closing = True
         self._more.set()
         if self._writer is not None:
@@ -81,7 +75,7 @@ class Recorder:
             self._writer.result()
 
     def put(self, usage: UsageRecord, contents: Contents) -> None:
-        """Have these contents written; returns at once."""
+        """Queue contents to be written."""
         weight = contents.weight
         if len(self._waiting) >= self._most or weight > self._left or self._closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
@@ -91,7 +85,7 @@ class Recorder:
         self._more.set()
 
     async def sweep(self, seconds: float = _SWEEP_SECONDS) -> None:
-        """Until cancelled: remove, every so many seconds, what has been kept for its time."""
+        """Remove expired contents every so many seconds, until cancelled."""
         while True:
             try:
                 await self.expire()
@@ -100,11 +94,11 @@ class Recorder:
             await asyncio.sleep(seconds)
 
     async def expire(self) -> None:
-        """Remove what has been kept for its time; raises :class:`StoreUnavailable`."""
+        """Remove expired contents; raise :class:`StoreUnavailable`."""
         now, found = self._clock(), _SWEPT_AT_ONCE
         while found == _SWEPT_AT_ONCE:
-            async with self._store.writing() as repositories:
-                found = await repositories.recordings.expire(now, _SWEPT_AT_ONCE)
+            async with self._store.writing() as tx:
+                found = await tx.recordings.expire(now, _SWEPT_AT_ONCE)
 
     async def _write(self) -> None:
         while True:
@@ -115,9 +109,9 @@ class Recorder:
                 await self._more.wait()
             batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
             try:
-                made = await asyncio.to_thread(_recordings, batch)
-                async with self._store.writing() as repositories:
-                    await repositories.recordings.put(made)
+                recordings = await asyncio.to_thread(list, map(_recording, batch))
+                async with self._store.writing() as tx:
+                    await tx.recordings.put(recordings)
             except StoreUnavailable:
                 log.warning("contents are not kept: the database is away", requests=len(batch))
             except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing
@@ -126,11 +120,8 @@ class Recorder:
             self._left += sum(each.weight for each in batch)
 
 
-def _recordings(batch: Sequence[_Waiting]) -> list[Recording]:
-    return [_recording(each.usage, each.contents) for each in batch]
-
-
-def _recording(usage: UsageRecord, contents: Contents) -> Recording:
+def _recording(waiting: _Waiting) -> Recording:
+    usage, contents = waiting.usage, waiting.contents
     request = contents.request()
     reply = contents.reply(
         Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning, usage.estimated)
@@ -147,68 +138,53 @@ def _recording(usage: UsageRecord, contents: Contents) -> Recording:
     )
 
 
-# Contents of requests: kept only while a project says so, seen only by its own people.
-#
-# Operators of the service see those of their own projects, like everybody else.
-
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
-class Recordings:
-    """Switches it on and off, and shows what was kept."""
-
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+class Recordings(AccountService):
+    """The recorded contents of projects."""
 
     async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
-        """Keep what is said for so many days; with ``None`` not any more, and nothing of before.
+        """Keep contents for so many days from now on; ``None`` keeps none and removes the former.
 
-        Fewer days hold for what was kept before too, more do not. Raises :class:`InvalidRequest`.
+        Fewer days apply to former contents too, more do not. Raises :class:`InvalidRequest`.
         """
         if days is not None and not 1 <= days <= LONGEST_DAYS:
             raise InvalidRequest(
                 f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
             )
         now = self._clock()
-        async with self._store.writing() as repositories:
-            project = await visible_project(repositories, actor, project_id, Action.RECORDING_SET)
-            await repositories.projects.set_recording(project_id, days)
+        async with self._store.writing() as tx:
+            project = await visible_project(tx, actor, project_id, Action.RECORDING_SET)
+            await tx.projects.set_recording(project_id, days)
             if days is None:
-                await repositories.recordings.forget(project_id)
+                await tx.recordings.forget(project_id)
             else:
-                await repositories.recordings.shorten(project_id, timedelta(days=days))
-            await repositories.keys.announce(f"project:{project_id}", now)
+                await tx.recordings.shorten(project_id, timedelta(days=days))
+            await tx.keys.announce(f"project:{project_id}", now)
             said = difference(project.recording_days or "off", days or "off")
-            await repositories.audit.add(
-                entry(now, actor, "project.recording", project_id, project_id, days=said)
-            )
+            await self._record(tx, actor, "project.recording", project_id, project_id, days=said)
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
-        """Return the contents of one request.
-
-        Raises :class:`Forbidden`, and :class:`NotFound` where it is not kept.
-        """
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id)
-            found = (
-                await repositories.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
-            )
+        """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id)
+            found = await tx.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
             whose = found.user_id if found is not None else actor.id
-            await require(repositories, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
+            await require(tx, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
         if found is None:
             raise no_such("recording")
         return found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
-        """Of these requests those whose contents there are for this actor to see."""
-        async with self._store.reading() as repositories:
-            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+        """Return the ids of those requests whose contents are stored and the actor may see."""
+        async with self._store.reading() as tx:
+            found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO or not ids:
                 return frozenset()
-            users = await repositories.recordings.users(project_id, ids, self._clock())
+            users = await tx.recordings.users(project_id, ids, self._clock())
         return frozenset(
             id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )
@@ -216,23 +192,23 @@ class Recordings:
     async def search(
         self, actor: Actor, project_id: str, ids: Sequence[str], text: str
     ) -> frozenset[str]:
-        """Return which of these requests contain the text, in any case, and may be seen.
+        """Return the ids of those requests that contain a text in any case and the actor may see.
 
-        What is encrypted cannot be searched by the database, so each one is decrypted.
-        Raises :class:`Forbidden` where the actor may see none.
+        The database cannot search encrypted contents, so each one is decrypted. Raises
+        :class:`Forbidden` if the actor may see none.
         """
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id)
-            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id)
+            found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO:
-                await require(repositories, actor, Action.CONTENTS_SEE, project_id)
-            kept = await repositories.recordings.several(project_id, ids, self._clock())
+                await require(tx, actor, Action.CONTENTS_SEE, project_id)
+            kept = await tx.recordings.several(project_id, ids, self._clock())
         seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
         return await asyncio.to_thread(_containing, seen, text)
 
 
 def _containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
-    """They are JSON, so the text is compared as a string there is written."""
+    # They are JSON, so the text is compared as it is written in a string there.
     wanted = msgspec.json.encode(text).decode()[1:-1].casefold()
     return frozenset(
         each.id

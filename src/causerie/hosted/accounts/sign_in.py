@@ -1,8 +1,8 @@
-"""Signing in, and the changes that people make to their own account: name, password, two-factor
-authentication.
+"""Sign-in, and changes of one's own account: name, password and two-factor authentication.
 
-Attempts that may be guesses are counted before they are made, so that many at once are no way
-round, and forgiven where they were right.
+An attempt that may be a guess is counted as failed before it is checked, so that parallel attempts
+do not evade the limit; a right one is subtracted again. Guesses in the profile count together with
+those at sign-in.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from datetime import datetime
 
 from causerie.errors import InvalidRequest, NotFound, Overloaded, Unauthenticated
 from causerie.hosted.accounts import passwords
-from causerie.hosted.accounts.audit import entry
-from causerie.hosted.accounts.authorization import Clock, no_such, usable_link
+from causerie.hosted.accounts.authorization import Clock, conflict, no_such, usable_link
 from causerie.hosted.accounts.keys import LinkKind, OneTimeLink, no_such_link
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import User, actor_of
-from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import (
     SEEN_EVERY,
     NewSession,
@@ -31,52 +31,38 @@ from causerie.hosted.accounts.tokens import (
     tidy_name,
 )
 
-# Attempts that may be guesses: counted before they are made, and forgiven where they were right.
-#
-# Counted first, so that many at once are no way round. Failed guesses cause waits
-# (:mod:`causerie.hosted.accounts.passwords` defines how long), wherever the guess is made: at
-# sign-in, in the profile, or with a link.
 
-
-class Attempts:
-    """Counts of recent failed attempts, by account and by address."""
-
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+class Attempts(AccountService):
+    """Counts of failed attempts by account and by address."""
 
     async def begin(self, allowed: Mapping[str, int]) -> None:
-        """Count one in these scopes as failed; raises :class:`RateLimited` where one must wait."""
+        """Add a failure to these scopes; raise :class:`RateLimited` if one of them has to wait."""
         now = self._clock()
-        async with self._store.writing() as repositories:
-            passwords.check_wait(
-                await repositories.attempts.lock(sorted(allowed), now), allowed, now
-            )
+        async with self._store.writing() as tx:
+            passwords.check_wait(await tx.attempts.lock(sorted(allowed), now), allowed, now)
             for scope in sorted(allowed):
-                await repositories.attempts.failed(
-                    scope, now, now - passwords.FORGET_FAILURES_AFTER
-                )
+                await tx.attempts.failed(scope, now, now - passwords.FORGET_FAILURES_AFTER)
 
     @asynccontextmanager
     async def guess(self, allowed: Mapping[str, int]) -> AsyncIterator[None]:
-        """:meth:`begin`; taken back where the block raises :class:`Overloaded`: nobody looked."""
+        """Count an attempt as :meth:`begin`, unless the block raises :class:`Overloaded`."""
         await self.begin(allowed)
         try:
             yield
         except Overloaded:
-            async with self._store.writing() as repositories:
+            async with self._store.writing() as tx:
                 for scope in sorted(allowed):
-                    await repositories.attempts.forgive(scope)
+                    await tx.attempts.forgive(scope)
             raise
 
     @asynccontextmanager
     async def from_address(
         self, kind: passwords.AttemptKind, client: SessionClient
     ) -> AsyncIterator[None]:
-        """One of this kind from the client's address.
+        """Count an attempt of this kind from the client's address.
 
-        It stays counted where the block raises :class:`Unauthenticated` or
-        :class:`NotFound`; whatever else went wrong was no guess.
+        It stays counted if the block raises :class:`Unauthenticated` or :class:`NotFound`; any
+        other end of the block is no guess.
         """
         allowed = passwords.address_scopes(kind, client.address)
         await self.begin(allowed)
@@ -88,213 +74,190 @@ class Attempts:
             raise
         finally:
             if not wrong:
-                async with self._store.writing() as repositories:
-                    await succeeded(repositories, allowed)
+                async with self._store.writing() as tx:
+                    await succeeded(tx, allowed)
 
 
-async def succeeded(repositories: Repositories, allowed: Mapping[str, int]) -> None:
-    """It was no guess: the account's count is gone, that of an address is one less."""
+async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
+    """Clear the failures of an account's scopes, and subtract one from those of an address."""
     for scope in sorted(allowed):
         if passwords.is_account_scope(scope):
-            await repositories.attempts.clear(scope)
+            await tx.attempts.clear(scope)
         else:
-            await repositories.attempts.forgive(scope)  # many people may share one
+            await tx.attempts.forgive(scope)  # many people may share one
 
 
-# Signing in: password or another provider, then two-factor authentication where there is one.
-#
-# Every way ends in a new session; whatever session the browser had before ends.
-# Wrong address, wrong password, no password and a disabled account are one
-# answer, at one cost.
+class SignIn(AccountService):
+    """Sessions of browsers.
 
-
-class SignIn:
-    """Begins and ends sessions, and says whose they are."""
+    Every way to sign in begins a new session and ends the former one of the browser. A wrong
+    address, a wrong password, no password and a disabled account get the same answer after the same
+    time.
+    """
 
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._passwords = passwords
-        self._clock = clock
         self._attempts = Attempts(store, clock)
 
     async def with_password(
         self, email: str, password: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """A session, at :attr:`Stage.SECOND_FACTOR` where a code is still needed.
+        """Begin a session, at :attr:`Stage.SECOND_FACTOR` if a code is still needed.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         account = email.strip().lower()
         tried = passwords.sign_in_scopes(account, client.address)
         async with self._attempts.guess(tried):
-            async with self._store.reading() as repositories:
-                user = await repositories.people.by_email(account)
+            async with self._store.reading() as tx:
+                user = await tx.people.by_email(account)
             known = user is not None and user.disabled_at is None
             kept = user.password if known and user is not None else None
             if not await self._passwords.matches(kept, password) or user is None:
                 raise _wrong_credentials()
-        async with self._store.writing() as repositories:
-            now = await repositories.people.find(user.id)  # checking took a while
+        async with self._store.writing() as tx:
+            now = await tx.people.find(user.id)  # checking took a while
             if now is None or (now.password, now.disabled_at) != (kept, None):
                 raise _wrong_credentials()
-            await succeeded(repositories, tried)
-            return await self._begin(repositories, now, client, old_token)
+            await succeeded(tx, tried)
+            return await self.begin(tx, now, client, old_token)
 
     async def with_identity(
         self, issuer: str, subject: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """A session of whoever another provider vouched for; raises :class:`Unauthenticated`.
+        """Begin a session of the user with this identity; raise :class:`Unauthenticated`.
 
-        Two-factor authentication is that provider's business.
+        Two-factor authentication is left to the provider.
         """
-        async with self._store.writing() as repositories:
-            user = await repositories.people.by_identity(issuer, subject)
+        async with self._store.writing() as tx:
+            user = await tx.people.by_identity(issuer, subject)
             if user is None or user.disabled_at is not None:
                 raise Unauthenticated(
                     "No account here belongs to this identity.", code="no_account"
                 )
-            return await self._open(repositories, user, client, old_token)
+            return await self._open(tx, user, client, old_token)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
-        """The session that a code, or a recovery code, completes.
+        """Complete a sign-in with a code or a recovery code.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         now = self._clock()
-        async with self._store.reading() as repositories:
-            session = await repositories.sessions.by_digest(digest(token))
+        async with self._store.reading() as tx:
+            session = await tx.sessions.by_digest(digest(token))
         if session is None or session.stage is not Stage.SECOND_FACTOR or not session.good(now):
             raise Unauthenticated("Sign in again.", code="session_ended")
         tried = passwords.sign_in_scopes(passwords.code_scope(session.user_id), client.address)
         await self._attempts.begin(tried)
-        async with self._store.writing() as repositories:
-            user = await repositories.people.find(session.user_id)
+        async with self._store.writing() as tx:
+            user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
                 raise _wrong_credentials()
-            if not await good_code(repositories, user.id, code, now):
+            if not await good_code(tx, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
-            await succeeded(repositories, tried)
-            return await self._open(repositories, user, client, token)
+            await succeeded(tx, tried)
+            return await self._open(tx, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
-        """Return user and open session of a token; raise :class:`Unauthenticated`."""
+        """Return the user and the open session of a token; raise :class:`Unauthenticated`."""
         now = self._clock()
         if token:
-            async with self._store.reading() as repositories:
-                session = await repositories.sessions.by_digest(digest(token))
-                user = await repositories.people.find(session.user_id) if session else None
+            async with self._store.reading() as tx:
+                session = await tx.sessions.by_digest(digest(token))
+                user = await tx.people.find(session.user_id) if session else None
             live = session is not None and session.stage is Stage.OPEN and session.good(now)
             if session is not None and user is not None and live and user.disabled_at is None:
-                await self._see(session, now)
+                if now - session.seen_at >= SEEN_EVERY:
+                    async with self._store.writing() as tx:
+                        await tx.sessions.seen(session.id, now)
                 return user, session
         raise Unauthenticated("Sign in first.", code="session_ended")
 
     async def sessions(self, user: User) -> list[Session]:
-        """The open sessions of a user, the latest first."""
+        """Return the open sessions of a user, the latest first."""
         now = self._clock()
-        async with self._store.reading() as repositories:
-            found = await repositories.sessions.of(user.id, now)
+        async with self._store.reading() as tx:
+            found = await tx.sessions.of(user.id, now)
         return [each for each in found if each.stage is Stage.OPEN and each.good(now)]
 
     async def end(self, user: User, session_id: str) -> None:
-        """End one of the user's own sessions; raises :class:`NotFound`."""
-        async with self._store.writing() as repositories:
-            if not await repositories.sessions.end(user.id, session_id):
+        """End one of the user's sessions; raise :class:`NotFound`."""
+        async with self._store.writing() as tx:
+            if not await tx.sessions.end(user.id, session_id):
                 raise no_such("session")
 
     async def end_others(self, user: User, session_id: str) -> None:
-        """End all of the user's sessions but this one."""
-        async with self._store.writing() as repositories:
-            await repositories.sessions.end_all(user.id, but=session_id)
+        """End all sessions of the user but this one."""
+        async with self._store.writing() as tx:
+            await tx.sessions.end_all(user.id, but=session_id)
 
     async def begin(
-        self,
-        repositories: Repositories,
-        user: User,
-        client: SessionClient,
-        old_token: str | None = None,
+        self, tx: Transaction, user: User, client: SessionClient, old_token: str | None = None
     ) -> NewSession:
-        """A session for somebody who has just proved who they are by a link."""
-        return await self._begin(repositories, user, client, old_token)
-
-    async def _begin(
-        self, repositories: Repositories, user: User, client: SessionClient, old_token: str | None
-    ) -> NewSession:
-        factor = await repositories.factors.find(user.id)
+        """Begin a session of a user who has proved their identity, but for a second factor."""
+        factor = await tx.factors.find(user.id)
         if factor is None or factor.confirmed_at is None:
-            return await self._open(repositories, user, client, old_token)
-        await _end(repositories, old_token)
+            return await self._open(tx, user, client, old_token)
+        await _end_session(tx, old_token)
         made = new_session(user.id, Stage.SECOND_FACTOR, self._clock(), client)
-        await repositories.sessions.add(made.session)
+        await tx.sessions.add(made.session)
         return made
 
     async def _open(
-        self, repositories: Repositories, user: User, client: SessionClient, old_token: str | None
+        self, tx: Transaction, user: User, client: SessionClient, old_token: str | None
     ) -> NewSession:
         now = self._clock()
-        await _end(repositories, old_token)
-        await repositories.sessions.forget(now)
-        await repositories.attempts.forget(now - passwords.FORGET_FAILURES_AFTER)
+        await _end_session(tx, old_token)
+        await tx.sessions.forget(now)
+        await tx.attempts.forget(now - passwords.FORGET_FAILURES_AFTER)
         made = new_session(user.id, Stage.OPEN, now, client)
-        await repositories.sessions.add(made.session)
+        await tx.sessions.add(made.session)
         return made
 
-    async def _see(self, session: Session, now: datetime) -> None:
-        if now - session.seen_at >= SEEN_EVERY:
-            async with self._store.writing() as repositories:
-                await repositories.sessions.seen(session.id, now)
 
-
-async def good_code(repositories: Repositories, user_id: str, code: str, now: datetime) -> bool:
-    """Return true if the code, or recovery code, is right and new; this uses it up."""
-    factor = await repositories.factors.find(user_id)
+async def good_code(tx: Transaction, user_id: str, code: str, now: datetime) -> bool:
+    """Use up a code or recovery code; return whether it is right and new."""
+    factor = await tx.factors.find(user_id)
     if factor is None or factor.confirmed_at is None:
         return False
     step = passwords.totp_step_of(factor.secret, code, now)
     if step is not None:
-        return await repositories.factors.step(user_id, step)
-    return await repositories.factors.use_recovery(user_id, digest(code.strip().lower()))
+        return await tx.factors.step(user_id, step)
+    return await tx.factors.use_recovery(user_id, digest(code.strip().lower()))
 
 
-async def _end(repositories: Repositories, token: str | None) -> None:
-    """End the session of this token, if it is of one."""
-    old = await repositories.sessions.by_digest(digest(token)) if token else None
+async def _end_session(tx: Transaction, token: str | None) -> None:
+    old = await tx.sessions.by_digest(digest(token)) if token else None
     if old is not None:
-        await repositories.sessions.end(old.user_id, old.id)
+        await tx.sessions.end(old.user_id, old.id)
 
 
 def _wrong_credentials() -> Unauthenticated:
     return Unauthenticated("Address or password is wrong.", code="wrong_credentials")
 
 
-# Changes that people make to their own account: name, password, two-factor authentication.
-#
-# Somebody with a session that is not theirs may guess here as at sign-in, so passwords and codes
-# are counted together with those.
-
-
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Two-factor authentication that waits for its first code. Shown once."""
+    """Secret and address of two-factor authentication to confirm, shown once."""
 
     secret: str = field(repr=False)
     address: str = field(repr=False)
 
 
-class OwnAccount:
-    """One's own account."""
+class OwnAccount(AccountService):
+    """Changes of one's own account."""
 
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._passwords = passwords
-        self._clock = clock
         self._attempts = Attempts(store, clock)
 
     async def rename(self, user: User, name: str) -> User:
         name = tidy_name(name)
-        async with self._store.writing() as repositories:
-            changed = replace(await _current(repositories, user), name=name)
-            await repositories.people.change(changed)
+        async with self._store.writing() as tx:
+            changed = replace(await _current(tx, user), name=name)
+            await tx.people.change(changed)
         return changed
 
     async def change_password(
@@ -306,99 +269,84 @@ class OwnAccount:
         *,
         session_id: str | None = None,
     ) -> User:
-        """A new password; every session but this one ends.
+        """Change the password, and end every session but this one.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         await self._prove(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
-        async with self._store.writing() as repositories:
-            if (await _current(repositories, user)).password != user.password:
+        async with self._store.writing() as tx:
+            if (await _current(tx, user)).password != user.password:
                 raise _wrong_password()  # somebody has replaced it meanwhile
-            return await self._set(repositories, user, hashed, but=session_id)
+            return await self._set(tx, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
-        """A new password by a link; every session ends. Two-factor authentication stays as it
-        is."""
+        """Set a new password by a link, and end every session; raise :class:`NotFound`."""
         now = self._clock()
-        async with self._store.reading() as repositories:
-            link, user = await _resetting(repositories, token, now)
+        async with self._store.reading() as tx:
+            link, user = await _reset_link(tx, token, now)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
-        async with self._store.writing() as repositories:
-            await _resetting(repositories, token, now)  # hashing took a while
-            if not await repositories.links.use(link.id, now):
+        async with self._store.writing() as tx:
+            await _reset_link(tx, token, now)  # hashing took a while
+            if not await tx.links.use(link.id, now):
                 raise no_such_link()
-            return await self._set(repositories, user, hashed, but=None)
+            return await self._set(tx, user, hashed, but=None)
 
     async def enrol(self, user: User, issuer: str) -> Enrolment:
-        """Begin with two-factor authentication; it is in force once :meth:`confirm` has seen a
-        code."""
-        async with self._store.writing() as repositories:
-            factor = await repositories.factors.find(user.id)
+        """Create a secret for two-factor authentication, which :meth:`confirm` puts in force."""
+        async with self._store.writing() as tx:
+            factor = await tx.factors.find(user.id)
             if factor is not None and factor.confirmed_at is not None:
-                raise InvalidRequest(
-                    "Two-factor authentication is on already; remove it first.",
-                    code="taken",
-                    status=409,
-                )
+                raise conflict("taken", "Two-factor authentication is on already; remove it first.")
             secret = passwords.new_totp_secret()
-            await repositories.factors.put(passwords.Authenticator(user.id, secret))
+            await tx.factors.put(passwords.Authenticator(user.id, secret))
         return Enrolment(secret, passwords.totp_address(secret, user.email, issuer))
 
     async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
-        """Put two-factor authentication in force; gives the recovery codes, which are shown once.
+        """Put two-factor authentication in force; return the recovery codes, which are shown once.
 
         Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
         """
-        now, tried = (
-            self._clock(),
-            passwords.sign_in_scopes(passwords.code_scope(user.id), client.address),
-        )
+        now = self._clock()
+        tried = passwords.sign_in_scopes(passwords.code_scope(user.id), client.address)
         await self._attempts.begin(tried)
-        async with self._store.writing() as repositories:
-            factor = await repositories.factors.find(user.id)
+        async with self._store.writing() as tx:
+            factor = await tx.factors.find(user.id)
             step = passwords.totp_step_of(factor.secret, code, now) if factor is not None else None
             if factor is None or factor.confirmed_at is not None or step is None:
                 raise InvalidRequest(
                     "The code does not fit; is the clock of the device right?", param="code"
                 )
-            await repositories.factors.put(replace(factor, confirmed_at=now, last_step=step))
-            await succeeded(repositories, tried)
+            await tx.factors.put(replace(factor, confirmed_at=now, last_step=step))
+            await succeeded(tx, tried)
             codes = passwords.new_recovery_codes()
-            await repositories.factors.put_recovery(user.id, [digest(each) for each in codes])
-            await repositories.audit.add(
-                entry(now, actor_of(user), "user.second_factor_on", user.id)
-            )
+            await tx.factors.put_recovery(user.id, [digest(each) for each in codes])
+            await self._record(tx, actor_of(user), "user.second_factor_on", user.id)
         return codes
 
     async def remove_factor(
         self, user: User, password: str, code: str, client: SessionClient
     ) -> None:
-        """Do without two-factor authentication; needs it once more, and the password where there is
-        one.
+        """Remove two-factor authentication, with a code and the password if there is one.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         if user.password is not None:
             await self._prove(user, password, client)
-        now, tried = (
-            self._clock(),
-            passwords.sign_in_scopes(passwords.code_scope(user.id), client.address),
-        )
+        now = self._clock()
+        tried = passwords.sign_in_scopes(passwords.code_scope(user.id), client.address)
         await self._attempts.begin(tried)
-        async with self._store.writing() as repositories:
-            if not await good_code(repositories, user.id, code, now):
+        async with self._store.writing() as tx:
+            if not await good_code(tx, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
-            await succeeded(repositories, tried)
-            await repositories.factors.remove(user.id)
-            await repositories.audit.add(
-                entry(now, actor_of(user), "user.second_factor_off", user.id)
-            )
+            await succeeded(tx, tried)
+            await tx.factors.remove(user.id)
+            await self._record(tx, actor_of(user), "user.second_factor_off", user.id)
 
     async def has_factor(self, user: User) -> bool:
-        """Return true if signing in needs a code."""
-        async with self._store.reading() as repositories:
-            factor = await repositories.factors.find(user.id)
+        """Return whether the user has two-factor authentication."""
+        async with self._store.reading() as tx:
+            factor = await tx.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None
 
     async def _prove(self, user: User, password: str, client: SessionClient) -> None:
@@ -406,16 +354,14 @@ class OwnAccount:
         async with self._attempts.guess(tried):
             if not await self._passwords.matches(user.password, password):
                 raise _wrong_password()
-        async with self._store.writing() as repositories:
-            await succeeded(repositories, tried)
+        async with self._store.writing() as tx:
+            await succeeded(tx, tried)
 
-    async def _set(
-        self, repositories: Repositories, user: User, hashed: str, *, but: str | None
-    ) -> User:
-        changed = replace(await _current(repositories, user), password=hashed)
-        await repositories.people.change(changed)
-        await repositories.sessions.end_all(user.id, but=but)
-        await repositories.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
+    async def _set(self, tx: Transaction, user: User, hashed: str, *, but: str | None) -> User:
+        changed = replace(await _current(tx, user), password=hashed)
+        await tx.people.change(changed)
+        await tx.sessions.end_all(user.id, but=but)
+        await self._record(tx, actor_of(user), "user.password", user.id)
         return changed
 
 
@@ -423,17 +369,14 @@ def _wrong_password() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
-async def _resetting(
-    repositories: Repositories, token: str, now: datetime
-) -> tuple[OneTimeLink, User]:
-    """The link, and whose password it chooses; raises :class:`NotFound`."""
-    link = await usable_link(repositories, token, now)
-    user = await repositories.people.find(link.user_id or "")
+async def _reset_link(tx: Transaction, token: str, now: datetime) -> tuple[OneTimeLink, User]:
+    link = await usable_link(tx, token, now)
+    user = await tx.people.find(link.user_id or "")
     if link.kind is not LinkKind.RESET or user is None or user.disabled_at is not None:
         raise no_such_link()
     return link, user
 
 
-async def _current(repositories: Repositories, user: User) -> User:
-    """As they are now: whoever sees to users may have changed something since they came in."""
-    return await repositories.people.find(user.id) or user
+async def _current(tx: Transaction, user: User) -> User:
+    # Another process may have changed the user since the session was read.
+    return await tx.people.find(user.id) or user

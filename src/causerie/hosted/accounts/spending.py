@@ -1,20 +1,22 @@
-"""Spent amounts of budgets: of people, of projects and of all at once, for pages, operators and
-alerts. From the same sums as the usage pages.
+"""Spent amounts of the budgets of keys, people and projects, for pages, operators and alerts.
+
+They come from the same sums as the usage pages. Admission is decided by ``budgets``, which count
+running requests in addition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
-from causerie.hosted.accounts.audit import difference, entry
-from causerie.hosted.accounts.authorization import Clock, no_such, require
+from causerie.hosted.accounts.authorization import Clock, found_user, require
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
-from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import (
     By,
     Step,
@@ -24,10 +26,6 @@ from causerie.hosted.accounts.usage import (
     UsageSum,
     Used,
 )
-
-# Spent amounts of budgets for display, from the same sums as the usage pages.
-#
-# Admission is decided by ``budgets``, which count running requests in addition.
 
 _NEARLY = Decimal("0.8")
 
@@ -42,29 +40,29 @@ class Spending:
 
     @property
     def is_nothing(self) -> bool:
-        """Return true for a budget of no money: what costs nothing is let in."""
+        """Whether it is a budget of no money, which admits only what costs nothing."""
         return self.budget.unit is Unit.MONEY and self.budget.amount == 0
 
     @property
     def share(self) -> Decimal:
-        """Return the spent share, from 0; 1 is all."""
+        """Spent share, from 0; 1 is all."""
         if self.budget.amount == 0:
             return Decimal(1)
         return self.spent / self.budget.amount
 
     @property
     def percent(self) -> int:
-        """For a bar, from 0 to 100."""
+        """Spent percentage for a bar, from 0 to 100."""
         return min(int(self.share * 100), 100)
 
     @property
     def level(self) -> str:
-        """Return the level for display: ``good``, ``warn`` or ``bad``."""
+        """Level for display: ``good``, ``warn`` or ``bad``."""
         return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 
 class SpendingReader:
-    """Asks the usage of one project (``None``: of all), once for each period."""
+    """Reads the usage of one project (``None``: of all), once for each period of the budgets."""
 
     def __init__(
         self, usage: UsageReports, actor: Actor, project_id: str | None, now: datetime
@@ -74,29 +72,16 @@ class SpendingReader:
         self._project_id = project_id
         self._now = now
 
-    async def of_keys(
-        self, budgets: Mapping[str, Iterable[Budget]]
-    ) -> Mapping[str, list[Spending]]:
-        return await self._each(By.KEY, budgets)
-
-    async def of_projects(
-        self, budgets: Mapping[str, Iterable[Budget]]
-    ) -> Mapping[str, list[Spending]]:
-        return await self._each(By.PROJECT, budgets)
-
-    async def of_people(
-        self, budgets: Mapping[str, Iterable[Budget]]
-    ) -> Mapping[str, list[Spending]]:
-        return await self._each(By.USER, budgets)
-
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
+        """Return the state of the project's own budgets."""
         asked = tuple(budgets)
         sums = await self._sums(asked, By.MODEL)
         return [self._spending(each, sums[each.period]) for each in asked]
 
-    async def _each(
+    async def of_owners(
         self, by: By, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
+        """Return the state of the budgets of keys, projects or users, by their ids."""
         asked = {owner: tuple(each) for owner, each in budgets.items()}
         sums = await self._sums([each for every in asked.values() for each in every], by, By.MODEL)
         by_owner: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
@@ -111,20 +96,12 @@ class SpendingReader:
     async def _sums(
         self, budgets: Iterable[Budget], *by: By
     ) -> dict[BudgetPeriod, Sequence[UsageSum]]:
-        midnight = self._now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        until = BudgetPeriod.DAY.end(self._now)
+        assert until is not None
         found: dict[BudgetPeriod, Sequence[UsageSum]] = {}
         for period in {each.period for each in budgets}:
-            question = UsageQuery(
-                since=period.start(self._now),
-                until=midnight + timedelta(days=1),
-                step=Step.ALL,
-                by=by,
-            )
-            found[period] = (
-                await self._usage.of_all(self._actor, question)
-                if self._project_id is None
-                else await self._usage.of_project(self._actor, self._project_id, question)
-            )
+            question = UsageQuery(period.start(self._now), until, step=Step.ALL, by=by)
+            found[period] = await self._usage.sums(self._actor, self._project_id, question)
         return found
 
     def _spending(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
@@ -135,59 +112,39 @@ class SpendingReader:
         return Spending(budget, spent, budget.period.end(self._now))
 
 
-# Limits and budgets of a person: over all keys that derive from them, and all projects.
-
-
-class PersonBounds:
-    """Operators set them; the person sees them too."""
+class PersonBounds(AccountService):
+    """Limits and budgets of people, over all keys that derive from them and all projects."""
 
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._reader = reader
-        self._clock = clock
 
     async def see(self, actor: Actor, user_id: str) -> LimitsAndBudgets:
         """Return a person's limits and budgets; raise :class:`NotFound`."""
-        async with self._store.reading() as repositories:
+        async with self._store.reading() as tx:
             if actor.kind != "user" or actor.id != user_id:
-                await require(repositories, actor, Action.USERS_SEE)
-            await _person(repositories, user_id)
-            return await repositories.keys.bounds(f"user:{user_id}")
+                await require(tx, actor, Action.USERS_SEE)
+            await found_user(tx, user_id)
+            return await tx.keys.bounds(f"user:{user_id}")
 
     async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> None:
-        """Set all of a person's limits and budgets; raises :class:`InvalidRequest`."""
+        """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
-        now = self._clock()
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.BOUNDS_SET)
-            await _person(repositories, user_id)
-            owner = f"user:{user_id}"
-            before = await repositories.keys.bounds(owner)
-            await repositories.keys.set_bounds(owner, bounds)
-            await repositories.keys.announce(owner, now)
-            words = difference(before.words(), bounds.words())
-            await repositories.audit.add(entry(now, actor, "user.bounds", user_id, bounds=words))
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.BOUNDS_SET)
+            await found_user(tx, user_id)
+            await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         """Return the state of a person's budgets."""
-        bounds = await self.see(actor, user_id)
-        return [await self._spending(user_id, each) for each in bounds.budgets]
+        bounds, now, states = await self.see(actor, user_id), self._clock(), []
+        for budget in bounds.budgets:
+            since = budget.period.start(now)
+            found = await self._reader.spent(f"user:{user_id}", budget.model, since)
+            spent = found.cost if budget.unit is Unit.MONEY else Decimal(found.tokens)
+            states.append(Spending(budget, spent, budget.period.end(now)))
+        return states
 
-    async def _spending(self, user_id: str, budget: Budget) -> Spending:
-        now = self._clock()
-        found = await self._reader.spent(f"user:{user_id}", budget.model, budget.period.start(now))
-        spent = found.cost if budget.unit is Unit.MONEY else Decimal(found.tokens)
-        return Spending(budget, spent, budget.period.end(now))
-
-
-async def _person(repositories: Repositories, user_id: str) -> User:
-    user = await repositories.people.find(user_id)
-    if user is None:
-        raise no_such("user")
-    return user
-
-
-# All projects and all people at once, for operators: spend, keys, budgets, last activity.
 
 DAYS = 30
 _UNUSED = Used()
@@ -195,7 +152,7 @@ _UNUSED = Used()
 
 @dataclass(frozen=True, slots=True)
 class ProjectSummary:
-    """A project; ``cost`` and ``active_at`` (the day of its last request) are of 30 days."""
+    """A project with its cost and the day of its last request within 30 days."""
 
     project: Project
     keys: int
@@ -205,7 +162,7 @@ class ProjectSummary:
 
 @dataclass(frozen=True, slots=True)
 class PersonSummary:
-    """A person; ``active_at`` is when they were last signed in or a key of theirs was used."""
+    """A person; ``active_at``: when they or a key of theirs last used the service."""
 
     user: User
     keys: int
@@ -213,20 +170,19 @@ class PersonSummary:
     active_at: datetime | None
 
 
-class Summaries:
-    """Asks for each fact once for all, however many there are."""
+class Summaries(AccountService):
+    """Summaries of all projects and people for operators, by one query for each fact."""
 
     def __init__(self, store: AccountStore, usage: UsageReports, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._usage = usage
-        self._clock = clock
 
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
-        """All projects, by name."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            found = await repositories.projects.every()
-            keys = _sums((project, count) for project, _, count in await repositories.keys.counts())
+        """Return all projects, by name."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            found = await tx.projects.every()
+            keys = _totals((project, count) for project, _, count in await tx.keys.counts())
         used = await self._used(actor, By.PROJECT)
         return [
             ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
@@ -235,76 +191,54 @@ class Summaries:
         ]
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
-        """All people, by address."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            found = await repositories.people.every()
-            keys = _sums((person, count) for _, person, count in await repositories.keys.counts())
-            seen = await repositories.sessions.last_seen()
+        """Return all people, by address."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            found = await tx.people.every()
+            keys = _totals((person, count) for _, person, count in await tx.keys.counts())
+            seen = await tx.sessions.last_seen()
         used = await self._used(actor, By.USER)
-        return [
-            PersonSummary(each, keys.get(each.id, 0), of.cost, _later(seen.get(each.id), of.day))
-            for each in found
-            for of in (used.get(each.id, _UNUSED),)
-        ]
+        summaries = []
+        for each in found:
+            of = used.get(each.id, _UNUSED)
+            times = [time for time in (seen.get(each.id), of.day) if time is not None]
+            active_at = max(times, default=None)
+            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
+        return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
-        """Return the cost of each key of a project in 30 days; keys without requests are absent."""
+        """Return the cost of a project's keys in 30 days; keys without requests are absent."""
         used = await self._used(actor, By.KEY, project_id)
         return {key: each.cost for key, each in used.items()}
 
     async def spending(
-        self, actor: Actor, projects: Iterable[str]
+        self, actor: Actor, by: By, ids: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
-        """Budgets of these projects, and what is spent of them."""
-        return await self._reader(actor).of_projects(
-            await self._budgets(actor, "project", projects)
-        )
-
-    async def spending_of_people(
-        self, actor: Actor, users: Iterable[str]
-    ) -> Mapping[str, Sequence[Spending]]:
-        """Budgets of these people, and what is spent of them in all projects."""
-        return await self._reader(actor).of_people(await self._budgets(actor, "user", users))
-
-    def _reader(self, actor: Actor) -> SpendingReader:
-        return SpendingReader(self._usage, actor, None, self._clock())
-
-    async def _budgets(
-        self, actor: Actor, kind: str, ids: Iterable[str]
-    ) -> Mapping[str, Sequence[Budget]]:
-        owners = {id: f"{kind}:{id}" for id in ids}
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            bounds = await repositories.keys.bounds_of(tuple(owners.values()))
-        return {id: bounds[owner].budgets for id, owner in owners.items()}
+        """Return the state of the budgets of these projects or users, by their ids."""
+        owners = {id: f"{by}:{id}" for id in ids}
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            bounds = await tx.keys.bounds_of(tuple(owners.values()))
+        reader = SpendingReader(self._usage, actor, None, self._clock())
+        return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
 
     async def _used(
         self, actor: Actor, by: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
-        midnight = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return await self._usage.used(actor, by, midnight - timedelta(days=DAYS - 1), project_id)
+        since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
+        return await self._usage.used(actor, by, since, project_id)
 
 
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
-    if one is None or other is None:
-        return one or other
-    return max(one, other)
-
-
-def _sums(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+def _totals(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for id, count in counts:
         found[id] = found.get(id, 0) + count
     return found
 
 
-# Budgets and keys of all accounts, for the service itself: it notifies people of them.
-
-
 @dataclass(frozen=True, slots=True)
 class WatchedKey:
-    """A key that works, and its project."""
+    """A working key and its project."""
 
     project: Project
     key: ApiKey
@@ -312,7 +246,7 @@ class WatchedKey:
 
 @dataclass(frozen=True, slots=True)
 class WatchedBudget:
-    """A budget of a key, a project or a person, and what is spent of it."""
+    """State of a budget of a key, a project or a person."""
 
     owner: WatchedKey | Project | User
     spending: Spending
@@ -320,7 +254,7 @@ class WatchedBudget:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringKey:
-    """A key that works, and the address of the person it derives from (empty: nobody)."""
+    """A working key and the address of the person from whom it derives (empty: nobody)."""
 
     project: Project
     key: ApiKey
@@ -328,32 +262,31 @@ class ExpiringKey:
     email: str = field(repr=False)
 
 
-class Watching:
-    """Asks for each fact once for all accounts."""
+class Watching(AccountService):
+    """Budgets and keys of all accounts for alerts, by one query for each fact."""
 
     def __init__(self, store: AccountStore, usage: UsageReports, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._usage = usage
-        self._clock = clock
 
     async def budgets(self) -> Sequence[WatchedBudget]:
-        """Every budget of keys that work, projects in use, and people who may sign in."""
+        """Return all budgets of working keys, active projects and enabled people."""
         now = self._clock()
-        async with self._store.reading() as repositories:
-            projects = await _projects(repositories)
-            users = await repositories.people.every()
+        async with self._store.reading() as tx:
+            projects = await _projects(tx)
+            users = await tx.people.every()
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
-            bounds = await repositories.keys.bounds_of(owners)
-            keys = _working(await repositories.keys.budgeted(), projects, now)
+            bounds = await tx.keys.bounds_of(owners)
+            keys = _working(await tx.keys.budgeted(), projects, now)
         reader = SpendingReader(self._usage, SYSTEM, None, now)
-        of_projects = await reader.of_projects(
-            {id: found for id in projects if (found := bounds[f"project:{id}"].budgets)}
+        of_projects = await reader.of_owners(
+            By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
         )
-        of_people = await reader.of_people(
-            {id: found for id in people if (found := bounds[f"user:{id}"].budgets)}
+        of_people = await reader.of_owners(
+            By.USER, {id: bounds[f"user:{id}"].budgets for id in people}
         )
-        of_keys = await reader.of_keys({key.id: key.bounds.budgets for key in keys})
+        of_keys = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
         return [
             *(WatchedBudget(projects[id], one) for id in of_projects for one in of_projects[id]),
             *(WatchedBudget(people[id], one) for id in of_people for one in of_people[id]),
@@ -365,18 +298,18 @@ class Watching:
         ]
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
-        """Every key that works now and expires until then."""
+        """Return the working keys that expire until then."""
         now = self._clock()
         found: list[ExpiringKey] = []
-        async with self._store.reading() as repositories:
-            keys = await repositories.keys.expiring(now, until)
+        async with self._store.reading() as tx:
+            keys = await tx.keys.expiring(now, until)
             if not keys:
                 return ()
-            projects = await _projects(repositories)
+            projects = await _projects(tx)
             emails: dict[str, str] = {}
             for key in _working(keys, projects, now):
                 if key.person and key.person not in emails:
-                    user = await repositories.people.find(key.person)
+                    user = await tx.people.find(key.person)
                     emails[key.person] = user.email if user is not None else ""
                 assert key.expires_at is not None
                 email = emails.get(key.person, "")
@@ -384,9 +317,8 @@ class Watching:
         return found
 
 
-async def _projects(repositories: Repositories) -> Mapping[str, Project]:
-    """Those that are not archived, by their ids."""
-    every = await repositories.projects.every()
+async def _projects(tx: Transaction) -> Mapping[str, Project]:
+    every = await tx.projects.every()
     return {each.id: each for each in every if each.archived_at is None}
 
 

@@ -1,28 +1,21 @@
-"""Coming in by the word of another provider: who has an account, who gets one, who does not;
-groups there become memberships at each sign-in, and end at one.
-"""
+"""Sign-in with an identity of another provider, whose groups become memberships at each sign-in."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import structlog
 
 from causerie.errors import InvalidRequest, Unauthenticated
-from causerie.hosted.accounts.audit import difference, entry
-from causerie.hosted.accounts.authorization import Clock, withdraw_links, withdraw_open
+from causerie.hosted.accounts.audit import difference
+from causerie.hosted.accounts.authorization import withdraw_links, withdraw_open
 from causerie.hosted.accounts.people import Actor, Membership, Role, User
-from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.ports import Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.sign_in import SignIn
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, tidy_name
 from causerie.hosted.accounts.users import Users
-
-# Groups of an identity provider become memberships at each sign-in, and end at one.
-#
-# What a group gave is marked with it. Only that is changed or taken away here: a membership that
-# somebody was given by hand stays as it is, whatever the groups say.
 
 _log = structlog.get_logger(__name__)
 _RANK = {role: rank for rank, role in enumerate(Role)}  # owner first
@@ -30,7 +23,7 @@ _RANK = {role: rank for rank, role in enumerate(Role)}  # owner first
 
 @dataclass(frozen=True, slots=True)
 class GroupGrant:
-    """The members of a group have this role in a project, or are operators."""
+    """Right of the members of a group: a role in a project, or that of an operator."""
 
     group: str
     project_id: str = ""
@@ -40,7 +33,7 @@ class GroupGrant:
 
 @dataclass(frozen=True, slots=True)
 class GroupClaims:
-    """The groups that a provider says somebody is in, and what its groups give."""
+    """The groups of a user at a provider, and the grants of the provider's groups."""
 
     provider: str
     groups: frozenset[str] = frozenset()
@@ -48,127 +41,110 @@ class GroupClaims:
 
     @property
     def held(self) -> Sequence[GroupGrant]:
-        """Return what these groups give."""
+        """Grants of the user's groups."""
         return [each for each in self.grants if each.group in self.groups]
 
     def mark(self, grant: GroupGrant) -> str:
-        """Return the mark of what this grant gave."""
+        """Return the mark that a grant leaves on a membership or user."""
         return f"{self.provider}:{grant.group}"
 
     def gave(self, mark: str) -> bool:
-        """Return whether a group of this provider gave what has this mark."""
+        """Return whether a mark is of this provider."""
         return mark.startswith(f"{self.provider}:")
 
     @property
     def actor(self) -> Actor:
-        """Return the provider, as the audit log names it."""
+        """The provider as an actor of the audit log."""
         return Actor("system", self.provider, f"groups of {self.provider}")
 
 
 NO_GROUPS = GroupClaims("")
 
 
-class GroupMemberships:
-    """Applies what groups say."""
+class GroupMemberships(AccountService):
+    """Memberships and operator rights that come from groups.
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    Each is marked with its group. Rights without such a mark were given by hand and stay.
+    """
 
     async def apply(self, issuer: str, subject: str, claims: GroupClaims) -> None:
-        """Give and take away what the groups of somebody with this identity say."""
+        """Grant and revoke what the groups of the user with this identity determine."""
         now = self._clock()
-        async with self._store.writing() as repositories:
-            user = await repositories.people.by_identity(issuer, subject)
+        async with self._store.writing() as tx:
+            user = await tx.people.by_identity(issuer, subject)
             if user is None or user.disabled_at is not None:
                 return
-            operates = await _set_operator(repositories, user, claims, now)
-            belongs = await _set_memberships(repositories, user, claims, now)
-            if operates or belongs:
-                await withdraw_links(repositories, user.id, now)
-                await repositories.keys.announce(f"user:{user.id}", now)
+            operator_changed = await self._set_operator(tx, user, claims)
+            memberships_changed = await self._set_memberships(tx, user, claims)
+            if operator_changed or memberships_changed:
+                await withdraw_links(tx, user.id, now)
+                await tx.keys.announce(f"user:{user.id}", now)
 
+    async def _set_operator(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
+        mark = next((claims.mark(each) for each in claims.held if each.operator), "")
+        if user.operator == bool(mark) or (user.operator and not claims.gave(user.operator_group)):
+            return False
+        operators = await tx.people.operators()  # locked before the user, as by everybody
+        current = await tx.people.find(user.id)
+        if current is None:
+            return False
+        if not mark and operators == 1:
+            _log.warning("identity.last_operator_kept", provider=claims.provider, user=user.id)
+            return False
+        await tx.people.change(replace(current, operator=bool(mark), operator_group=mark))
+        details = {"operator": str(bool(mark)), "group": mark or user.operator_group}
+        await self._record(tx, claims.actor, "user.operator", user.id, **details)
+        return True
 
-async def _set_operator(
-    repositories: Repositories, user: User, claims: GroupClaims, now: datetime
-) -> bool:
-    """Make somebody an operator whom a group makes one, or no more; true where that changed."""
-    mark = next((claims.mark(each) for each in claims.held if each.operator), "")
-    if user.operator == bool(mark) or (user.operator and not claims.gave(user.operator_group)):
-        return False
-    operators = await repositories.people.operators()  # locked before the user, as by everybody
-    current = await repositories.people.find(user.id)
-    if current is None:
-        return False
-    if not mark and operators == 1:
-        _log.warning("identity.last_operator_kept", provider=claims.provider, user=user.id)
-        return False
-    await repositories.people.change(replace(current, operator=bool(mark), operator_group=mark))
-    group = mark or user.operator_group
-    await repositories.audit.add(
-        entry(now, claims.actor, "user.operator", user.id, operator=str(bool(mark)), group=group)
-    )
-    return True
+    async def _set_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
+        wanted = _wanted(claims)
+        held = {each.project_id: each for _, each in await tx.projects.of(user.id)}
+        changed = False
+        for project_id in sorted({*wanted, *held}):
+            before, grant = held.get(project_id), wanted.get(project_id)
+            if before is not None and not claims.gave(before.from_group):
+                continue
+            if grant is None and before is not None:
+                await self._leave(tx, user, before)
+                verb, details = "member.remove", {"group": before.from_group}
+            elif grant is not None and await self._join(tx, user, before, grant, claims):
+                verb = "member.change" if before else "member.join"
+                role = difference(before.role, grant.role) if before else str(grant.role)
+                details = {"group": claims.mark(grant), "role": role}
+            else:
+                continue
+            await self._record(tx, claims.actor, verb, user.id, project_id, **details)
+            changed = True
+        return changed
 
+    async def _join(
+        self,
+        tx: Transaction,
+        user: User,
+        before: Membership | None,
+        grant: GroupGrant,
+        claims: GroupClaims,
+    ) -> bool:
+        since = before.since if before is not None else self._clock()
+        after = Membership(grant.project_id, user.id, grant.role, since, claims.mark(grant))
+        if after == before:
+            return False
+        if await tx.projects.find(grant.project_id) is None:
+            _log.warning("identity.no_such_project", group=grant.group, project=grant.project_id)
+            return False
+        await tx.projects.join(after)
+        return True
 
-async def _set_memberships(
-    repositories: Repositories, user: User, claims: GroupClaims, now: datetime
-) -> bool:
-    """Join, change and leave projects; true where anything changed."""
-    wanted = _wanted(claims)
-    held = {each.project_id: each for _, each in await repositories.projects.of(user.id)}
-    changed = False
-    for project_id in sorted({*wanted, *held}):
-        before, grant = held.get(project_id), wanted.get(project_id)
-        if before is not None and not claims.gave(before.from_group):
-            continue
-        if grant is None:
-            assert before is not None
-            await _leave(repositories, user, before, now)
-        elif not await _join(repositories, user, before, grant, claims, now):
-            continue
-        verb = _verb(before, grant)
-        group = claims.mark(grant) if grant is not None else held[project_id].from_group
-        role = {}
-        if grant is not None:
-            role["role"] = difference(before.role, grant.role) if before else str(grant.role)
-        await repositories.audit.add(
-            entry(now, claims.actor, verb, user.id, project_id, group=group, **role)
-        )
-        changed = True
-    return changed
-
-
-async def _join(
-    repositories: Repositories,
-    user: User,
-    before: Membership | None,
-    grant: GroupGrant,
-    claims: GroupClaims,
-    now: datetime,
-) -> bool:
-    """Make somebody what a group says; false where they are, or where the project is gone."""
-    since = before.since if before is not None else now
-    after = Membership(grant.project_id, user.id, grant.role, since, claims.mark(grant))
-    if after == before:
-        return False
-    if await repositories.projects.find(grant.project_id) is None:
-        _log.warning("identity.no_such_project", group=grant.group, project=grant.project_id)
-        return False
-    await repositories.projects.join(after)
-    return True
-
-
-async def _leave(repositories: Repositories, user: User, before: Membership, now: datetime) -> None:
-    """End a membership, as where somebody is removed: keys and invitations are withdrawn."""
-    keys = await repositories.keys.derived(user.id, before.project_id)
-    await repositories.projects.leave(before.project_id, user.id, now)
-    await withdraw_open(repositories, before.project_id, user.email, now)
-    await repositories.keys.withdraw([key.id for key in keys], now)
+    async def _leave(self, tx: Transaction, user: User, before: Membership) -> None:
+        now = self._clock()
+        keys = await tx.keys.derived(user.id, before.project_id)
+        await tx.projects.leave(before.project_id, user.id, now)
+        await withdraw_open(tx, before.project_id, user.email, now)
+        await tx.keys.withdraw([key.id for key in keys], now)
 
 
 def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
-    """Return what is given in each project: of several roles the one with most rights."""
+    # Of several roles in a project, the one with most rights.
     found: dict[str, GroupGrant] = {}
     for each in claims.held:
         if not each.project_id:
@@ -178,19 +154,6 @@ def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
             found[each.project_id] = each
     return found
 
-
-def _verb(before: Membership | None, grant: GroupGrant | None) -> str:
-    if grant is None:
-        return "member.remove"
-    return "member.join" if before is None else "member.change"
-
-
-# Coming in by the word of another provider: who has an account, who gets one, who does not.
-#
-# An account is never entered because its address is the same: whoever can make up
-# an address at some provider could take it. Its owner links the identity instead,
-# signed in. A new account comes by an open invitation, or for verified addresses
-# of listed domains.
 
 ANY_DOMAIN = "*"
 
@@ -208,7 +171,12 @@ class Vouched:
 
 
 class SsoProvisioning:
-    """The way in with an identity."""
+    """Sign-in with an identity of another provider.
+
+    An identity never enters an account because its address is the same: whoever can make up an
+    address at a provider could take that account. Its owner links the identity instead. A new
+    account needs an open invitation, or a verified address of a listed domain.
+    """
 
     def __init__(self, users: Users, sign_in: SignIn, groups: GroupMemberships) -> None:
         self._users = users
@@ -224,11 +192,11 @@ class SsoProvisioning:
         link_token: str = "",
         old_token: str | None = None,
     ) -> NewSession:
-        """A session of the account that the identity belongs to, which may be made by this.
+        """Begin a session of the identity's account; create the account if that is allowed.
 
-        ``domains`` are those whose addresses may sign up, :data:`ANY_DOMAIN` for
-        all. Raises :class:`Unauthenticated` for whom there is no way in,
-        :class:`NotFound` for a spent link, and :class:`InvalidRequest`.
+        Addresses of ``domains`` may sign up (:data:`ANY_DOMAIN`: all). Raises
+        :class:`Unauthenticated` without an account, :class:`NotFound` for a spent link, and
+        :class:`InvalidRequest`.
         """
         try:
             return await self._open(who, client, old_token)
@@ -260,7 +228,7 @@ class SsoProvisioning:
         return await self._open(who, client, old_token)
 
     async def _open(self, who: Vouched, client: SessionClient, old_token: str | None) -> NewSession:
-        """A session, once the rights are those that the groups give now."""
+        # First, so that the session has the rights that the groups give now.
         await self._groups.apply(who.issuer, who.subject, who.groups)
         return await self._sign_in.with_identity(
             who.issuer, who.subject, client, old_token=old_token
@@ -273,7 +241,6 @@ def _may_sign_up(who: Vouched, domains: Collection[str]) -> bool:
 
 
 def _name(who: Vouched) -> str:
-    """A name that can be kept: theirs, or what stands before the ``@``."""
     try:
         return tidy_name(who.name)
     except InvalidRequest:

@@ -1,10 +1,8 @@
-"""Credits, which only grow, and reports to the bearer of a router's key: the key, its money, and
-one past request.
+"""Credits of projects, and the statements that the bearer of a router's key can read.
 
-The balance is the amount paid in less all that the project has ever spent. A project for which
-money was put in cannot spend more than that; one for which none ever was is bounded by its
-budgets only. A budget of nothing a month, as people who signed up have it, ends with the first
-credit.
+The balance is the sum of the credits less all that the project has ever spent. A project with
+credits cannot spend more than these; one without is bounded by its budgets only. The budget of
+nothing a month that projects of people who signed up have ends with the first credit.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ from hashlib import blake2b
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import difference, entry
 from causerie.hosted.accounts.authorization import Clock, visible_project
 from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
 from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import AccountStore, Repositories
+from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id
 from causerie.hosted.accounts.usage import RecordFilter, UsageReader, provider_of
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
@@ -36,31 +34,23 @@ from causerie.protocol.key_statements import (
     KeyStatement,
 )
 
-# Credits: money that was put in for a project, in a list that only grows.
-#
-# The balance is the amount paid in less all that the project has ever spent. A project for which
-# money was put in cannot spend more than that; one for which none ever was is bounded by its
-# budgets only. A budget of nothing a month, as people who signed up have it, ends with the first
-# credit.
-
 NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
-"""A budget of nothing a month, which ends when money is put in."""
+"""A budget of nothing a month, which ends with the first credit."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _SMALLEST = Decimal("0.000000001")
 _LONGEST_NOTE = 200
 
 
-class Credits:
-    """Puts money in, and tells what is left."""
+class Credits(AccountService):
+    """Credits of projects and their balances."""
 
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._reader = reader
-        self._clock = clock
 
     async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
-        """Put money in, or with a minus take it out; raises :class:`InvalidRequest`."""
+        """Add a credit, negative to withdraw money; raise :class:`InvalidRequest`."""
         if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
             raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
         if amount != amount.quantize(_SMALLEST):
@@ -69,60 +59,48 @@ class Credits:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         now = self._clock()
         made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
-        async with self._store.writing() as repositories:
-            await visible_project(repositories, actor, project_id, Action.CREDITS_PUT)
-            in_all = (await repositories.credits.total(project_id) or 0) + amount
+        async with self._store.writing() as tx:
+            await visible_project(tx, actor, project_id, Action.CREDITS_PUT)
+            in_all = (await tx.credits.total(project_id) or 0) + amount
             if abs(in_all) > _MOST:
                 raise InvalidRequest(
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
-            await repositories.credits.add(made)
+            await tx.credits.add(made)
             if amount > 0:
-                await self._end_newcomers_budget(repositories, actor, project_id)
-            await repositories.keys.announce(f"project:{project_id}", now)
+                await self._end_newcomers_budget(tx, actor, project_id)
+            await tx.keys.announce(f"project:{project_id}", now)
             details = {"amount": f"{amount:f}", "note": made.note}
-            await repositories.audit.add(
-                entry(now, actor, "credits.put", made.id, project_id, **details)
-            )
+            await self._record(tx, actor, "credits.put", made.id, project_id, **details)
         return made
 
-    async def _end_newcomers_budget(
-        self, repositories: Repositories, actor: Actor, project_id: str
-    ) -> None:
-        owner = f"project:{project_id}"
-        before = await repositories.keys.bounds(owner)
-        after = replace(
-            before, budgets=tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
-        )
-        if after == before:
-            return
-        await repositories.keys.set_bounds(owner, after)
-        details = {"bounds": difference(before.words(), after.words())}
-        await repositories.audit.add(
-            entry(self._clock(), actor, "project.bounds", project_id, project_id, **details)
-        )
+    async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
+        before = await tx.keys.bounds(f"project:{project_id}")
+        budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
+        if budgets != before.budgets:
+            await self._set_bounds(
+                tx, actor, "project.bounds", project_id, replace(before, budgets=budgets)
+            )
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
-        """Every amount that was put in, newest first."""
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
-            return await repositories.credits.of(project_id)
+        """Return the credits of a project, newest first."""
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+            return await tx.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
-        async with self._store.reading() as repositories:
-            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
-            put_in = await repositories.credits.total(project_id)
+        async with self._store.reading() as tx:
+            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+            put_in = await tx.credits.total(project_id)
         spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
         return Balance(put_in or Decimal(0), spent.cost)
 
-
-# Reports to the bearer of a router's key: the key, its money, and one past request.
 
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
 
 
 class Statements:
-    """Answers to those who have a key."""
+    """Statements for bearers of keys."""
 
     def __init__(
         self, store: AccountStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
@@ -133,7 +111,7 @@ class Statements:
         self._free_days = free_days
 
     async def key(self, caller: Caller) -> KeyStatement:
-        """``GET /key``: what the key is, what it has spent, and what it still may."""
+        """Return the answer to ``GET /key``: properties, spending and rest of a key."""
         member = _member(caller)
         key, now = member.grant.key, self._clock()
         owner = f"key:{key.id}"
@@ -167,7 +145,7 @@ class Statements:
         )
 
     async def credits(self, caller: Caller) -> CreditsStatement:
-        """``GET /credits``: all that was put in for the project, and all that it has spent."""
+        """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
         project = _member(caller).project
         spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
         return CreditsStatement(
@@ -175,7 +153,7 @@ class Statements:
         )
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
-        """``GET /generation``: the facts of one past request of the project; :class:`NotFound`."""
+        """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
         project, now = _member(caller).project, self._clock()
         found = await self._reader.records(
             RecordFilter(
@@ -192,8 +170,8 @@ class Statements:
         return _facts(found[0])
 
     async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as repositories:
-            return await repositories.credits.total(project) or Decimal(0)
+        async with self._store.reading() as tx:
+            return await tx.credits.total(project) or Decimal(0)
 
 
 def _member(caller: Caller) -> AccountCaller:
@@ -206,7 +184,7 @@ def _member(caller: Caller) -> AccountCaller:
 
 
 def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
-    """The budget of money over all models; of several the one that begins anew soonest."""
+    # Of several, the one that resets soonest.
     periods = list(BudgetPeriod)
     money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
     return min(money, key=lambda each: periods.index(each.period), default=None)
@@ -242,5 +220,5 @@ def _facts(record: UsageRecord) -> GenerationStatement:
 
 
 def _number(app: str) -> int | None:
-    """The same number for the same name: their clients expect numbers, exact ones in a double."""
+    # The same number for the same name: clients expect numbers, exact ones in a double.
     return int.from_bytes(blake2b(app.encode(), digest_size=6).digest()) if app else None

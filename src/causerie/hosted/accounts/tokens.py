@@ -1,8 +1,7 @@
-"""Ids, tokens and their digests, names as they are kept, and sessions: who a browser is.
+"""Ids, tokens and their digests, names and e-mail addresses, and sessions of browsers.
 
-An id may be shown to anybody and stands in logs; a token is a secret of more than 256 bits,
-shown once, of which only the SHA-256 is kept. A slow hash would add nothing: nobody guesses 256
-random bits.
+An id is public; a token is a secret of more than 256 random bits, of which only the SHA-256 is
+stored. A slow hash would add nothing, because nobody guesses so many bits.
 """
 
 from __future__ import annotations
@@ -19,12 +18,6 @@ from enum import StrEnum
 
 from causerie.errors import InvalidRequest
 
-# Ids, tokens and their digests.
-#
-# An id may be shown to anybody and stands in logs; a token is a secret of more
-# than 256 bits, shown once, of which only the SHA-256 is kept. A slow hash would
-# add nothing: nobody guesses 256 random bits.
-
 _ALPHABET = string.ascii_letters + string.digits
 _ID_LENGTH = 14  # 62 ** 14 > 2 ** 83: two will not meet
 _TOKEN_LENGTH = 43  # 62 ** 43 > 2 ** 256
@@ -38,17 +31,17 @@ _MARKS = frozenset({"Mn", "Mc"})  # of letters in many scripts
 
 
 def new_id(kind: str) -> str:
-    """An id ``KIND_xxxxxxxxxxxxxx``."""
+    """Return a new id ``KIND_xxxxxxxxxxxxxx``."""
     return f"{kind}_{letters(_ID_LENGTH)}"
 
 
 def new_token() -> str:
-    """A secret of more than 256 random bits."""
+    """Return a new secret of more than 256 random bits."""
     return letters(_TOKEN_LENGTH)
 
 
 def letters(count: int) -> str:
-    """So many random letters and digits."""
+    """Return random letters and digits."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(count))
 
 
@@ -58,7 +51,7 @@ def digest(token: str) -> bytes:
 
 
 def tidy_name(given: str) -> str:
-    """A name as it is kept; raises :class:`InvalidRequest`."""
+    """Return a name in the stored form; raise :class:`InvalidRequest`."""
     name = " ".join(unicodedata.normalize("NFC", given).split())
     seen = name.translate(_JOINERS)
     if not seen or len(name) > _LONGEST_NAME or not seen.isprintable():
@@ -67,11 +60,10 @@ def tidy_name(given: str) -> str:
 
 
 def tidy_email(given: str) -> str:
-    """Return an address in the form in which it is kept and compared, which is in lower case.
+    """Return an e-mail address in the stored form, which is in lower case.
 
-    It is one address of the plain form (RFC 5322, dot-atom): no quotes, comments, groups, lists or
-    address literals. Letters of all scripts may be in it, but none that others normalize to
-    something else. Raises :class:`InvalidRequest`.
+    Only plain addresses are accepted (RFC 5322, dot-atom), with letters of all scripts that NFKC
+    leaves as they are. Raises :class:`InvalidRequest`.
     """
     email = unicodedata.normalize("NFC", given).strip().lower()
     name, _, host = email.partition("@")
@@ -106,12 +98,6 @@ def _is_letter(sign: str) -> bool:
     return sign.isalnum() or unicodedata.category(sign) in _MARKS
 
 
-# Sessions: who a browser is, kept by the service; the browser has only a token.
-#
-# A session ends by itself some time after it was last seen, and at the latest some time after it
-# began. The token that a form has to send back (against forged requests) is derived from the
-# session's token and a nonce, so it is nowhere kept, and no two pages have the same.
-
 LIFE = timedelta(days=30)
 IDLE = timedelta(days=7)
 SECOND_FACTOR_LIFE = timedelta(minutes=5)
@@ -129,7 +115,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session without its token. ``address`` and ``agent`` are shown to its user only."""
+    """A session without its token; ``address`` and ``agent`` are shown to its user only."""
 
     id: str
     digest: bytes = field(repr=False)
@@ -142,13 +128,13 @@ class Session:
     agent: str
 
     def good(self, now: datetime) -> bool:
-        """Return true unless it has expired."""
+        """Return whether it has not expired."""
         return now < self.expires_at and now - self.seen_at < IDLE
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClient:
-    """Origin of a request: address and program."""
+    """Address and program of a browser."""
 
     address: str = ""
     agent: str = ""
@@ -156,14 +142,14 @@ class SessionClient:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session that has just started; ``token`` goes to the browser."""
+    """A new session; ``token`` goes to the browser."""
 
     session: Session
     token: str = field(repr=False)
 
 
 def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient) -> NewSession:
-    """Begin one, with a token that nobody could have set before."""
+    """Create a session with a new token."""
     token = new_token()
     life = LIFE if stage is Stage.OPEN else SECOND_FACTOR_LIFE
     session = Session(
@@ -181,12 +167,15 @@ def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient
 
 
 def form_token(token: str) -> str:
-    """Return a token for the forms of a signed-in browser, another one at each call."""
+    """Return a new token against forged requests for the forms of a signed-in browser.
+
+    It is derived from the session's token and a nonce, so it is stored nowhere.
+    """
     return _form_token(token, os.urandom(_HALF))
 
 
 def form_token_fits(token: str, given: str) -> bool:
-    """Return true if a form belongs to the browser with this token."""
+    """Return whether a form belongs to the browser with this token."""
     try:
         nonce = bytes.fromhex(given[: 2 * _HALF])
     except ValueError:

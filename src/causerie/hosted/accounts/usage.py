@@ -1,5 +1,7 @@
-"""Queries of usage: sums over time for pages and bills, single requests for questions, and
-rankings of models and providers over all projects.
+"""Queries of usage: sums over time, single requests, and rankings of models and providers.
+
+Sums come from the ledger's rollups, so their cost does not depend on the number of requests. Their
+intervals are whole hours or days in UTC.
 """
 
 from __future__ import annotations
@@ -10,19 +12,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Protocol
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import Clock, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import AccountStore
+from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
-
-# Queries of usage: sums over time for pages and bills, single requests for questions.
-#
-# Sums come from the ledger's rollups, so that they cost the same for a thousand requests as for ten
-# million. Their times are whole hours or days in UTC.
 
 _MOST_RECORDS = 1000
 _OWN_PROVIDER = "causerie"
@@ -53,7 +50,7 @@ LABELS: Mapping[By, frozenset[By]] = {
     By.APP: frozenset({By.PROJECT, By.MODEL}),
     By.TAG: frozenset({By.PROJECT, By.USER, By.MODEL}),
 }
-"""Labels of clients, each with what its sums can be combined with and narrowed to."""
+"""Labels of clients, with the dimensions that their sums can be combined with."""
 TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 
@@ -72,7 +69,7 @@ class UsageQuery:
     door: str | None = None
 
     def check(self) -> None:
-        """Raises :class:`InvalidRequest`."""
+        """Raise :class:`InvalidRequest` for a wrong query."""
         for name in ("since", "until"):
             if getattr(self, name).tzinfo is None:
                 raise InvalidRequest("A time needs a time zone.", param=name)
@@ -82,7 +79,7 @@ class UsageQuery:
             self._check_label(label)
 
     def check_times(self) -> None:
-        """Raises :class:`InvalidRequest` for what no times to the first token are kept by."""
+        """Raise :class:`InvalidRequest` if times to the first token cannot be queried so."""
         if len(self.by) > 1 or not set(self.by) <= set(TIMED):
             raise InvalidRequest(
                 f"Times to the first token are by one of {', '.join(TIMED)}, or by nothing.",
@@ -111,7 +108,7 @@ class UsageSum:
     group: Mapping[By, str]
     requests: int
     refused: int
-    """Ended with a status from 400."""
+    """Ended with a status from 400 to 499."""
     failed: int
     """Ended with a status from 500."""
     aborted: int
@@ -192,84 +189,73 @@ class UsageReader(Protocol):
     """Reader of usage, as the store implements it."""
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        """By start, then by group."""
+        """Return sums by start, then by group."""
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        """By person, project or key, from a midnight UTC on; without requests, one is not there."""
+        """Return cost and last day of use since a midnight UTC, by user, project or key."""
 
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
-        """Percentiles of the time to the first token, by start."""
+        """Return percentiles of the time to the first token, by start."""
 
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]:
-        """Use of the whole service by model and target that answered; hours are whole.
-
-        Of requests since version 0.2.
-        """
+        """Return the use of the whole service in whole hours, by model and target."""
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        """Newest first."""
+        """Return records, newest first."""
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        """Number of a project's requests that were rejected or failed, and are charged.
+        """Count the charged requests of a project that were rejected or failed.
 
-        Of models whose id has this ``suffix``.
+        Only of models whose id ends with ``suffix``.
         """
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
+        """Return the use of ``key:ID``, ``user:ID`` or ``project:ID`` since a midnight UTC.
 
-        ``since`` is a midnight UTC.
+        ``model`` is empty for all models.
         """
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        """When each key's last request came."""
+        """Return when each key of a project was last used."""
 
 
 class UsageReports:
-    """Usage, for those who may see it."""
+    """Usage of projects and of the whole service, for actors with the right to see it."""
 
     def __init__(self, store: AccountStore, reader: UsageReader) -> None:
         self._store = store
         self._reader = reader
 
-    async def of_project(
-        self, actor: Actor, project_id: str, question: UsageQuery
+    async def sums(
+        self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[UsageSum]:
-        await self._may(actor, project_id, Action.USAGE_SEE)
+        """Return the sums of a project, or with ``None`` of the whole service."""
+        await self._require(actor, project_id, Action.USAGE_SEE)
         question.check()
-        return await self._reader.sums(replace(question, project=project_id))
-
-    async def of_all(self, actor: Actor, question: UsageQuery) -> Sequence[UsageSum]:
-        """Sums of the whole service."""
-        await self._may(actor, None, Action.SERVICE_SEE)
-        question.check()
-        return await self._reader.sums(question)
+        return await self._reader.sums(replace(question, project=project_id or question.project))
 
     async def used(
         self, actor: Actor, by: By, since: datetime, project_id: str | None = None
     ) -> Mapping[str, Used]:
-        """Cost and last day of all people or projects with requests, from a midnight UTC on.
+        """Return cost and last day of use since a midnight UTC, by project or user.
 
-        Of one project, that of its keys.
+        With a project, by its keys.
         """
-        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
-        await self._may(actor, project_id, action)
+        await self._require(actor, project_id, Action.USAGE_SEE)
         return await self._reader.used(by, since, project_id)
 
     async def first_tokens(
         self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[FirstTokens]:
-        """The median, 90th and 99th percentile of the time to the first token, by start.
+        """Return median, 90th and 99th percentile of the time to the first token, by start.
 
-        By nothing, or by one of project, key, user and model. Groups without a first token are left
-        out.
+        They can be grouped by one of :data:`TIMED`. Groups without a first token are left out.
         """
-        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
-        await self._may(actor, project_id, action)
+        await self._require(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
         narrowed = replace(question, project=project_id or question.project)
@@ -278,37 +264,31 @@ class UsageReports:
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
-        """Single requests of a project, or with ``None`` of the whole service; newest first."""
-        action = Action.SERVICE_SEE if project_id is None else Action.ACTIVITY_SEE
-        await self._may(actor, project_id, action)
+        """Return single requests of a project, or of the whole service, newest first."""
+        await self._require(actor, project_id, Action.ACTIVITY_SEE)
         return await self._reader.records(replace(filter, project=project_id or filter.project))
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
-        """When each key of a project was last used; keys never used are not there."""
-        await self._may(actor, project_id, Action.KEYS_SEE)
+        """Return when each key of a project was last used, if it was."""
+        await self._require(actor, project_id, Action.KEYS_SEE)
         return await self._reader.last_used(project_id)
 
-    async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._store.reading() as repositories:
+    async def _require(self, actor: Actor, project_id: str | None, action: Action) -> None:
+        async with self._store.reading() as tx:
             if project_id is None:
-                await require(repositories, actor, action)
+                await require(tx, actor, Action.SERVICE_SEE)
             else:
-                await visible_project(repositories, actor, project_id, action)
+                await visible_project(tx, actor, project_id, action)
 
 
 def provider_of(served_by: str) -> str:
-    """Return the provider of a target: this service of an own model, nothing of no target."""
+    """Return the provider of a target: this service for own models; empty without a target."""
     provider, slash, _ = served_by.partition("/")
     return provider if slash or not served_by else _OWN_PROVIDER
 
 
-# Sums of usage by time buckets: each as long as it may be without having many sums.
-#
-# If a question has very many sums, nobody has to hold or make all of them at once.
-
-_UNIT = MappingProxyType({Step.HOUR: timedelta(hours=1), Step.DAY: timedelta(days=1)})
-_LONGEST = 64
-_FASTEST = 4  # times as long as the one before
+_MOST_INTERVALS = 64
+_FASTEST_GROWTH = 4  # times as long as the bucket before
 _MANY = 1000
 
 UsageBucket = tuple[UsageQuery, Sequence[UsageSum]]
@@ -317,45 +297,33 @@ UsageBucket = tuple[UsageQuery, Sequence[UsageSum]]
 async def time_buckets(
     usage: UsageReports, actor: Actor, project: str | None, question: UsageQuery
 ) -> AsyncGenerator[UsageBucket]:
-    """Yield each interval as a query, and its sums; check each time that the actor may.
+    """Yield the sums of a query in buckets of time, so that nobody holds all of them at once.
 
-    Sums are those of one project, or with ``None`` of the whole service. If all time is one
-    interval, there is one bucket.
+    They are of one project, or with ``None`` of the whole service. Each bucket checks the actor's
+    right again. If all time is one interval, there is one bucket.
     """
     since, length = question.since, 1
     while since < question.until:
-        until = min(_end(since, question.step, length) or question.until, question.until)
+        until = question.until
+        if question.step is not Step.ALL:
+            until = min(_end(since, question.step, length), until)
         asked = replace(question, since=since, until=until)
-        if project is None:
-            sums = await usage.of_all(actor, asked)
-        else:
-            sums = await usage.of_project(actor, project, asked)
+        sums = await usage.sums(actor, project, asked)
         yield asked, sums
-        since, length = until, _next(length, len(sums))
+        fitting = length * _MANY // max(len(sums), 1)
+        length = max(min(fitting, length * _FASTEST_GROWTH, _MOST_INTERVALS), 1)
+        since = until
 
 
-def _end(since: datetime, step: Step, length: int) -> datetime | None:
-    """So many whole intervals on."""
-    unit = _UNIT.get(step)
-    if unit is None:
-        return None
+def _end(since: datetime, step: Step, length: int) -> datetime:
     first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return (first if step is Step.HOUR else first.replace(hour=0)) + unit * length
-
-
-def _next(length: int, sums: int) -> int:
-    """So that there may be many, and not more."""
-    return max(min(length * _MANY // max(sums, 1), length * _FASTEST, _LONGEST), 1)
-
-
-# Models and providers by tokens of requests: sums over all projects, never those of one.
-
-_FRESH = timedelta(minutes=1)
-_HOUR = timedelta(hours=1)
+    if step is Step.HOUR:
+        return first + timedelta(hours=length)
+    return first.replace(hour=0) + timedelta(days=length)
 
 
 class RankingPeriod(StrEnum):
-    """The last 24 hours, or the last 7 or 30 days with today; hours and days are whole in UTC."""
+    """The last 24 whole hours, or the last 7 or 30 days in UTC with today."""
 
     DAY = "day"
     WEEK = "week"
@@ -368,20 +336,20 @@ class RankingPeriod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A model or provider, and the tokens of its prompts and replies, whoever sent them."""
+    """A model or provider with the tokens of its prompts and replies."""
 
     name: str
     rank: int
-    """From 1; equal tokens have ranks by their names."""
+    """From 1; names decide between equal tokens."""
     tokens: int
     requests: int
     rank_before: int | None
-    """Its rank in the period before; ``None`` if it was not used then."""
+    """Rank in the period before, if it was used then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Those with the most tokens first, over a period that ends at ``until``."""
+    """Models or providers by tokens in a period that ends at ``until``, the most first."""
 
     period: RankingPeriod
     since: datetime
@@ -406,48 +374,43 @@ class _Sums:
     before: _Use
 
 
-class Rankings:
-    """Rankings of one service. The sums are read once a minute, however often they are asked."""
+class Rankings(AccountService):
+    """Rankings over all projects; the sums are read once a minute at most."""
 
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._reader = reader
-        self._clock = clock
         self._kept: dict[tuple[RankingPeriod, bool], _Sums] = {}
         self._reading = asyncio.Lock()
 
     async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
-        """Return all models, for operators; raise :class:`Forbidden` for others."""
-        await self._require(actor)
+        """Return the ranking of all models for operators; raise :class:`Forbidden`."""
+        await self.require(actor, Action.SERVICE_SEE)
         return _ranking(period, await self._sums(period), lambda served: served[0])
 
     async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
-        """Return all providers, for operators; raise :class:`Forbidden` for others."""
-        await self._require(actor)
+        """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
+        await self.require(actor, Action.SERVICE_SEE)
         sums = await self._sums(period, by_target=True)
         return _ranking(period, sums, lambda served: provider_of(served[1]))
 
     async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
-        """Return these models only, for everybody: the caller decides whether that is allowed."""
+        """Return the ranking of these models for everybody, which the caller has to allow."""
         sums = await self._sums(period)
         return _ranking(period, sums, lambda served: served[0] if served[0] in models else "")
 
     async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
-        """Return the providers of these endpoints, by what these have answered, for everybody.
+        """Return the ranking of the providers of these endpoints for everybody.
 
-        ``endpoints`` has the provider of each model and target.
+        ``endpoints`` maps a model and a target to the provider.
         """
         sums = await self._sums(period, by_target=True)
         return _ranking(period, sums, lambda served: endpoints.get(served, ""))
 
-    async def _require(self, actor: Actor) -> None:
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.SERVICE_SEE)
-
     async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
         async with self._reading:
             kept, now = self._kept.get((period, by_target)), self._clock()
-            if kept is None or not timedelta() <= now - kept.read_at < _FRESH:
+            if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
                 read = self._reader.by_target if by_target else self._by_model
                 kept = self._kept[period, by_target] = await _read(read, period, now)
             return kept
@@ -464,7 +427,7 @@ class Rankings:
 async def _read(
     read: Callable[[datetime, datetime], Awaitable[_Use]], period: RankingPeriod, now: datetime
 ) -> _Sums:
-    until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + _HOUR
+    until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     if period is not RankingPeriod.DAY and until.hour:
         until = until.replace(hour=0) + timedelta(days=1)
     since = until - period.length
@@ -483,7 +446,6 @@ def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str])
 
 
 def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
-    """Return the use of each name, the first first."""
     found: dict[str, TargetUse] = {}
     for served, use in sums.items():
         if use.tokens and (each := name(served)):

@@ -1,6 +1,4 @@
-"""Users: how accounts come to be, and what becomes of them; also of people who ask for one
-without an invitation, where the service is open to all.
-"""
+"""Accounts of people: sign-ups, invitations, and changes by operators."""
 
 from __future__ import annotations
 
@@ -8,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import entry
 from causerie.hosted.accounts.authorization import (
     Clock,
     check_return,
+    conflict,
+    found_user,
     no_such,
     require,
     shut_out,
@@ -43,120 +42,103 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.ports import AccountStore, Repositories, Taken
+from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
-
-# People who ask for an account without an invitation, where the service is open to all.
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A sign-up. The fact that the address is ``known`` is for its holder alone."""
+    """A sign-up. Only the holder of the address may learn that it is ``known``."""
 
     made: NewLink
     known: bool
 
 
-class SignUps:
-    """Takes note of them, and gives them links."""
-
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+class SignUps(AccountService):
+    """Requests of people for an account without an invitation."""
 
     async def ask(self, email: str) -> Asked:
-        """Take note that somebody asks for an account: only for services that are open to all.
+        """Create a link for a sign-up, which is only for the holder of the address.
 
-        The link that creates it is for the holder of the address alone. The steps are the same for
-        addresses with and without an account; so must be what is answered.
+        Only for services with open sign-up. The steps are the same for addresses with and without
+        an account; so must be the answer to the client.
         """
         now, email = self._clock(), tidy_email(email)
         made = new_link(LinkKind.INVITATION, now, SIGN_UP, LinkGrant(email=email))
-        async with self._store.writing() as repositories:
-            await repositories.links.forget(SIGN_UP.label, email, now)
-            await repositories.links.add(made.link)
-            return Asked(made, await repositories.people.by_email(email) is not None)
+        async with self._store.writing() as tx:
+            await tx.links.forget(SIGN_UP.label, email, now)
+            await tx.links.add(made.link)
+            return Asked(made, await tx.people.by_email(email) is not None)
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
-        """The people without an account who ask for one, oldest first."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_INVITE)
-            found = await repositories.links.open(None, self._clock())
+        """Return the open sign-ups of people without an account, oldest first."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_INVITE)
+            found = await tx.links.open(None, self._clock())
             return [
                 each
                 for each in found
                 if each.created_by == SIGN_UP.label
-                and await repositories.people.by_email(each.email or "") is None
+                and await tx.people.by_email(each.email or "") is None
             ]
 
     async def approve(self, actor: Actor, link_id: str) -> NewLink:
-        """The link for somebody who asks for an account, to be given to them by hand."""
+        """Create the link of a sign-up for an operator to pass on."""
         now = self._clock()
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.USERS_INVITE)
-            link = await repositories.links.find(link_id)
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.USERS_INVITE)
+            link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
             made = new_link(LinkKind.INVITATION, now, APPROVED, LinkGrant(email=link.email))
             made = replace(made, link=replace(made.link, person=actor.person))
-            await repositories.links.withdraw(link.id)
-            await repositories.links.add(made.link)
-            await repositories.audit.add(
-                entry(now, actor, "user.invite", made.link.id, email=link.email or "")
-            )
+            await tx.links.withdraw(link.id)
+            await tx.links.add(made.link)
+            await self._record(tx, actor, "user.invite", made.link.id, email=link.email or "")
             return made
 
 
-# Users: how accounts come to be, and what becomes of them.
-#
-# The first account is made by a link that only the machine's owner sees. Later
-# ones come by invitation, or by open sign-up where the service offers that.
+class Users(AccountService):
+    """Accounts of people.
 
-
-class Users:
-    """Accounts of people."""
+    Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound`.
+    """
 
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._passwords = passwords
-        self._clock = clock
         self.new_project_bounds = LimitsAndBudgets()
-        """Limits and budgets of the projects of people who sign up."""
+        """Limits and budgets of the first project of people who sign up."""
 
     async def first_link(self) -> NewLink | None:
-        """The link that makes the first operator; ``None`` where there is one already."""
-        async with self._store.writing() as repositories:
-            if await repositories.people.operators():
+        """Create the link for the first operator; return ``None`` if there is an operator."""
+        async with self._store.writing() as tx:
+            if await tx.people.operators():
                 return None
             made = new_link(LinkKind.OWNER, self._clock(), SYSTEM, LinkGrant(operator=True))
-            await repositories.links.add(made.link)
+            await tx.links.add(made.link)
             return made
 
     async def invite(
         self, actor: Actor, *, email: str | None = None, operator: bool = False
     ) -> NewLink:
-        """A link that makes an account; with ``email``, only for that address."""
+        """Create an invitation to the service; with ``email``, only for this address."""
         address = tidy_email(email) if email else None
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.USERS_INVITE)
+        grant = LinkGrant(email=address, operator=operator)
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.USERS_INVITE)
             if operator:
-                await require(repositories, actor, Action.USERS_CHANGE)
-            made = new_link(
-                LinkKind.INVITATION,
-                self._clock(),
-                actor,
-                LinkGrant(email=address, operator=operator),
-            )
-            await repositories.links.add(made.link)
-            await repositories.audit.add(
-                entry(self._clock(), actor, "user.invite", made.link.id, email=address or "anybody")
-            )
+                await require(tx, actor, Action.USERS_CHANGE)
+            made = new_link(LinkKind.INVITATION, self._clock(), actor, grant)
+            await tx.links.add(made.link)
+            await self._record(tx, actor, "user.invite", made.link.id, email=address or "anybody")
             return made
 
     async def link(self, token: str) -> OneTimeLink:
-        """Return the link of a token; raise :class:`NotFound` if it does not work any more."""
-        async with self._store.reading() as repositories:
-            return await usable_link(repositories, token, self._clock())
+        """Return the link of a token; raise :class:`NotFound` if it does not work."""
+        async with self._store.reading() as tx:
+            return await usable_link(tx, token, self._clock())
 
     async def accept(
         self,
@@ -167,66 +149,54 @@ class Users:
         password: str | None,
         identity: tuple[str, str] | None = None,
     ) -> User:
-        """Use up a link and make the account that it is for.
+        """Create the account of an invitation, and use its link up.
 
-        Without a password the account is entered by an ``identity`` (issuer and
-        subject) of another provider, which the caller has seen. Raises
-        :class:`NotFound` for a spent link, and :class:`InvalidRequest`.
+        Without a password, the user signs in with ``identity`` (issuer and subject), which the
+        caller has verified. Raises :class:`NotFound` for a spent link, and :class:`InvalidRequest`.
         """
         email, name = tidy_email(email), tidy_name(name)
-        hashed = None
         await self.link(token)  # before the hash, which costs
-        if password is not None:
-            hashed = await self._passwords.hash_new(password, (email, name))
-        async with self._store.writing() as repositories:
-            link = await used_link(
-                repositories, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER
-            )
+        hashed = await self._hashed(password, email, name)
+        async with self._store.writing() as tx:
+            link = await used_link(tx, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
-                await self._first_only(repositories)
+                await self._require_no_operator(tx)
             if link.email is not None and link.email != email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             user = self._new(email, name, hashed, operator=link.operator)
-            await self._add(repositories, user, actor_of(user), by=link.created_by)
+            await self._add(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
-                await self._bind(repositories, user, *identity)
-            await self._join(repositories, link, user)
+                await self._bind(tx, user, *identity)
+            await self._join(tx, link, user)
             if link.kind is LinkKind.OWNER:
-                await self._first_project(repositories, user, LimitsAndBudgets())
+                await self._first_project(tx, user, LimitsAndBudgets())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
-                await self._first_project(repositories, user, self.new_project_bounds)
+                await self._first_project(tx, user, self.new_project_bounds)
             return user
 
     async def join(self, token: str, user: User) -> None:
-        """Use up a project's invitation for somebody who has an account already."""
-        async with self._store.writing() as repositories:
-            link = await used_link(repositories, token, self._clock(), LinkKind.INVITATION)
+        """Use up an invitation for a user who has an account."""
+        async with self._store.writing() as tx:
+            link = await used_link(tx, token, self._clock(), LinkKind.INVITATION)
             if link.email is not None and link.email != user.email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
-            current = await repositories.people.find(user.id)
+            current = await tx.people.find(user.id)
             if link.operator and current is not None and not current.operator:
-                await repositories.people.change(replace(current, operator=True))
-                await repositories.audit.add(
-                    entry(
-                        self._clock(), actor_of(user), "user.operator", user.id, by=link.created_by
-                    )
-                )
-            await self._join(repositories, link, user)
+                await tx.people.change(replace(current, operator=True))
+                await self._record(tx, actor_of(user), "user.operator", user.id, by=link.created_by)
+            await self._join(tx, link, user)
 
     async def create(
         self, actor: Actor, *, email: str, name: str, password: str | None, operator: bool = False
     ) -> User:
-        """Make an account directly, as an operator or at the command line."""
+        """Create an account, as an operator or at the command line."""
         email, name = tidy_email(email), tidy_name(name)
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_CHANGE)
-        hashed = (
-            None if password is None else await self._passwords.hash_new(password, (email, name))
-        )
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.USERS_CHANGE)
+        await self.require(actor, Action.USERS_CHANGE)
+        hashed = await self._hashed(password, email, name)
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.USERS_CHANGE)
             user = self._new(email, name, hashed, operator=operator)
-            await self._add(repositories, user, actor, by=actor.label)
+            await self._add(tx, user, actor, by=actor.label)
             return user
 
     async def sign_up(
@@ -237,170 +207,158 @@ class Users:
         password: str | None,
         identity: tuple[str, str] | None = None,
     ) -> User:
-        """Make an account without an invitation: only for services that are open to all.
+        """Create an account without an invitation, only for services with open sign-up.
 
         ``identity`` is as for :meth:`accept`.
         """
         email, name = tidy_email(email), tidy_name(name)
-        hashed = None
-        if password is not None:
-            hashed = await self._passwords.hash_new(password, (email, name))
-        async with self._store.writing() as repositories:
+        hashed = await self._hashed(password, email, name)
+        async with self._store.writing() as tx:
             user = self._new(email, name, hashed, operator=False)
-            await self._add(repositories, user, actor_of(user), by="sign-up")
-            await self._first_project(repositories, user, self.new_project_bounds)
+            await self._add(tx, user, actor_of(user), by="sign-up")
+            await self._first_project(tx, user, self.new_project_bounds)
             if identity is not None:
-                await self._bind(repositories, user, *identity)
+                await self._bind(tx, user, *identity)
             return user
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
-        """Let an identity of another provider enter this account."""
-        async with self._store.writing() as repositories:
-            await self._bind(repositories, user, issuer, subject)
+        """Link an identity of another provider to an account."""
+        async with self._store.writing() as tx:
+            await self._bind(tx, user, issuer, subject)
 
     async def identities(self, user: User) -> Sequence[LinkedIdentity]:
-        """The identities that enter this account, oldest first."""
-        async with self._store.reading() as repositories:
-            return await repositories.people.identities(user.id)
+        """Return the identities linked to an account, oldest first."""
+        async with self._store.reading() as tx:
+            return await tx.people.identities(user.id)
 
     async def unlink_identity(self, user: User, issuer: str, subject: str) -> None:
-        """Let an identity enter this account no more; raises :class:`NotFound`.
+        """Remove an identity from an account.
 
-        And :class:`InvalidRequest` where there would be no way in any more.
+        Raises :class:`NotFound`, and :class:`InvalidRequest` for the only way into the account.
         """
-        async with self._store.writing() as repositories:
-            found = await repositories.people.identities(user.id)
+        async with self._store.writing() as tx:
+            found = await tx.people.identities(user.id)
             gone = [each for each in found if (each.issuer, each.subject) == (issuer, subject)]
             if not gone:
                 raise no_such("identity")
-            current = await repositories.people.find(user.id)
+            current = await tx.people.find(user.id)
             if len(found) == 1 and (current is None or current.password is None):
-                raise InvalidRequest(
-                    "This is the only way into your account; add another first.",
-                    code="last_identity",
-                    status=409,
+                raise conflict(
+                    "last_identity", "This is the only way into your account; add another first."
                 )
-            await repositories.people.unlink(gone[0])
-            await repositories.audit.add(
-                entry(self._clock(), actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
-            )
+            await tx.people.unlink(gone[0])
+            await self._record(tx, actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
 
     async def every(self, actor: Actor) -> Sequence[User]:
-        """All users, by address."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            return await repositories.people.every()
+        """Return all users, by address."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            return await tx.people.every()
 
     async def see(self, actor: Actor, user_id: str) -> User:
-        """One user; raises :class:`NotFound`."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            user = await repositories.people.find(user_id)
-        if user is None:
-            raise no_such("user")
-        return user
+        """Return one user."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            return await found_user(tx, user_id)
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
-        """The invitations to the service that nobody has used yet."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_INVITE)
-            found = await repositories.links.open(None, self._clock())
+        """Return the open invitations to the service."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_INVITE)
+            found = await tx.links.open(None, self._clock())
             offered = [
                 each
                 for each in found
                 if each.kind is LinkKind.INVITATION and each.created_by != SIGN_UP.label
             ]
-            return await supported_links(repositories, offered)
+            return await supported_links(tx, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
-        """Take an invitation to the service back."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.USERS_INVITE)
-            link = await repositories.links.find(link_id)
+        """Withdraw an invitation to the service."""
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.USERS_INVITE)
+            link = await tx.links.find(link_id)
             if link is None or link.project_id or link.kind is not LinkKind.INVITATION:
                 raise no_such("invitation")
-            await repositories.links.withdraw(link_id)
-            await repositories.audit.add(entry(self._clock(), actor, "user.withdraw", link_id))
+            await tx.links.withdraw(link_id)
+            await self._record(tx, actor, "user.withdraw", link_id)
 
     async def disable(self, actor: Actor, user_id: str, *, disabled: bool = True) -> User:
-        """Shut somebody out, or let them in again.
+        """Disable a user, or enable them again.
 
-        Their sessions end. Keys that derive from them stop until they are let in again; their
-        links are withdrawn, and links by which somebody shut out could come back.
+        Disabling ends their sessions, stops the keys that derive from them until they are enabled,
+        and withdraws their links and those by which they could come back.
         """
         now = self._clock()
-        async with self._store.writing() as repositories:
-            user = await self._changeable(repositories, actor, user_id)
+        async with self._store.writing() as tx:
+            user = await self._changeable(tx, actor, user_id)
             changed = replace(user, disabled_at=self._clock() if disabled else None)
-            await self._keep_an_operator(repositories, user, changed)
-            await repositories.people.change(changed)
+            await self._require_other_operator(tx, user, changed)
+            await tx.people.change(changed)
             if disabled:
-                await repositories.sessions.end_all(user.id)
-                await shut_out(repositories, user, now)
-            await repositories.keys.announce(f"user:{user.id}", now)
+                await tx.sessions.end_all(user.id)
+                await shut_out(tx, user, now)
+            await tx.keys.announce(f"user:{user.id}", now)
             verb = "user.disable" if disabled else "user.enable"
-            await repositories.audit.add(entry(now, actor, verb, user.id))
+            await self._record(tx, actor, verb, user.id)
             return changed
 
     async def make_operator(self, actor: Actor, user_id: str, *, operator: bool = True) -> User:
-        """Let somebody see to the whole service, or not any more."""
-        async with self._store.writing() as repositories:
-            user = await self._changeable(repositories, actor, user_id)
+        """Make a user an operator, or end that."""
+        async with self._store.writing() as tx:
+            user = await self._changeable(tx, actor, user_id)
             changed = replace(user, operator=operator, operator_group="")
-            await self._keep_an_operator(repositories, user, changed)
-            await repositories.people.change(changed)
-            await withdraw_links(repositories, user.id, self._clock())
-            await repositories.audit.add(
-                entry(self._clock(), actor, "user.operator", user.id, operator=str(operator))
-            )
+            await self._require_other_operator(tx, user, changed)
+            await tx.people.change(changed)
+            await withdraw_links(tx, user.id, self._clock())
+            await self._record(tx, actor, "user.operator", user.id, operator=str(operator))
             return changed
 
     async def remove_factor(self, actor: Actor, user_id: str) -> User:
-        """For somebody who has lost it, codes and all: the password alone lets them in again.
+        """Remove the two-factor authentication of a user who has lost it, and end their sessions.
 
-        Their sessions end. Raises :class:`NotFound` where there is none, and
-        :class:`InvalidRequest` for one's own, whose end needs a code of it.
+        Raises :class:`NotFound` if there is none, and :class:`InvalidRequest` for one's own, which
+        needs a code.
         """
-        async with self._store.writing() as repositories:
-            user = await self._changeable(repositories, actor, user_id)
+        async with self._store.writing() as tx:
+            user = await self._changeable(tx, actor, user_id)
             if actor.kind == "user" and actor.id == user.id:
-                raise InvalidRequest(
+                raise conflict(
+                    "own_factor",
                     "Remove your own two-factor authentication in your profile, with a code of it.",
-                    code="own_factor",
-                    status=409,
                 )
-            if user.id not in await repositories.factors.users():
+            if user.id not in await tx.factors.users():
                 raise NotFound("This user has no two-factor authentication.", code="not_found")
-            await repositories.factors.remove(user.id)
-            await repositories.sessions.end_all(user.id)
-            await repositories.audit.add(
-                entry(self._clock(), actor, "user.second_factor_off", user.id)
-            )
+            await tx.factors.remove(user.id)
+            await tx.sessions.end_all(user.id)
+            await self._record(tx, actor, "user.second_factor_off", user.id)
             return user
 
     async def with_factor(self, actor: Actor) -> frozenset[str]:
-        """The ids of those whose sign-in needs a code."""
-        async with self._store.reading() as repositories:
-            await require(repositories, actor, Action.USERS_SEE)
-            return await repositories.factors.users()
+        """Return the ids of users with two-factor authentication."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.USERS_SEE)
+            return await tx.factors.users()
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
-        """A link by which somebody chooses a new password."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.USERS_INVITE)
-            if await repositories.people.find(user_id) is None:
-                raise no_such("user")
+        """Create a link to set a new password."""
+        async with self._store.writing() as tx:
+            await require(tx, actor, Action.USERS_INVITE)
+            await found_user(tx, user_id)
             made = new_link(LinkKind.RESET, self._clock(), actor, LinkGrant(user_id=user_id))
-            await repositories.links.add(made.link)
-            await repositories.audit.add(entry(self._clock(), actor, "user.reset_link", user_id))
+            await tx.links.add(made.link)
+            await self._record(tx, actor, "user.reset_link", user_id)
             return made
+
+    async def _hashed(self, password: str | None, email: str, name: str) -> str | None:
+        return None if password is None else await self._passwords.hash_new(password, (email, name))
 
     def _new(self, email: str, name: str, hashed: str | None, *, operator: bool) -> User:
         return User(new_id("usr"), email, name, hashed, operator, self._clock())
 
-    async def _add(self, repositories: Repositories, user: User, actor: Actor, *, by: str) -> None:
+    async def _add(self, tx: Transaction, user: User, actor: Actor, *, by: str) -> None:
         try:
-            await repositories.people.add(user)
+            await tx.people.add(user)
         except Taken as failure:
             raise InvalidRequest(
                 "This address has an account already; sign in with it.",
@@ -408,76 +366,52 @@ class Users:
                 code="taken",
                 status=409,
             ) from failure
-        await repositories.audit.add(
-            entry(self._clock(), actor, "user.create", user.id, email=user.email, by=by)
-        )
+        await self._record(tx, actor, "user.create", user.id, email=user.email, by=by)
 
-    async def _bind(
-        self, repositories: Repositories, user: User, issuer: str, subject: str
-    ) -> None:
-        now = self._clock()
+    async def _bind(self, tx: Transaction, user: User, issuer: str, subject: str) -> None:
         try:
-            await repositories.people.link(LinkedIdentity(issuer, subject, user.id, now))
+            await tx.people.link(LinkedIdentity(issuer, subject, user.id, self._clock()))
         except Taken as failure:
-            raise InvalidRequest(
-                "This identity belongs to an account already.", code="taken", status=409
-            ) from failure
-        await repositories.audit.add(
-            entry(now, actor_of(user), "user.link_identity", user.id, issuer=issuer)
-        )
+            raise conflict("taken", "This identity belongs to an account already.") from failure
+        await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
-    async def _first_only(self, repositories: Repositories) -> None:
-        """A link for the first operator is worth nothing once there is one, whoever kept it.
-
-        The announcement is for its lock: of two that come at once, one waits here.
-        """
-        await repositories.keys.announce("operators", self._clock())
-        if await repositories.people.operators():
+    async def _require_no_operator(self, tx: Transaction) -> None:
+        # The announcement is for its lock: of two that come at once, one waits here.
+        await tx.keys.announce("operators", self._clock())
+        if await tx.people.operators():
             raise no_such_link()
 
-    async def _first_project(
-        self, repositories: Repositories, user: User, bounds: LimitsAndBudgets
-    ) -> None:
+    async def _first_project(self, tx: Transaction, user: User, bounds: LimitsAndBudgets) -> None:
         now = self._clock()
         project = Project(new_id("prj"), "Main", now)
-        await repositories.projects.add(project)
-        await repositories.projects.join(Membership(project.id, user.id, Role.OWNER, now))
-        note = entry(now, actor_of(user), "project.create", project.id, project.id, name="Main")
-        await repositories.audit.add(note)
+        await tx.projects.add(project)
+        await tx.projects.join(Membership(project.id, user.id, Role.OWNER, now))
+        creator = actor_of(user)
+        await self._record(tx, creator, "project.create", project.id, project.id, name="Main")
         if bounds != LimitsAndBudgets():
-            await repositories.keys.set_bounds(f"project:{project.id}", bounds)
+            await tx.keys.set_bounds(f"project:{project.id}", bounds)
 
-    async def _join(self, repositories: Repositories, link: OneTimeLink, user: User) -> None:
+    async def _join(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:
             return
         now = self._clock()
-        before = await repositories.projects.membership(link.project_id, user.id)
-        if before is not None:
-            raise InvalidRequest("You are in this project already.", code="taken", status=409)
-        await check_return(repositories, link, user.id)
-        await repositories.projects.join(Membership(link.project_id, user.id, link.role, now))
-        await repositories.audit.add(
-            entry(now, actor_of(user), "member.join", user.id, link.project_id, role=link.role)
+        if await tx.projects.membership(link.project_id, user.id) is not None:
+            raise conflict("taken", "You are in this project already.")
+        await check_return(tx, link, user.id)
+        await tx.projects.join(Membership(link.project_id, user.id, link.role, now))
+        await self._record(
+            tx, actor_of(user), "member.join", user.id, link.project_id, role=link.role
         )
 
-    async def _changeable(self, repositories: Repositories, actor: Actor, user_id: str) -> User:
-        await require(repositories, actor, Action.USERS_CHANGE)
-        await (
-            repositories.people.operators()
-        )  # locked before one of them is, in one order by everybody
-        user = await repositories.people.find(user_id)
-        if user is None:
-            raise no_such("user")
-        return user
+    async def _changeable(self, tx: Transaction, actor: Actor, user_id: str) -> User:
+        await require(tx, actor, Action.USERS_CHANGE)
+        await tx.people.operators()  # locked before one of them is, in one order by everybody
+        return await found_user(tx, user_id)
 
-    async def _keep_an_operator(
-        self, repositories: Repositories, before: User, after: User
-    ) -> None:
+    async def _require_other_operator(self, tx: Transaction, before: User, after: User) -> None:
         was = before.operator and before.disabled_at is None
         still = after.operator and after.disabled_at is None
-        if was and not still and await repositories.people.operators() == 1:
-            raise InvalidRequest(
-                "This is the last operator; make somebody else one first.",
-                code="last_operator",
-                status=409,
+        if was and not still and await tx.people.operators() == 1:
+            raise conflict(
+                "last_operator", "This is the last operator; make somebody else one first."
             )

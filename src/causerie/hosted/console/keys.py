@@ -15,6 +15,7 @@ from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
 from causerie.hosted.accounts.keys import ApiKey, Purpose
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import DAYS, SpendingReader
+from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
 from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.playground import management_snippets, request_snippets
@@ -144,7 +145,7 @@ async def show_list(context: RequestContext) -> None:
     await context.show(
         "keys/list.html",
         page=page,
-        spending=await reader.of_keys({key.id: key.bounds.budgets for key in page.items}),
+        spending=await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in page.items}),
         costs=costs,
         days=DAYS,
         last_used=last_used,

@@ -11,6 +11,7 @@ from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.keys import ApiKey, KeyState, OneTimeLink
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary, ProjectSummary
+from causerie.hosted.accounts.usage import By
 from causerie.hosted.console import sign_in
 from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.charts import strips
@@ -54,8 +55,8 @@ async def show_users(context: RequestContext) -> None:
         page=page,
         days=DAYS,
         people=shown,
-        spending=await context.accounts.summaries.spending_of_people(
-            context.actor, [each.user.id for each in shown]
+        spending=await context.accounts.summaries.spending(
+            context.actor, By.USER, [each.user.id for each in shown]
         ),
         with_factor=await users.with_factor(context.actor),
         invitations=[link for link in links if link.id not in waiting],
@@ -186,7 +187,9 @@ async def show_projects(context: RequestContext) -> None:
         "operator/projects.html",
         page=page,
         days=DAYS,
-        spending=await summaries.spending(context.actor, [each.project.id for each in page.items]),
+        spending=await summaries.spending(
+            context.actor, By.PROJECT, [each.project.id for each in page.items]
+        ),
     )
 
 

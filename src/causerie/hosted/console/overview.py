@@ -116,9 +116,7 @@ async def _used(context: RequestContext, project: str | None, since: datetime) -
     until = _midnight(context.services.clock()) + timedelta(days=1)
     question = UsageQuery(_midnight(since), until, Step.ALL)
     usage = context.accounts.usage
-    if project is None:
-        return total_usage(await usage.of_all(context.actor, question))
-    return total_usage(await usage.of_project(context.actor, project, question))
+    return total_usage(await usage.sums(context.actor, project, question))
 
 
 async def _errors(context: RequestContext, project: str) -> Sequence[RequestExplanation]:

@@ -247,9 +247,7 @@ class _Reader:
         self._project = project
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        if self._project is None:
-            return await self._usage.of_all(self._actor, question)
-        return await self._usage.of_project(self._actor, self._project, question)
+        return await self._usage.sums(self._actor, self._project, question)
 
     async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
         return await self._usage.first_tokens(self._actor, self._project, question)

@@ -1,4 +1,1 @@
-"""Signing in with another provider by OpenID Connect: who somebody is, as that provider says.
-
-Speaks to providers; knows neither accounts nor settings nor the browser's pages.
-"""
+"""Sign-in with other providers by OpenID Connect; knows neither accounts nor settings nor pages."""

@@ -1,8 +1,7 @@
-"""What a provider says of itself, its endpoints and its keys, cached for a while; JSON from a
-provider, with an end to its time and its size.
+"""Metadata and keys of a provider (OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517).
 
-Addresses are the issuer's, which comes from the configuration, and those that the issuer's own
-document names. Redirects are not followed.
+Only the issuer's address, from the configuration, and those in its document are requested.
+Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -23,23 +22,18 @@ from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol import bounded_json
 
-# JSON from a provider, with an end to its time and its size.
-#
-# Addresses are the issuer's, which comes from the configuration, and those that
-# the issuer's own document names. Redirects are not followed.
-
 _FORM = "application/x-www-form-urlencoded"
 
 
 class IdentityProviderFailed(Exception):
-    """The provider did not answer as it should; the words are for the log, and hold no secret."""
+    """A provider did not answer correctly; the message is for the log and contains no secret."""
 
 
 class IdentityHttp:
-    """Asks providers. An answer that takes longer, or is larger, is none.
+    """Requests JSON from providers, with limits of time and size.
 
-    ``ca_file`` has the certificates to trust; unset, those that the system trusts. ``networks`` may
-    be reached apart from public addresses; ``None``: any address.
+    ``ca_file`` has the trusted certificates; unset: those of the system. ``networks`` are allowed
+    besides public addresses; ``None``: any address.
     """
 
     def __init__(
@@ -57,7 +51,7 @@ class IdentityHttp:
         self._tls: ssl.SSLContext | None = None
 
     async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """Return the object at ``url``; raise :class:`IdentityProviderFailed`."""
+        """Return the JSON object at ``url``; raise :class:`IdentityProviderFailed`."""
         return await self._ask("GET", url, headers, b"")
 
     async def post(
@@ -101,14 +95,12 @@ class IdentityHttp:
         return _object(parts.netloc, response.status, content)
 
     async def _trusted(self) -> ssl.SSLContext:
-        """Read from many certificates: not in the loop, and not before it is used."""
+        # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
-
-            def read() -> ssl.SSLContext:
-                return ssl.create_default_context(cafile=self._ca_file)
-
             try:
-                self._tls = await asyncio.to_thread(read)
+                self._tls = await asyncio.to_thread(
+                    ssl.create_default_context, cafile=self._ca_file
+                )
             except OSError as failure:
                 raise IdentityProviderFailed("the file of certificates cannot be read") from failure
         return self._tls
@@ -128,10 +120,6 @@ def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
     return found
 
 
-# Metadata of a provider: its endpoints and its keys, cached for a while.
-#
-# OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 for the keys.
-
 _PATH = "/.well-known/openid-configuration"
 _KEPT = 3600.0  # seconds
 _ANEW = 60.0  # seconds between two looks for keys that were not there
@@ -140,7 +128,7 @@ _FAILED = 5.0  # seconds for which a failure is not tried again
 
 @dataclass(frozen=True, slots=True)
 class ProviderMetadata:
-    """A provider's document, as far as it is used here."""
+    """The used part of a provider's metadata document."""
 
     authorization: str
     token: str
@@ -156,15 +144,14 @@ class ProviderMetadata:
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
         methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        userinfo = None
+        if "userinfo_endpoint" in found:
+            userinfo = _address(found, "userinfo_endpoint", issuer)
         return ProviderMetadata(
             authorization=_address(found, "authorization_endpoint", issuer),
             token=_address(found, "token_endpoint", issuer),
             keys=_address(found, "jwks_uri", issuer),
-            userinfo=(
-                _address(found, "userinfo_endpoint", issuer)
-                if "userinfo_endpoint" in found
-                else None
-            ),
+            userinfo=userinfo,
             algorithms=frozenset(_words(found, "id_token_signing_alg_values_supported")),
             secret_in_form="client_secret_basic" not in methods,
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
@@ -172,7 +159,7 @@ class ProviderMetadata:
 
 
 class ProviderDocument:
-    """The document and the keys of one issuer."""
+    """Metadata and keys of one issuer, cached."""
 
     def __init__(self, issuer: str, web: IdentityHttp, monotonic: Callable[[], float]) -> None:
         self.issuer = issuer
@@ -187,13 +174,12 @@ class ProviderDocument:
         self._failed_at = 0.0
 
     async def metadata(self) -> ProviderMetadata:
-        """Raise :class:`IdentityProviderFailed`."""
+        """Return the metadata; raise :class:`IdentityProviderFailed`."""
         async with self._turn:
             return await self._document()
 
     async def keys(self, *, anew: bool = False) -> Sequence[Key]:
-        """Return its keys; ``anew`` where a key was not among them. Raises
-        :class:`IdentityProviderFailed`."""
+        """Return the keys, read again if ``anew``; raise :class:`IdentityProviderFailed`."""
         async with self._turn:
             metadata = await self._document()
             age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
@@ -211,7 +197,7 @@ class ProviderDocument:
         return self._metadata
 
     async def _once(self, url: str) -> Mapping[str, Any]:
-        """Ask, but not again at once after it failed: many may want to sign in meanwhile."""
+        # After a failure it waits, because many may want to sign in meanwhile.
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._failure))
         try:
@@ -224,7 +210,6 @@ class ProviderDocument:
 
 
 def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
-    """Return the public keys for signatures; those of unknown kinds are left out."""
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

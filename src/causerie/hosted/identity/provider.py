@@ -1,9 +1,8 @@
-"""One way to sign in: to the provider and back, by authorization code with PKCE; and the
-verification of the id token (OpenID Connect Core 1.0, section 3.1.3.7).
+"""Sign-in at a provider by authorization code with PKCE, and verification of its id token.
 
-Only signatures by public keys are accepted. With `none` there is no signature. With a shared
-secret (HS256), anyone who knows the value that we use as the secret, like the issuer's public
-key, could sign.
+OpenID Connect Core 1.0, section 3.1; RFC 7636 (S256); RFC 9207. Only signatures by public keys are
+accepted: with `none` there is no signature, and with a shared secret (HS256) anyone who knows the
+value that is used as the secret, like the issuer's public key, could sign.
 """
 
 from __future__ import annotations
@@ -33,13 +32,6 @@ from causerie.hosted.identity.metadata import (
 )
 from causerie.protocol import bounded_json
 
-# Verification of an id token: issuer's signature, audience, time, and nonce.
-#
-# OpenID Connect Core 1.0, section 3.1.3.7. Only signatures by public keys are
-# accepted. With `none` there is no signature. With a shared secret (HS256), anyone
-# who knows the value that we use as the secret, like the issuer's public key,
-# could sign.
-
 _LEEWAY = 60  # seconds by which clocks may differ
 _KINDS = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -49,11 +41,11 @@ _KINDS = {
 
 
 class BadToken(Exception):
-    """It is not to be believed; the words are for the log."""
+    """A token or callback is not valid; the message is for the log."""
 
 
 class UnknownKey(BadToken):
-    """None of the keys signed it; there may be newer ones."""
+    """None of the keys signed the token; there may be newer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,11 @@ class Expected:
 
 
 def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
-    """Return the claims of a good token; raise :class:`BadToken`."""
-    header = _header(token)
+    """Return the claims of a valid token; raise :class:`BadToken`."""
+    try:
+        header = jws.extract_compact(token.encode()).headers()
+    except (JoseError, ValueError, TypeError, RecursionError) as failure:
+        raise BadToken("it is no signed token") from failure
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in _KINDS:
         raise BadToken(f"signed by {str(algorithm)[:20]!r}, which is no signature by a public key")
@@ -81,14 +76,6 @@ def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str
     for wrong in _wrong(claims, expected):
         raise BadToken(wrong)
     return claims
-
-
-def _header(token: str) -> Mapping[str, Any]:
-    try:
-        header = jws.extract_compact(token.encode()).headers()
-    except (JoseError, ValueError, TypeError, RecursionError) as failure:
-        raise BadToken("it is no signed token") from failure
-    return header
 
 
 def _payload(token: str, algorithm: str, kid: object, keys: Sequence[Key]) -> bytes:
@@ -157,12 +144,6 @@ def _is_time(value: object) -> TypeGuard[float]:
     return type(value) in (int, float)
 
 
-# One way to sign in: to the provider and back, by authorization code with PKCE.
-#
-# OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256); RFC 9207 (the issuer names itself in
-# its answer). The state of an attempt is given to the caller, who keeps it with the browser that
-# began it, and binds the state to that browser.
-
 ATTEMPT_SECONDS = 600
 _LONGEST = 4096
 _log = structlog.get_logger(__name__)
@@ -170,7 +151,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """Grant to the members of a group: a role in a project, or that of an operator."""
+    """Right of the members of a group: a role in a project, or that of an operator."""
 
     group: str
     project: str = ""
@@ -180,7 +161,7 @@ class GroupRule:
 
 @dataclass(frozen=True, slots=True)
 class ProviderOptions:
-    """A provider, and what it knows us as. ``name`` is part of addresses, ``title`` for people.
+    """A provider and our client there; ``name`` is part of addresses, ``title`` is for people.
 
     People with a verified address of one of the ``domains`` may sign up; ``*`` is all.
     """
@@ -198,10 +179,7 @@ class ProviderOptions:
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """State of a sign-in that the same browser must bring back.
-
-    ``began`` is in seconds since 1970.
-    """
+    """State of a sign-in, bound to its browser; ``began`` is in seconds since 1970."""
 
     provider: str
     callback: str
@@ -212,7 +190,7 @@ class SignInAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Parameters of the callback address, except the state."""
+    """Parameters of the callback except the state."""
 
     code: str = field(default="", repr=False)
     error: str = ""
@@ -221,7 +199,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Identity as asserted by the provider. ``email`` is in lower case, or empty."""
+    """Identity asserted by the provider; ``email`` is in lower case, or empty."""
 
     issuer: str
     subject: str
@@ -229,11 +207,11 @@ class Claims:
     email_verified: bool
     name: str
     groups: frozenset[str] | None = frozenset()
-    """``None``: the provider names another place that knows them."""
+    """``None``: the provider refers to another place for them."""
 
 
 class OidcProvider:
-    """Sends people to a provider and takes them back. ``now`` is in seconds since 1970."""
+    """Sign-in at one provider; ``now`` returns seconds since 1970."""
 
     def __init__(
         self,
@@ -249,10 +227,10 @@ class OidcProvider:
         self._provider = ProviderDocument(options.issuer, web, monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
-        """Return the address to which to redirect a browser; it comes back to ``callback``.
+        """Return the address to which to redirect a browser, which returns to ``callback``.
 
-        ``state`` stores an attempt and returns the state parameter, which only this
-        browser can bring back. Raises :class:`UpstreamFailed`.
+        ``state`` stores an attempt and returns the state parameter for this browser only. Raises
+        :class:`UpstreamFailed`.
         """
         try:
             metadata = await self._provider.metadata()
@@ -282,12 +260,15 @@ class OidcProvider:
         return f"{metadata.authorization}{joint}{query}"
 
     async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Claims:
-        """Return the verified claims of a sign-in; ``attempt`` is the one that the state stores.
+        """Return the verified claims of a sign-in; ``attempt`` is the one of the state.
 
-        Raises :class:`Unauthenticated` if the identity is not proved, and
-        :class:`UpstreamFailed` if the provider cannot be reached.
+        Raises :class:`Unauthenticated` if the identity is not proved, and :class:`UpstreamFailed`
+        if the provider is unavailable.
         """
-        attempt = self._of_this_browser(attempt)
+        if attempt is None or attempt.provider != self.options.name:
+            raise self._refused(BadToken("the state is not of this browser"))
+        if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
+            raise self._refused(BadToken("the attempt took too long"))
         try:
             metadata = await self._provider.metadata()
             if returned.issuer != self.options.issuer and (
@@ -298,18 +279,11 @@ class OidcProvider:
                 raise BadToken("the provider did not let them in")
             reply = await self._redeem(metadata, attempt, returned.code)
             claims = await self._verified(metadata, attempt, reply)
-            return await self._told(metadata, claims, reply)
+            return await self._asserted(metadata, claims, reply)
         except IdentityProviderFailed as failure:
             raise self._unreachable(failure) from failure
         except BadToken as failure:
             raise self._refused(failure) from failure
-
-    def _of_this_browser(self, attempt: SignInAttempt | None) -> SignInAttempt:
-        if attempt is None or attempt.provider != self.options.name:
-            raise self._refused(BadToken("the state is not of this browser"))
-        if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
-            raise self._refused(BadToken("the attempt took too long"))
-        return attempt
 
     async def _redeem(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
@@ -349,10 +323,10 @@ class OidcProvider:
         except UnknownKey:
             return verified(token, await self._provider.keys(anew=True), expected)
 
-    async def _told(
+    async def _asserted(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> Claims:
-        """With what the provider tells alongside the token, where that lacks something (5.3.2)."""
+        # OpenID Connect Core 1.0, section 5.3.2.
         access, groups = reply.get("access_token"), self.options.groups_claim
         lacks = not claims.get("email") or (self.options.groups and groups not in claims)
         if lacks and metadata.userinfo and isinstance(access, str):
@@ -371,7 +345,7 @@ class OidcProvider:
         )
 
     def _groups(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
-        """Return the groups in the claim: a list of names, or one (5.6.2: or a place elsewhere)."""
+        # A list of names, or one; or (section 5.6.2) in another place.
         name = self.options.groups_claim
         elsewhere = claims.get("_claim_names")
         if name not in claims and isinstance(elsewhere, dict) and name in elsewhere:

@@ -200,7 +200,7 @@ async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
     key = await call.accounts.keys.see(call.actor, call.ids["key"])
     used = await call.accounts.usage.last_used(call.actor, key.project_id)
     reader = _spending(call, call.actor, key.project_id)
-    found = await reader.of_keys({key.id: key.bounds.budgets})
+    found = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets})
     return KeySpending(
         last_used_at=used.get(key.id),
         budgets=[BudgetSpending.of(each) for each in found[key.id]],

@@ -1,6 +1,4 @@
-"""A provider tried before it is used, its list of models, one completion and one stream; and the
-interface of the configuration for pages and the management API: its entries.
-"""
+"""Trials of providers, and the interface to the configuration for pages and the management API."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
@@ -22,19 +20,16 @@ from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import parse
 
-# A provider tried before it is used: its list of models, one completion, one stream.
-
 _LIST_SECONDS = 10.0
 _MOST_MODELS = 2000
 _LONGEST_WORDS = 300
 _LONGEST_DESCRIPTION = 500
 _TOKENS = 32
-_MILLION = 1_000_000
 PRICE_PARTS = ("prompt", "completion", "cached", "reasoning", "request")
 
 
 class ListedModel(Struct, frozen=True, kw_only=True):
-    """A model as the provider lists it; what it does not publish is ``null``."""
+    """A model in a provider's list; what is not published is ``null``."""
 
     id: str
     name: str | None = None
@@ -52,7 +47,7 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     description: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise :class:`ValueError` for a price that is no amount of money."""
+        """Raise :class:`ValueError` for a wrong price."""
         for part in PRICE_PARTS:
             if (price := getattr(self, f"{part}_price")) is not None:
                 money(price)
@@ -68,7 +63,7 @@ class TrialStep(Struct, frozen=True, kw_only=True):
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """Outcome of a trial; `model` was asked, and is empty if there was none to ask."""
+    """Outcome of a trial with `model`, which is empty if there is none."""
 
     models: tuple[ListedModel, ...]
     model: str
@@ -78,20 +73,19 @@ class Trial(Struct, frozen=True, kw_only=True):
 
 
 async def trial(provider: Provider, key: str, model: str = "") -> Trial:
-    """Try a provider, within its deadlines; no word of the result holds its key."""
+    """Request a provider's list, a completion and a stream; the result never contains its key."""
     provider.candid = True
     listed = await list_models(provider, key)
-    found, listing = listed.models, listed.listing
-    asked = model or next((one.id for one in found), "")
-    if not asked:
+    model = model or next((one.id for one in listed.models), "")
+    if not model:
         return listed
-    completion = await _asked(provider, asked, key, stream=False)
-    stream = await _asked(provider, asked, key, stream=True)
-    return Trial(models=found, model=asked, listing=listing, completion=completion, stream=stream)
+    completion = await _asked(provider, model, key, stream=False)
+    stream = await _asked(provider, model, key, stream=True)
+    return structs.replace(listed, model=model, completion=completion, stream=stream)
 
 
 async def list_models(provider: Provider, key: str) -> Trial:
-    """Read a provider's list of models alone."""
+    """Request a provider's list of models."""
     began = time.monotonic()
     try:
         found = await provider.listing(_LIST_SECONDS)
@@ -113,7 +107,8 @@ async def _asked(provider: Provider, model: str, key: str, *, stream: bool) -> T
     try:
         async with ProviderTarget(provider, model).generate(request) as reply:
             async for batch in reply.events:
-                if first is None and any(map(_says, batch)):
+                text = [each for each in batch if isinstance(each, TextDelta | ReasoningDelta)]
+                if first is None and any(each.text for each in text):
                     first = time.monotonic() - began
     except ServiceError as failure:
         return _failed(failure, began, key)
@@ -121,10 +116,6 @@ async def _asked(provider: Provider, model: str, key: str, *, stream: bool) -> T
     if first is None:
         return TrialStep(ok=False, seconds=seconds, problem="The reply holds no text.")
     return TrialStep(ok=True, seconds=seconds, first_token_seconds=first if stream else None)
-
-
-def _says(event: object) -> bool:
-    return isinstance(event, TextDelta | ReasoningDelta) and bool(event.text)
 
 
 def _failed(failure: ServiceError, began: float, key: str) -> TrialStep:
@@ -137,7 +128,7 @@ def _failed(failure: ServiceError, began: float, key: str) -> TrialStep:
 
 
 def published(entries: Sequence[Mapping[str, Any]]) -> tuple[ListedModel, ...]:
-    """Return what a provider's list says of its models, as far as it can be read."""
+    """Return the models of a provider's list, as far as it can be read."""
     return tuple(_model(each) for each in entries[:_MOST_MODELS])
 
 
@@ -152,17 +143,16 @@ def _model(entry: Mapping[str, Any]) -> ListedModel:
         name=_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
         context_length=_tokens(context),
         max_output_tokens=_tokens(entry.get("max_output_tokens", output)),
-        prompt_price=_per_million(prices.get("prompt")),
-        completion_price=_per_million(prices.get("completion")),
-        cached_price=_above_zero(_per_million(prices.get("input_cache_read"))),
-        reasoning_price=_above_zero(_per_million(prices.get("internal_reasoning"))),
-        request_price=_above_zero(_amount(prices.get("request"), 1)),
+        prompt_price=_price(prices.get("prompt")),
+        completion_price=_price(prices.get("completion")),
+        cached_price=_price(prices.get("input_cache_read"), above_zero=True),
+        reasoning_price=_price(prices.get("internal_reasoning"), above_zero=True),
+        request_price=_price(prices.get("request"), 1, above_zero=True),
         description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
     )
 
 
 def _words(text: object, longest: int) -> str | None:
-    """Return a text on one line, cut at a word."""
     if not isinstance(text, str) or not text.strip():
         return None
     words = " ".join(text.split())
@@ -173,26 +163,16 @@ def _tokens(number: object) -> int | None:
     return number if type(number) is int and number > 0 else None
 
 
-def _per_million(price: object) -> str | None:
-    """Return a price by token, as lists publish it, for a million of them."""
-    return _amount(price, _MILLION)
-
-
-def _above_zero(amount: str | None) -> str | None:
-    """Return an amount; lists publish 0 also for what has no price of its own."""
-    return amount if amount is not None and money(amount) else None
-
-
-def _amount(price: object, times: int) -> str | None:
-    if not isinstance(price, str):
+def _price(published: object, times: int = 1_000_000, *, above_zero: bool = False) -> str | None:
+    # Lists publish prices by token, and 0 also for what has no price of its own.
+    if not isinstance(published, str):
         return None
     try:
-        return f"{money(money(price) * times).normalize():f}"
+        amount = money(money(published) * times)
     except ValueError:
         return None
+    return f"{amount.normalize():f}" if amount or not above_zero else None
 
-
-# Interface of the configuration for pages and the management API: its entries.
 
 Settings = Annotated[
     dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")
@@ -223,17 +203,17 @@ class EntryView(Struct, frozen=True, kw_only=True):
 
 
 class EntryWish(Struct, frozen=True, kw_only=True):
-    """Wanted state of an entry. ``key``: unset keeps the one that is there, empty removes it."""
+    """Wanted state of an entry; ``key``: unset keeps the stored one, empty removes it."""
 
     settings: dict[str, Any]
     key: str | None = None
     enabled: bool = True
     version: int | None = None
-    """Of the entry that was read before; unset: whatever is there is changed."""
+    """Version of the entry that was read; unset: any."""
 
 
 class EntryStep(Struct, frozen=True, kw_only=True):
-    """One of several changes. Without an ``id`` the entry is new, without a ``wish`` deleted."""
+    """One of several changes: without ``id`` a new entry, without ``wish`` a deletion."""
 
     kind: EntryKind
     id: str = ""
@@ -241,37 +221,39 @@ class EntryStep(Struct, frozen=True, kw_only=True):
 
 
 class Configuring(Protocol):
-    """Changes to the configuration. Everything raises ``Forbidden`` for those who are no
-    operators, and ``InvalidRequest`` with all problems for what does not hold."""
+    """Changes of the configuration by operators, in force when a method returns.
+
+    Every method raises ``Forbidden``, and ``InvalidRequest`` with all problems.
+    """
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
-        """Providers first; of each kind those of the file, then the others, oldest first."""
+        """Return all entries by kind: those of the file, then the others, oldest first."""
 
     async def see(self, actor: Actor, id: str) -> EntryView:
-        """One of the database; raises ``NotFound``."""
+        """Return an entry of the database; raise ``NotFound``."""
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        """A new one, in force when this returns."""
+        """Create an entry."""
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        """Change one as a whole; in force when this returns."""
+        """Replace an entry."""
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        """Switch one on or off."""
+        """Switch an entry on or off."""
 
     async def delete(self, actor: Actor, id: str) -> None:
-        """Forget one, with its key."""
+        """Delete an entry with its key."""
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        """Several changes, checked together: all are in force when this returns, or none."""
+        """Make several changes, all or none."""
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
-        """Return what a provider that is in force lists now; raises ``NotFound``."""
+        """Request the list of a provider in force; raise ``NotFound``."""
 
     async def test(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial:
-        """Try a provider that is not kept, or with an ``entry`` that one as it is."""
+        """Try a provider with these settings, or the one of an ``entry``."""
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
-        """Try a provider of the file, with its key; raises ``NotFound``."""
+        """Try a provider of the file; raise ``NotFound``."""

@@ -1,5 +1,6 @@
-"""Routing explanation of a request that nobody has sent: its target, and the reasons; foreseen
-by the very parts that would carry it.
+"""Routing explanation of a request without sending it, from the parts that would route it.
+
+It sends nothing and takes no limits or budgets.
 """
 
 from __future__ import annotations
@@ -23,10 +24,6 @@ from causerie.protocol.targets import UNKNOWN_STATS, Candidate, Preferences, Sor
 from causerie.routing.router import Decided, RankedTarget
 from causerie.routing.target_state import TargetStatus
 
-# Why an endpoint has its place among those that can take a request, in words for people.
-#
-# Says what :mod:`~causerie.catalog.endpoint` has decided by, and decides nothing.
-
 
 def reasons(
     one: CatalogEndpoint,
@@ -35,14 +32,15 @@ def reasons(
     sort: SortBy | None,
     stats_of: StatsReader,
 ) -> Iterator[str]:
-    """Yield the reasons for priority and weight of ``one`` of ``able``; ``sort`` is the model's
-    own.
+    """Yield the reasons for priority and weight of ``one`` of the ``able`` endpoints.
+
+    ``sort`` is the order of the model; that of the preferences goes first.
     """
     if preferences.order:
-        place = _place(one, preferences.order)
-        if place is not None:
-            yield f"is number {place} of `provider.order`"
-            return
+        for number, name in enumerate(preferences.order, start=1):
+            if one.is_one_of(frozenset((name,))):
+                yield f"is number {number} of `provider.order`"
+                return
         yield "is not in `provider.order`, so it comes after those that are"
     by = preferences.sort or sort
     if by == "price":
@@ -55,13 +53,6 @@ def reasons(
         yield _share(one, able)
     if not preferences.order and not preferences.allow_fallbacks:
         yield "is the only one tried, because `allow_fallbacks` is false"
-
-
-def _place(one: CatalogEndpoint, order: Sequence[str]) -> int | None:
-    for number, name in enumerate(order, start=1):
-        if one.is_one_of(frozenset((name,))):
-            return number
-    return None
 
 
 def _price(one: CatalogEndpoint) -> str:
@@ -96,9 +87,6 @@ def _short(amount: Decimal) -> str:
     return f"{Decimal(f'{amount:.3g}').normalize():f}"
 
 
-# Routing explanation of a request that nobody has sent: its target, and the reasons.
-
-
 class ExplainedRefusal(Struct, frozen=True, kw_only=True):
     """The error that a client would get."""
 
@@ -109,14 +97,13 @@ class ExplainedRefusal(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(failure: ServiceError) -> ExplainedRefusal:
-        """As it would be sent."""
         return ExplainedRefusal(
             status=failure.status, code=failure.code, message=failure.message, param=failure.param
         )
 
 
 class PriceTexts(Struct, frozen=True, kw_only=True):
-    """Decimal numbers as text: per 1M tokens, and for one request."""
+    """Prices as decimal text: per 1M tokens, and for one request."""
 
     prompt: str
     completion: str
@@ -124,12 +111,12 @@ class PriceTexts(Struct, frozen=True, kw_only=True):
 
 
 class ExplainedTarget(Struct, frozen=True, kw_only=True):
-    """A target that would be asked, at its place.
+    """A target that would be tried, in its order.
 
-    ``reasons`` gave it the place, ``cautions`` are what may come in between.
-    ``share`` is the part of all conversations that belong there, of those with its
-    ``priority``; ``tied`` are those whose place and its own are drawn by lot. Times are in
-    seconds; what nobody has measured in the last five minutes is ``null``.
+    ``reasons`` determine the order, ``cautions`` may prevent a reply. ``share`` is the part of the
+    conversations with affinity to it, among targets of its ``priority``; ``tied`` are those with
+    which it is ordered at random. Times are in seconds; without a measurement in the last five
+    minutes they are ``null``.
     """
 
     target: str
@@ -148,17 +135,17 @@ class ExplainedTarget(Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """A target of the model that would not be asked, and by what it is left out."""
+    """A target of the model that would not be tried, and why."""
 
     target: str
     reasons: tuple[TargetExclusion, ...]
 
 
 class ExplainedRoute(Struct, frozen=True, kw_only=True):
-    """One model's way: its targets in the order in which they would be asked.
+    """The targets of one model in the order in which they would be tried.
 
-    ``asked`` is the model as the request names it, ``model`` its id; ``changes``
-    is what the name of the model adds to the request. With ``refusal`` nobody is asked.
+    ``asked`` is the model as the request names it, ``model`` its id; ``changes`` is what the name
+    adds to the request. With ``refusal`` no target is tried.
     """
 
     asked: str
@@ -172,11 +159,10 @@ class ExplainedRoute(Struct, frozen=True, kw_only=True):
 class RoutingExplanation(Struct, frozen=True, kw_only=True):
     """Routing explanation of a request at this moment.
 
-    ``routes`` are the models in the order in which they would be asked, as far as that can
-    be said before somebody answers; ``goes_to`` is the target that would be asked first.
-    ``refusal`` is what the client would get where nobody is asked. ``tokens`` is what prompt
-    and output are estimated at, ``unknown`` fields that nobody here
-    knows; with ``strict`` a target that does not get them rejects the request.
+    ``routes`` are the models in the order in which they would be tried, as far as it is known
+    before a reply; ``goes_to`` is the first target. ``refusal`` is the error without any target.
+    ``tokens`` is the estimate of prompt and output, ``unknown`` are fields that are not known here;
+    with ``strict`` a target that does not get them rejects the request.
     """
 
     door: str
@@ -188,11 +174,6 @@ class RoutingExplanation(Struct, frozen=True, kw_only=True):
     strict: bool = False
 
 
-# Foresees the way of a request by the very parts that would carry it.
-#
-# Sends nothing, takes no limit, holds no budget, tries no provider that rests: who
-# can take the request is asked of the catalog, the order of routing.
-
 _SHORTER = TargetExclusion("model", "has a shorter context, and `:extended` asks for the longest")
 _SECOND = TargetExclusion(
     "provider.allow_fallbacks", "is not the first choice, and `allow_fallbacks` is false"
@@ -201,8 +182,7 @@ _STRICT = "does not get this field, and the request wants unknown fields rejecte
 _BUSY = TargetExclusion("", "has no free capacity for free requests now")
 
 
-FieldsOf = Callable[[str], Known]
-"""The fields that a target gets, by its name."""
+FieldsOf = Callable[[str], Known]  # the fields that a target gets, by its name
 
 
 def explanation(
@@ -212,11 +192,10 @@ def explanation(
     request: ChatRequest,
     fields_of: FieldsOf = lambda _: KNOWN,
 ) -> RoutingExplanation:
-    """Return what would become of the request now; never raises for what is wrong with it."""
+    """Return how a request would be routed now; errors of the request are in the result."""
     request = scoped(door, caller, request)
     names = (request.model, *request.fallbacks)
-    told = estimate(request)
-    tokens = told.input + told.output
+    estimated = estimate(request)
     routes: list[ExplainedRoute] = []
     refused: ExplainedRefusal | None = None
     try:
@@ -237,7 +216,7 @@ def explanation(
         goes_to=goes_to,
         routes=tuple(routes),
         refusal=refused if goes_to is None else None,
-        tokens=tokens,
+        tokens=estimated.input + estimated.output,
         unknown=request.unlisted.names if request.unlisted is not None else (),
         strict=request.strict,
     )
@@ -246,7 +225,6 @@ def explanation(
 def _route(
     pipeline: Pipeline, model: Entry, name: str, request: ChatRequest, fields_of: FieldsOf
 ) -> tuple[ExplainedRoute, ServiceError | None]:
-    """One model's, and the failure where nobody is asked."""
     chosen: Sequence[Candidate] = ()
     able: Sequence[Candidate] = ()
     prospects: Sequence[RankedTarget] = ()
@@ -265,12 +243,12 @@ def _route(
     except ServiceError as failure:
         failed = failure
     whole = pipeline.catalog.resolve(None, model.id)
-    told = _Told(pipeline, model, request)
+    explainer = _TargetExplainer(pipeline, model, request)
     route = ExplainedRoute(
         asked=name,
         model=model.id,
-        places=tuple(told.placed(one) for one in prospects),
-        left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
+        places=tuple(explainer.placed(one) for one in prospects),
+        left_out=tuple(explainer.left_out(whole, chosen, able, prospects, strict)),
         changes=(*request.changes, *model.changes(request)),
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
@@ -280,7 +258,6 @@ def _route(
 def _strict_refusals(
     request: ChatRequest, targets: Sequence[Candidate], fields_of: FieldsOf
 ) -> Mapping[str, InvalidRequest]:
-    """Return the errors of the targets that do not get each field of a strict request."""
     if not request.strict or request.unlisted is None:
         return {}
     body, found = request.unlisted.body, {}
@@ -292,17 +269,15 @@ def _strict_refusals(
     return found
 
 
-class _Told:
-    """Words for the targets of one model."""
-
+class _TargetExplainer:
     def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
         self._router = pipeline.router
         self._model = model
         self._request = request
-        self._endpoints = {one.name: one for one in _endpoints(model)}
+        endpoints = model.endpoints if isinstance(model, Listing) else ()
+        self._endpoints = {one.name: one for one in endpoints}
 
     def placed(self, prospect: RankedTarget) -> ExplainedTarget:
-        """One that would be asked."""
         one, status = prospect.candidate, prospect.status
         target_stats = self._router.target_stats(one.name) or UNKNOWN_STATS
         endpoint = self._endpoints.get(one.name)
@@ -331,7 +306,6 @@ class _Told:
         prospects: Sequence[RankedTarget],
         strict: Mapping[str, InvalidRequest],
     ) -> Iterator[LeftOut]:
-        """Those who would not be asked, of all that the model has without a suffix."""
         excluded = self._model.excluded(self._request)
         placed = {one.candidate.name for one in prospects}
         for target in dict.fromkeys(whole.targets):
@@ -376,8 +350,8 @@ class _Told:
         elif status.failures:
             yield f"has failed {status.failures} in a row{_because(status)}"
         length = self._model.profile(one.name).context_length
-        told = estimate(self._request, (one,))
-        tokens = told.input + told.output
+        estimated = estimate(self._request, (one,))
+        tokens = estimated.input + estimated.output
         if length is not None and tokens > length:
             yield (
                 f"has a context of {length:,} tokens, and prompt and output are estimated at "
@@ -411,19 +385,14 @@ def _decided(prospect: RankedTarget) -> str:
 
 def _because(status: TargetStatus) -> str:
     reason = f" ({status.reason})" if status.reason else ""
-    return (
-        f"{reason}, next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else reason
-    )
+    wait = f", next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else ""
+    return reason + wait
 
 
 def _names(candidates: Sequence[Candidate]) -> frozenset[str]:
     return frozenset(one.name for one in candidates)
 
 
-def _endpoints(model: Entry) -> Sequence[CatalogEndpoint]:
-    return model.endpoints if isinstance(model, Listing) else ()
-
-
 def prices(tariff: Tariff) -> PriceTexts:
-    """For people and programs."""
+    """Return the prices of a tariff as text."""
     return PriceTexts(**{name: plain(price) for name, price in tariff.by_million.items()})

@@ -1,5 +1,6 @@
-"""Interface of operations for pages and the management API: providers, routes and alerts, and
-the views of them. Times are in seconds, money is text.
+"""Interface of operations for pages and the management API: providers, routes and alerts.
+
+Times are in seconds, money is text.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from causerie.hosted.operations.explanation import PriceTexts, RoutingExplanatio
 from causerie.hosted.operations.probes import Cell, Result, State
 from causerie.probe.provider_interview import Found
 from causerie.probe.question import Thinking
-
-# Interface of alerts for pages and the management API: channels, rules, and what was sent.
 
 
 class AlertChannel(Struct, frozen=True, kw_only=True):
@@ -83,21 +82,15 @@ class ChannelTest(Struct, frozen=True, kw_only=True):
 
 
 class AlertDesk(Protocol):
-    """Alerts. Everything raises ``Forbidden`` for those who are no operators."""
+    """Alerts for operators; every method raises ``Forbidden``."""
 
-    async def see(self, actor: Actor) -> AlertsView:
-        """Everything at once."""
-
+    async def see(self, actor: Actor) -> AlertsView: ...
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
-        """Send a test to all receivers of a channel now; raises ``NotFound``."""
-
-
-# Views of providers for operators. Times are in seconds, money is text.
+        """Send a test to all receivers of a channel; raise ``NotFound``."""
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """A model that a target answers for: with a priority and weight in an alias, or at a price
-    in the catalog."""
+    """A model of a target, with priority and weight in an alias or price in the catalog."""
 
     model: str
     priority: int | None = None
@@ -106,11 +99,11 @@ class Serving(Struct, frozen=True, kw_only=True):
 
 
 class TargetView(Struct, frozen=True, kw_only=True):
-    """A target as it stands now. Measurements that are missing lately are ``null``: times to the
-    first token and speeds of five minutes, the share of answered requests of half an hour and a
-    day.
+    """Present state of a target.
 
-    ``reason`` is why it failed last; it is asked again in ``wait_seconds``.
+    Times to the first token and speeds are of five minutes, uptimes are shares of answered
+    requests; ``null`` without a measurement. ``reason`` is the last failure; the next attempt is in
+    ``wait_seconds``.
     """
 
     name: str
@@ -129,7 +122,7 @@ class TargetView(Struct, frozen=True, kw_only=True):
 
 
 class ProbeCost(Struct, frozen=True, kw_only=True):
-    """The most that a probe can cost; ``words`` say when which."""
+    """The most that a probe can cost; ``words`` explain it."""
 
     requests: int
     tokens: int
@@ -137,7 +130,7 @@ class ProbeCost(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A difference from the configuration."""
+    """A difference between a result and the configuration."""
 
     what: str
     before: str
@@ -165,7 +158,7 @@ class ProbedModelView(Struct, frozen=True, kw_only=True):
 
 
 class ProbeView(Struct, frozen=True, kw_only=True):
-    """The probe under way at a provider, else its last one since the service began."""
+    """The running probe at a provider, else its last one since the start of the service."""
 
     model: str
     quick: bool
@@ -211,15 +204,11 @@ class AppliedResult(Struct, frozen=True, kw_only=True):
     by_hand: str = ""
 
 
-# Interface of operations for pages and the management API: providers and routes.
-
-
 class RouteQuery(Struct, frozen=True):
-    """A request that nobody has sent: its body as JSON, the door it would come to.
+    """A request to explain: its body as JSON and its door.
 
-    ``key`` is the id of the key that it would come with (empty: one that may everything),
-    ``session`` what its header ``x-session-id`` would say, ``strict`` whether it says
-    ``x-unknown-params: reject``.
+    ``key`` is the id of its key (empty: one without restrictions), ``session`` its header
+    ``x-session-id``, ``strict`` whether it has ``x-unknown-params: reject``.
     """
 
     body: bytes
@@ -230,36 +219,31 @@ class RouteQuery(Struct, frozen=True):
 
 
 class Operations(Protocol):
-    """Providers and routes. Everything raises ``Forbidden`` for those who are no operators."""
+    """Providers and routes for operators; every method with an actor raises ``Forbidden``."""
 
     @property
     def configuration(self) -> Configuring: ...
     @property
     def alerts(self) -> AlertDesk: ...
 
-    def doors(self) -> Sequence[str]:
-        """The names of all doors, the usual one first."""
-
-    def models(self) -> Sequence[str]:
-        """The ids of all models."""
-
+    def doors(self) -> Sequence[str]: ...  # names, the default one first
+    def models(self) -> Sequence[str]: ...  # ids
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
-        """All providers, in the configured order, and this service if it runs models."""
+        """Return all providers in the configured order, and this service if it runs models."""
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
-        """One provider; raises ``NotFound``."""
+        """Return a provider; raise ``NotFound``."""
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
-        """Begin to probe a model there; ``quick``: what usual clients need, for a minute at most.
+        """Start a probe; ``quick``: only what usual clients need, for a minute at most.
 
-        Raises ``NotFound``, and ``InvalidRequest`` where a probe is under way or none can be.
+        Raises ``NotFound``, and ``InvalidRequest`` if a probe is running or impossible.
         """
 
     async def cancel(self, actor: Actor, name: str) -> ProbeView:
-        """End the probe under way; raises ``NotFound`` where there was none."""
+        """Cancel the running probe; raise ``NotFound`` if none was started."""
 
     async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
-        """Put the newest result in force; raises ``NotFound`` and ``InvalidRequest``."""
+        """Put the newest result in force; raise ``NotFound`` and ``InvalidRequest``."""
 
-    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
-        """Explain the routing of a request now."""
+    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation: ...

@@ -1,12 +1,12 @@
-"""Models that a provider lists, compared with what is configured and with the catalog, and the
-changes that follow or publish them.
+"""The list of models of a provider, compared with the configured aliases and the catalog, and the
+changes of the configuration that take models over.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
@@ -23,8 +23,6 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.protocol.numbers import money
 
-# Models that a provider lists, compared with what is configured, and the changes that follow.
-
 _DIGITS = Decimal("0.000000001")  # of money in the configuration
 
 State = Literal["new", "changed", "same", "gone"]
@@ -32,7 +30,7 @@ State = Literal["new", "changed", "same", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedModel:
-    """A model of a provider: as it is listed now, and as it is configured."""
+    """A model of a provider, as it is listed and as it is configured."""
 
     id: str
     state: State
@@ -43,24 +41,43 @@ class ComparedModel:
 
     @property
     def alone(self) -> bool:
-        """Return true if no other model answers for its alias, so that their prices are one."""
+        """Whether no other model answers for its alias, so that they share one price."""
         return self.alias is None or len(self.alias.settings["targets"]) == 1
 
 
 def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
-    """Compare the list with what is configured: first the models listed, then those gone."""
-    aliases = _served(provider.name, entries)
-    contexts = _contexts(provider.settings)
-    found = [_compared(one, aliases.get(one.id), contexts) for one in listed]
+    """Compare a provider's list with its aliases: the listed models first, then those gone."""
+    aliases = _aliases_by_model(provider.name, entries)
+    contexts = {
+        each["id"]: each["context_length"]
+        for each in provider.settings.get("models", ())
+        if "id" in each and each.get("context_length") is not None
+    }
     there = {one.id for one in listed}
-    gone = [
-        ComparedModel(id, "gone", None, alias, contexts.get(id), _alias_price(alias))
-        for id, alias in aliases.items()
-        if id not in there and "*" not in id
+    gone = [(id, None) for id in aliases if id not in there and "*" not in id]
+    return [
+        _compared(id, one, aliases.get(id), contexts.get(id))
+        for id, one in [*((one.id, one) for one in listed), *gone]
     ]
-    return [*found, *gone]
+
+
+def _compared(
+    id: str, listed: ListedModel | None, alias: EntryView | None, context: int | None
+) -> ComparedModel:
+    price = alias.settings.get("price") if alias is not None else None
+    same = ComparedModel(id, "same", listed, alias, context, price)
+    if listed is None:
+        return replace(same, state="gone")
+    if alias is None:
+        return replace(same, state="new")
+    new_context = listed.context_length not in (None, context)
+    new_price = same.alone and any(
+        money(amount) != money((price or {}).get(part, "0"))
+        for part, amount in published_price(listed).items()
+    )
+    return replace(same, state="changed") if new_context or new_price else same
 
 
 def taken_over(
@@ -70,62 +87,43 @@ def taken_over(
     gone: Collection[str] = (),
     prefix: str = "",
 ) -> Sequence[EntryStep]:
-    """Return the changes that configure the models picked as they are listed, and drop those gone.
+    """Return the changes that configure picked models as they are listed, and remove those gone.
 
     Entries of the file stay as they are.
     """
-    aliases = _served(provider.name, entries)
-    made: dict[str, EntryStep] = {}
+    aliases = _aliases_by_model(provider.name, entries)
+    steps: dict[str, EntryStep] = {}
     for one in picked:
         alias = aliases.get(one.id)
         if alias is None:
             wish = EntryWish(settings=_alias(provider.name, one, prefix))
-            made[one.id] = EntryStep(kind="alias", wish=wish)
+            steps[one.id] = EntryStep(kind="alias", wish=wish)
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             settings = {**alias.settings, **_published(one)}
             if settings != alias.settings:
-                made[one.id] = changed(alias, settings)
-    dropped = _without(provider.name, entries, gone)
+                steps[one.id] = changed(alias, settings)
     contexts = _with_contexts(provider, picked, gone)
-    return [*contexts, *made.values(), *dropped]
+    return [*contexts, *steps.values(), *_without(provider.name, entries, gone)]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
-    """Return the entry of a provider, that of the file first; raise :class:`NotFound`."""
-    found = [each for each in entries if (each.kind, each.name) == ("provider", name)]
-    for each in sorted(found, key=lambda one: not one.locked):
-        if each.in_force:
+    """Return the entry of a provider in force, that of the file first; raise :class:`NotFound`."""
+    for each in sorted(entries, key=lambda one: not one.locked):
+        if (each.kind, each.name, each.in_force) == ("provider", name, True):
             return each
     raise NotFound("No provider of this name is in force; switch it on first.", code="not_found")
 
 
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
-    """Return the changes that delete a provider, its targets, and aliases with no other target."""
-    targets = [model for each in _aliases(entries) for model in _models(provider.name, each)]
+    """Return the changes that delete a provider, its targets, and aliases without other targets."""
+    targets = _aliases_by_model(provider.name, entries).keys()
     end = EntryStep(kind="provider", id=provider.id)
     return [*_without(provider.name, entries, targets), end]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
+    """Return the aliases with targets at a provider."""
     return [each for each in _aliases(entries) if _models(provider, each)]
-
-
-def _compared(
-    one: ListedModel, alias: EntryView | None, contexts: Mapping[str, int]
-) -> ComparedModel:
-    price, context = _alias_price(alias), contexts.get(one.id)
-    state: State = "new" if alias is None else "same"
-    found = ComparedModel(one.id, state, one, alias, context, price)
-    if alias is None:
-        return found
-    new_context = one.context_length is not None and one.context_length != context
-    new_price = found.alone and any(
-        money(amount) != money((price or {}).get(part, "0"))
-        for part, amount in published_price(one).items()
-    )
-    if not new_context and not new_price:
-        return found
-    return ComparedModel(one.id, "changed", one, alias, context, price)
 
 
 def _aliases(entries: Sequence[EntryView]) -> Iterator[EntryView]:
@@ -141,8 +139,8 @@ def _models(provider: str, alias: EntryView) -> Sequence[str]:
     ]
 
 
-def _served(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
-    """Return the alias of each model; one that has no other target goes first."""
+def _aliases_by_model(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
+    # If several aliases have a model, the one with the fewest other targets.
     found: dict[str, EntryView] = {}
     for each in sorted(_aliases(entries), key=lambda one: len(one.settings.get("targets", ()))):
         for model in _models(provider, each):
@@ -150,26 +148,14 @@ def _served(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryVi
     return found
 
 
-def _contexts(settings: Mapping[str, Any]) -> Mapping[str, int]:
-    return {
-        each["id"]: each["context_length"]
-        for each in settings.get("models", ())
-        if "id" in each and each.get("context_length") is not None
-    }
-
-
-def _alias_price(alias: EntryView | None) -> Mapping[str, str] | None:
-    return alias.settings.get("price") if alias is not None else None
-
-
 def published_price(one: ListedModel) -> Mapping[str, str]:
-    """Return the price as the configuration has it; what is not published is left out."""
+    """Return the published parts of a price in the form of the configuration."""
     found = {part: getattr(one, f"{part}_price") for part in PRICE_PARTS}
     return {part: configured(money(amount)) for part, amount in found.items() if amount is not None}
 
 
 def configured(amount: Decimal) -> str:
-    """Return an amount of money as the configuration has it."""
+    """Return an amount of money in the form of the configuration."""
     try:
         return f"{amount.quantize(_DIGITS).normalize():f}"
     except InvalidOperation:
@@ -193,7 +179,7 @@ def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
 
 
 def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
-    """Return the change of an entry that was read before to these settings."""
+    """Return the step that changes an entry to these settings."""
     wish = EntryWish(settings=settings, enabled=entry.enabled, version=entry.version)
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
@@ -201,7 +187,6 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
 def _without(
     provider: str, entries: Sequence[EntryView], models: Collection[str]
 ) -> Iterator[EntryStep]:
-    """Yield the changes after which these models of a provider are no targets any more."""
     for alias in _aliases(entries):
         if alias.locked or not set(models).intersection(_models(provider, alias)):
             continue
@@ -219,7 +204,6 @@ def _without(
 def _with_contexts(
     provider: EntryView, picked: Sequence[ListedModel], gone: Collection[str]
 ) -> Iterator[EntryStep]:
-    """Yield the change of the provider itself, if what it says of its models changes."""
     if provider.locked:
         return
     before = provider.settings.get("models", [])
@@ -232,19 +216,16 @@ def _with_contexts(
         yield changed(provider, {**provider.settings, "models": list(models.values())})
 
 
-# Models that a provider lists, compared with the catalog, and the changes that publish them.
-
 _KIND: EntryKind = "catalog_model"
 _VARIANTS = ("free", "extended")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _LONGEST_PART = 63
-_TYPED = ("prompt", "completion")
 
 OfferState = Literal["new", "joins", "changed", "same", "gone", "filed"]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """A model of a provider: as it is listed now, and as the catalog has it."""
+    """A model of a provider, as it is listed and as the catalog has it."""
 
     id: Annotated[str, Meta(description="Its id at the provider.")]
     state: Annotated[
@@ -267,10 +248,10 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PriceRules:
-    """Rules by which prices follow from those that the provider publishes."""
+    """Rules for prices that follow from those of the provider."""
 
     margin: Decimal | None = None
-    """In percent. ``None``: none for new endpoints; others keep the one that they have."""
+    """In percent. ``None``: 0 for new endpoints; others keep theirs."""
     prompt: str | None = None
     """Per 1M tokens of models whose price is not published."""
     completion: str | None = None
@@ -278,7 +259,7 @@ class PriceRules:
 
 @dataclass(frozen=True, slots=True)
 class PickedModel:
-    """A model to publish, as it was listed, under this id of the catalog."""
+    """A listed model to publish under this id of the catalog."""
 
     listed: ListedModel
     catalog_id: str
@@ -286,8 +267,6 @@ class PickedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """An endpoint, and the entry of the catalog that it belongs to."""
-
     entry: EntryView
     settings: Mapping[str, Any]
 
@@ -298,7 +277,7 @@ def offers(
     entries: Sequence[EntryView],
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
-    """Compare the list with the catalog: first the models listed, then those gone."""
+    """Compare a provider's list with the catalog: the listed models first, then those gone."""
     known = _endpoints(provider.name, entries)
     catalog = [each for each in entries if each.kind == _KIND]
     found = [_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
@@ -325,10 +304,10 @@ def publication(
     gone: Collection[str] = (),
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[EntryStep]:
-    """Return the changes that publish the models picked as they are listed, and drop those gone.
+    """Return the changes that publish picked models as they are listed, and remove those gone.
 
     Models picked for one id become endpoints of one model. Entries of the file stay as they are.
-    Raises :class:`InvalidRequest` for a model without a price, or one that the file has.
+    Raises :class:`InvalidRequest` for a model without a price, or one of the file.
     """
     known = _endpoints(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
@@ -345,7 +324,7 @@ def publication(
             )
         draft = drafts.setdefault(name, _model(name, one.listed))
         endpoint = _endpoint(provider.name, one.listed, there, rules)
-        draft["endpoints"] = _with(draft["endpoints"], endpoint)
+        draft["endpoints"] = _with_endpoint(draft["endpoints"], endpoint)
     for draft in drafts.values():
         draft["endpoints"] = [
             each
@@ -356,26 +335,24 @@ def publication(
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
+    """Return the catalog's models with endpoints at a provider."""
     return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
 
 
 def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
-    """Return the changes after which the catalog of the database has no endpoint of a provider."""
+    """Return the changes that remove a provider's endpoints from the catalog of the database."""
     return publication(provider, entries, (), gone=_endpoints(provider.name, entries).keys())
 
 
 def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
-    """Return the change that opens a door to the catalog; ``None`` if one is configured."""
+    """Return the step that opens a door to the catalog; ``None`` if one is configured."""
     if any(each.kind == "door" and each.settings.get("kind") == "router" for each in entries):
         return None
     return EntryStep(kind="door", wish=EntryWish(settings={"name": "router", "kind": "router"}))
 
 
 def catalog_id(provider: str, model: str) -> str:
-    """Return the ``author/slug`` of a provider's model; the provider stands for a missing author.
-
-    Several providers that name the author give one model the same id.
-    """
+    """Return the ``author/slug`` of a provider's model, with the provider for a missing author."""
     base, _, variant = model.partition(":")
     parts = [part for part in base.split("/") if part]
     author = parts[0] if len(parts) == 2 else provider
@@ -390,7 +367,6 @@ def _fit(text: str) -> str:
 
 
 def _endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Endpoint]:
-    """Return the endpoints of a provider by their models, those of the database first."""
     found: dict[str, _Endpoint] = {}
     catalog = (each for each in entries if each.kind == _KIND)
     for entry in sorted(catalog, key=lambda one: one.locked):
@@ -408,37 +384,24 @@ def _offer(
     rules: PriceRules,
 ) -> Offer:
     entry = there.entry if there is not None else _same_model(provider, one.id, catalog)
-    price = _sale_price(one, there, rules)
+    state: OfferState = "new" if entry is None else "joins"
+    if entry is not None and entry.locked:
+        state = "filed"
+    elif there is not None:
+        now = _endpoint(provider, one, there, rules)
+        state = "same" if now == there.settings else "changed"
     return Offer(
         id=one.id,
-        state=_state(provider, one, there, entry, rules),
+        state=state,
         catalog_id=entry.name if entry is not None else catalog_id(provider, one.id),
         listed=one,
-        price=price,
+        price=_sale_price(one, there, rules),
         price_before=there.settings.get("price") if there is not None else None,
         context_before=there.settings.get("context_length") if there is not None else None,
     )
 
 
-def _state(
-    provider: str,
-    one: ListedModel,
-    there: _Endpoint | None,
-    entry: EntryView | None,
-    rules: PriceRules,
-) -> OfferState:
-    if entry is None:
-        return "new"
-    if entry.locked:
-        return "filed"
-    if there is None:
-        return "joins"
-    now = _endpoint(provider, one, there, rules)
-    return "same" if now == there.settings else "changed"
-
-
 def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:
-    """Return the entry that is this model: by its id, or by its slug if no author is named."""
     wanted = catalog_id(provider, model)
     for each in catalog:
         if each.name.casefold() == wanted:
@@ -458,7 +421,6 @@ def _model(name: str, one: ListedModel) -> dict[str, Any]:
 def _endpoint(
     provider: str, one: ListedModel, there: _Endpoint | None, rules: PriceRules
 ) -> dict[str, Any]:
-    """Return the settings of an endpoint; what the list does not say stays as it is."""
     made: dict[str, Any] = dict(there.settings) if there is not None else {}
     made |= {"provider": provider, "model": one.id}
     price = _sale_price(one, there, rules)
@@ -482,24 +444,22 @@ def _endpoint(
 def _sale_price(
     one: ListedModel, there: _Endpoint | None, rules: PriceRules
 ) -> dict[str, str] | None:
-    """Return what the use of a model costs; ``None`` if nobody says so."""
     before = there.settings if there is not None else {}
     price, cost = before.get("price", {}), before.get("cost")
     if there is not None and cost is None and rules.margin is None:
         return dict(price)  # typed by a person, so no list changes it
     published = published_price(one)
-    made = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
-    for part in _TYPED:
-        said = price.get(part, "0") if there is not None else getattr(rules, part)
-        if part not in made:
-            if said is None:
-                return None
-            made[part] = said
-    return made
+    found = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
+    typed = {"prompt": rules.prompt, "completion": rules.completion}
+    for part in [each for each in typed if each not in found]:
+        amount = price.get(part, "0") if there is not None else typed[part]
+        if amount is None:
+            return None
+        found[part] = amount
+    return found
 
 
 def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
-    """Return the price of a part that costs this much: by the margin asked, or by its own."""
     if rules.margin is not None:
         return configured(money(amount) * (1 + rules.margin / 100))
     cost = money(before.get("cost", {}).get(part, "0"))
@@ -511,8 +471,9 @@ def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) 
     return configured(money(amount) * money(price) / cost)
 
 
-def _with(endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the endpoints with this one, in the place of what it was before."""
+def _with_endpoint(
+    endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]
+) -> list[Mapping[str, Any]]:
     key = (one["provider"], one["model"])
     keys = [(each.get("provider"), each.get("model")) for each in endpoints]
     if key not in keys:

@@ -1,8 +1,7 @@
-"""The database itself: where it is, whose certificates it trusts, its connections, the version of
-its tables, and what a failure of it means; and rows as the nouns of ``accounts``.
+"""The database: its address, TLS, connections, failures and migrations; and rows as objects.
 
-The migrations are part of the package. They run in one transaction under a lock, so that of
-several processes that start together one does the work.
+Readers and writers are separate, because SQLite has one writer: writers queue for one connection
+instead of running into each other's lock.
 """
 
 from __future__ import annotations
@@ -10,49 +9,31 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 import aiosqlite
 import asyncpg
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import (
     URL,
-    ColumnElement,
     Connection,
-    CursorResult,
     ExceptionContext,
-    RowMapping,
-    Select,
-    Table,
     event,
     exc,
     make_url,
-    select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from causerie.errors import StoreUnavailable
-from causerie.hosted.accounts.ports import Taken
-from causerie.hosted.store.tables import METADATA
-
-# Trusted certificates of a database, set in its URL with PostgreSQL's parameters.
-#
-# ``sslmode``, ``sslrootcert``, ``sslcert`` and ``sslkey`` mean the same as for libpq (PostgreSQL,
-# section 34.1.2), with two exceptions: without ``sslrootcert`` the system's certificates are
-# trusted, and no default files are searched for.
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
@@ -60,15 +41,21 @@ _FILES = ("sslrootcert", "sslcert", "sslkey")
 
 
 class WrongAddress(ValueError):
-    """``store.url`` names no database that can be used; the message says what would be right."""
+    """``store.url`` names no usable database; the message tells the right form."""
 
 
 def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
-    """The address without what it says of TLS, and that as the driver takes it.
+    """Return the address without its TLS parameters, and these as the driver takes them.
 
-    Raises :class:`WrongAddress`. Reads files.
+    ``sslmode``, ``sslrootcert``, ``sslcert`` and ``sslkey`` mean the same as for libpq (PostgreSQL,
+    section 34.1.2), but without ``sslrootcert`` the system's certificates are trusted, and no
+    default files are read. Reads files; raises :class:`WrongAddress`.
     """
-    given = {name: _one(address, name) for name in ("sslmode", *_FILES) if name in address.query}
+    given = {
+        name: _single_parameter(address, name)
+        for name in ("sslmode", *_FILES)
+        if name in address.query
+    }
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
     if mode is None:
@@ -87,7 +74,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     return plain, _context(mode, given)
 
 
-def _one(address: URL, name: str) -> str:
+def _single_parameter(address: URL, name: str) -> str:
     value = address.query[name]
     if isinstance(value, tuple):
         raise WrongAddress(f"`{name}` is there more than once")
@@ -109,13 +96,6 @@ def _context(mode: str, files: dict[str, str]) -> SSLContext:
     return context
 
 
-# The database itself: where it is, its connections, and what a failure of it means.
-#
-# One address says which: ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
-# A block that reads and a block that writes are told apart, because SQLite has
-# one writer: here writers queue for one connection, instead of running into the
-# lock of each other. Nothing is known here of what is stored.
-
 _BUSY_SECONDS = 5
 _BUSY_AGAIN_SECONDS = 0.01
 _CONNECT_SECONDS = 5
@@ -123,7 +103,13 @@ _STATEMENT_SECONDS = 30
 _READERS = 4
 _POSTGRES_CONNECTIONS = 8
 
-_NOT_THERE = (
+_PRAGMAS = (
+    "synchronous = FULL",  # a commit outlives a power cut, not only a crash of ours
+    "foreign_keys = ON",
+    "cache_size = -32768",  # KiB
+    "temp_store = MEMORY",
+)
+_UNAVAILABLE = (
     exc.OperationalError,
     exc.InterfaceError,
     exc.TimeoutError,
@@ -139,11 +125,11 @@ _NOT_THERE = (
     asyncpg.InterfaceError,
     OSError,  # and TimeoutError, which is one
 )
-_OTHERWISE = (
+_UNFIT_SCHEMA = (
     "The database does not do what this version of the program asks: a newer one has changed its "
     "tables, or the database's user lacks a right."
 )
-_ANOTHER_FILE = (
+_FILE_REPLACED = (
     "The file of the database was removed or replaced while it is in use. Put it back, or restart "
     "the service."
 )
@@ -153,7 +139,7 @@ class Database:
     """Connections to one database. Close it in the loop that used it."""
 
     def __init__(self, url: str) -> None:
-        """Raises :class:`WrongAddress`. Connects on first use only."""
+        """Raise :class:`WrongAddress`. Connects on first use only."""
         address = _address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         if self.sqlite:
@@ -165,23 +151,20 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that writes; leaving without an exception commits it durably.
+        """Begin a writing transaction; leaving without an exception commits it durably.
 
-        Raises :class:`StoreUnavailable` where the database cannot be used.
+        Raises :class:`StoreUnavailable`.
         """
-        with _failures():
+        with _translated_failures():
             async with self._writer.begin() as connection:
                 yield connection
 
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
-        """As :meth:`writing`, for statements that take as long as all there is needs.
-
-        Raises :class:`StoreUnavailable` where the database cannot be used.
-        """
+        """Begin a transaction as :meth:`writing`, without a time limit for its statements."""
         engine = self._writer if self.sqlite else self._connect(None)
         try:
-            with _failures():
+            with _translated_failures():
                 async with engine.begin() as connection:
                     yield connection
         finally:
@@ -190,17 +173,14 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of everything and changes nothing.
-
-        Raises :class:`StoreUnavailable` where the database cannot be used.
-        """
-        with _failures():
+        """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
+        with _translated_failures():
             async with self._reader.connect() as connection:
                 yield connection
 
     async def checkpoint(self) -> None:
-        """Of SQLite: what the log held goes into the file, and from the log."""
-        with _failures():
+        """Write SQLite's log into the file, and empty the log."""
+        with _translated_failures():
             async with self._writer.connect() as connection:
                 raw = await connection.get_raw_connection()  # no transaction may be open
                 driver = raw.driver_connection
@@ -214,30 +194,27 @@ class Database:
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
-    """Map errors of drivers without a usable database to our own, without their text.
-
-    Their text names hosts, users and statements. A cancelled caller stays cancelled.
-    """
+def _translated_failures() -> Iterator[None]:
+    # Their text names hosts, users and statements. A cancelled caller stays cancelled.
     try:
         yield
     except ssl.SSLCertVerificationError as failure:
         raise StoreUnavailable("The certificate of the database is not trusted.") from failure
-    except _NOT_THERE as failure:
+    except _UNAVAILABLE as failure:
         raise StoreUnavailable() from failure
     except exc.DBAPIError as failure:
         driver = failure.orig.__cause__ if failure.orig is not None else None
-        if failure.connection_invalidated or isinstance(driver, _NOT_THERE):
+        if failure.connection_invalidated or isinstance(driver, _UNAVAILABLE):
             raise StoreUnavailable() from failure
         if isinstance(driver, asyncpg.SyntaxOrAccessError):
-            raise StoreUnavailable(_OTHERWISE) from failure
+            raise StoreUnavailable(_UNFIT_SCHEMA) from failure
         raise
 
 
 def obstacle_of(failure: Exception) -> str:
-    """Return what is wrong with the database, for whoever starts the service.
+    """Return what is wrong with the database, for the operator who starts the service.
 
-    That is in the words of the system or of SQLite, which name no user, password or statement.
+    Only words of the system and of SQLite are used, which name no user, password or statement.
     """
     cause: BaseException = failure
     while cause.__cause__ is not None:
@@ -283,26 +260,25 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
     def set_up(connection: Any, record: object) -> None:
         del record
         connection.isolation_level = None  # transactions begin where we say, not where it guesses
-        connection.run_async(_with_a_log)
+        connection.run_async(_set_write_ahead_log)
         cursor = connection.cursor()
-        for line in _pragmas(reads_only=reads_only):
+        for line in (*_PRAGMAS, *(["query_only = ON"] if reads_only else [])):
             cursor.execute(f"PRAGMA {line}")
         cursor.close()
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def connect(*_: object) -> None:  # it would make an empty file
-        _expect(file, identity)
+        _require_same_file(file, identity)
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin_transaction(connection: Connection) -> None:
-        _expect(file, identity)
+        _require_same_file(file, identity)
         connection.exec_driver_sql(begin)
 
     return engine
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return the numbers of the device and the inode of a file; ``None`` without one."""
     try:
         found = file.stat()
     except FileNotFoundError:
@@ -310,18 +286,14 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _expect(file: Path, identity: tuple[int, int] | None) -> None:
-    """Raise :class:`StoreUnavailable` if this is not the file any more: what is written is lost."""
+def _require_same_file(file: Path, identity: tuple[int, int] | None) -> None:
     if _identity(file) != identity:
-        raise StoreUnavailable(_ANOTHER_FILE)
+        raise StoreUnavailable(_FILE_REPLACED)
 
 
-async def _with_a_log(driver: aiosqlite.Connection) -> None:
-    """Have the file write ahead to a log.
-
-    If several connections change a new file to that at once, SQLite tells all but one that it is
-    locked, at once: its own patience is not for this.
-    """
+async def _set_write_ahead_log(driver: aiosqlite.Connection) -> None:
+    # If several connections change a new file to a write-ahead log at once, SQLite tells all but
+    # one that it is locked, at once: its busy timeout does not apply to this.
     ends = monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -331,15 +303,6 @@ async def _with_a_log(driver: aiosqlite.Connection) -> None:
             if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > ends:
                 raise
             await asyncio.sleep(_BUSY_AGAIN_SECONDS)
-
-
-def _pragmas(*, reads_only: bool) -> Iterator[str]:
-    yield "synchronous = FULL"  # a commit outlives a power cut, not only a crash of ours
-    yield "foreign_keys = ON"
-    yield "cache_size = -32768"  # KiB
-    yield "temp_store = MEMORY"
-    if reads_only:
-        yield "query_only = ON"
 
 
 def _postgres(
@@ -357,60 +320,44 @@ def _postgres(
             **({"ssl": tls} if tls is not None else {}),
         },
     )
-    event.listen(engine.sync_engine, "handle_error", _leave_followers)
+    event.listen(engine.sync_engine, "handle_error", _reconnect_if_read_only)
     return engine
 
 
-def _leave_followers(context: ExceptionContext) -> None:
-    """Connect anew once a connection only reads: its server may follow another one for good."""
+def _reconnect_if_read_only(context: ExceptionContext) -> None:
+    # The server of a connection that only reads may follow another one for good.
     failure = context.original_exception.__cause__
     if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
         context.is_disconnect = True
 
 
-# Brings a database's tables to the version of this program, and back.
-#
-# The migrations are part of the package. They run in one transaction under a
-# lock, so that of several processes that start together one does the work.
-
 _LOCK = 0x63617573  # any number, the same for every process
 
 
 class NewerSchema(Exception):
-    """The database was made by another version of the program, which has to be run instead."""
+    """A newer version of the program created the database, and has to run instead."""
 
 
 async def upgrade(database: Database, revision: str = "head") -> None:
-    """Bring the tables to ``revision``.
+    """Migrate the tables to ``revision``, in one transaction under a lock.
 
-    Raises :class:`NewerSchema` where the tables are of a version unknown here,
-    and :class:`~causerie.errors.StoreUnavailable`.
+    Of several processes that start together, one does the work. Raises :class:`NewerSchema`, and
+    :class:`~causerie.errors.StoreUnavailable`.
     """
     async with database.migrating() as connection:
         await connection.run_sync(_upgrade, revision)
 
 
-async def downgrade(database: Database, revision: str = "base") -> None:
-    """Take the tables back to ``revision``; what only newer ones hold is lost."""
-    async with database.migrating() as connection:
-        await connection.run_sync(_downgrade, revision)
-
-
 async def revision(database: Database) -> str | None:
-    """The revision the tables have; ``None`` where there are none."""
+    """Return the revision of the tables; ``None`` without tables."""
     async with database.reading() as connection:
         return await connection.run_sync(_current)
 
 
-async def differences(database: Database) -> list[str]:
-    """Return the differences between existing tables and those that the queries know; for tests."""
-    async with database.writing() as connection:
-        return await connection.run_sync(_differences)
-
-
 def _upgrade(connection: Connection, revision: str) -> None:
-    _lock(connection)
-    config = _config(connection)
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    config = alembic_config(connection)
     current = _current(connection)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if current is not None and current not in known:
@@ -423,85 +370,14 @@ def _upgrade(connection: Connection, revision: str) -> None:
     command.upgrade(config, revision)
 
 
-def _downgrade(connection: Connection, revision: str) -> None:
-    _lock(connection)
-    command.downgrade(_config(connection), revision)
-
-
-def _lock(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-
-
 def _current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _differences(connection: Connection) -> list[str]:
-    context = MigrationContext.configure(connection, opts={"compare_type": True})
-    return [repr(each) for each in compare_metadata(context, METADATA)]
-
-
-def _config(connection: Connection) -> Config:
+def alembic_config(connection: Connection) -> Config:
+    """Return the configuration for commands of Alembic on this connection."""
     config = Config()
     config.set_main_option("script_location", "causerie.hosted.store:migrations")
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
-
-
-# From rows to the nouns of ``accounts`` and back: columns and fields have the same names.
-
-T = TypeVar("T")
-
-
-def row_of(table: Table, noun: Any) -> dict[str, Any]:
-    names = {each.name for each in fields(noun)}
-    return {column.name: getattr(noun, column.name) for column in table.c if column.name in names}
-
-
-def part_of(table: Table, row: RowMapping) -> dict[str, Any]:
-    """Of a row that was joined, the columns of one table."""
-    return {column.name: row[column.name] for column in table.c}
-
-
-def one_of(table: Table, id: str, *, writing: bool) -> Select[Any]:
-    """The row with this id; a writing block keeps it from others until its end.
-
-    So nobody writes a row back as it was before somebody else has changed it.
-    """
-    query = select(table).where(table.c.id == id)
-    return query.with_for_update(key_share=True) if writing else query
-
-
-async def nouns_of(found: CursorResult[Any], noun: Callable[[RowMapping], T]) -> list[T]:
-    """Return what ``noun`` makes of each row, off the event loop: there may be thousands."""
-    return await asyncio.to_thread(lambda: [noun(row) for row in found.mappings()])
-
-
-async def insert(connection: AsyncConnection, table: Table, noun: Any) -> None:
-    """Add a row; raises :class:`Taken` where what should be unique is there already."""
-    try:
-        await connection.execute(table.insert().values(row_of(table, noun)))
-    except IntegrityError as failure:
-        raise Taken(table.name) from failure
-
-
-async def update(
-    connection: AsyncConnection, table: Table, where: ColumnElement[bool], noun: Any
-) -> None:
-    await connection.execute(table.update().where(where).values(row_of(table, noun)))
-
-
-async def upsert(
-    connection: AsyncConnection,
-    table: Table,
-    values: Mapping[str, Any],
-    changed: Mapping[str, Any] | None = None,
-) -> None:
-    """Add a row, or change the one with its primary key, to ``values`` or as ``changed`` says."""
-    make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    keys = [column.name for column in table.primary_key]
-    new = changed or {name: value for name, value in values.items() if name not in keys}
-    statement = make(table).values(**values)
-    await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=dict(new)))

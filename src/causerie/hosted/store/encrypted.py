@@ -1,54 +1,42 @@
-"""What is kept encrypted: the credentials of entries, contents of requests, and all secrets again
-with the first key, after a key was added.
-
-The former values are overwritten in the file, not only marked as free, so that an old key opens
-nothing of it.
-"""
+"""Encrypted columns: credentials of entries, contents of requests, and the change of the key."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, RowMapping, Update, bindparam, select, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, RowMapping, Update, bindparam, select, type_coerce
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import NotFound
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.ports import Recording, StoredEntry, Taken
-from causerie.hosted.store.database import Database, nouns_of, row_of
-from causerie.hosted.store.tables import configuration_entries, projects, recordings, totp
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.repository import SqlRepository, row_of
 from causerie.hosted.store.tables import configuration_entries as table
-
-# Entries of the configuration: each credential sealed for its entry.
+from causerie.hosted.store.tables import projects, recordings, totp
 
 
 def entry_purpose(id: str) -> str:
-    """Return the purpose that a credential is sealed for."""
+    """Return the purpose of the encrypted credential of an entry."""
     return f"configuration:{id}"
 
 
-@dataclass(frozen=True, slots=True)
-class SqlEntries:
-    """Implements :class:`~causerie.hosted.accounts.ports.EntryRepository`."""
-
-    connection: AsyncConnection
-    _cipher: Cipher
-
+class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await nouns_of(await self.connection.execute(query), self._entry)
+        return await self._all(query, self._entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         if not entries:
             return
         try:
-            await self.connection.execute(table.insert(), [self._row(each) for each in entries])
+            await self._execute(table.insert(), [self._row(each) for each in entries])
         except IntegrityError as failure:
             raise Taken(table.name) from failure
 
@@ -58,7 +46,7 @@ class SqlEntries:
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
         if len(entries) == 1:
             query = query.where(table.c.id == entries[0].id)
-        found = await self.connection.execute(query)
+        found = await self._execute(query)
         versions = {row.id: row.version for row in found}
         if any(versions.get(each.id) != each.version - 1 for each in entries):
             return False
@@ -69,17 +57,17 @@ class SqlEntries:
         statement = table.update().where(table.c.id == bindparam("changed"))
         for each in ([row for row in rows if "credential" in row], unreadable):
             if each:
-                await self.connection.execute(statement, each)
+                await self._execute(statement, each)
         return True
 
     async def remove(self, id: str) -> bool:
-        found = await self.connection.execute(table.delete().where(table.c.id == id))
+        found = await self._execute(table.delete().where(table.c.id == id))
         return found.rowcount == 1
 
     def _row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
         if entry.credential is not None:
-            values["credential"] = self._cipher.seal(entry.credential, entry_purpose(entry.id))
+            values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
         return values
 
     def _entry(self, row: RowMapping) -> StoredEntry:
@@ -88,24 +76,16 @@ class SqlEntries:
         if sealed is None:
             return StoredEntry(**values)
         try:
-            credential = self._cipher.open(sealed, entry_purpose(values["id"]))
+            credential = self.cipher.open(sealed, entry_purpose(values["id"]))
         except WrongKey:
             return StoredEntry(**values, unreadable=True)
         return StoredEntry(**values, credential=credential)
 
 
-# Contents of requests, of projects that keep them: each sealed for its record, with an expiry.
-
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SqlRecordings:
-    """Implements :class:`~causerie.hosted.accounts.ports.RecordingRepository`."""
-
-    connection: AsyncConnection
-    _cipher: Cipher
-
+class SqlRecordings(SqlRepository):
     async def put(self, kept: Sequence[Recording]) -> None:
         names = sorted({each.project_id for each in kept})
         query = (
@@ -114,15 +94,15 @@ class SqlRecordings:
             .order_by(projects.c.id)
             .with_for_update(read=True)
         )
-        days = {row.id: row.recording_days for row in await self.connection.execute(query)}
+        days = {row.id: row.recording_days for row in await self._execute(query)}
         wanted = [each for each in kept if each.project_id in days]
         if wanted:
             rows = await asyncio.to_thread(self._rows, wanted, days)
-            await self.connection.execute(recordings.insert(), rows)
+            await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str, now: datetime) -> Recording | None:
         query = select(recordings).where(recordings.c.id == id, recordings.c.expires_at > now)
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await self._first(query)
         if row is None:
             return None
         try:
@@ -137,30 +117,20 @@ class SqlRecordings:
     async def several(
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
-        query = select(recordings).where(
-            recordings.c.id.in_(ids),
-            recordings.c.project_id == project_id,
-            recordings.c.expires_at > now,
-        )
-        rows = (await self.connection.execute(query)).mappings().all()
+        query = select(recordings).where(*_kept(project_id, ids, now))
+        rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
-        query = select(recordings.c.id, recordings.c.user_id).where(
-            recordings.c.id.in_(ids),
-            recordings.c.project_id == project_id,
-            recordings.c.expires_at > now,
-        )
-        return {row.id: row.user_id for row in await self.connection.execute(query)}
+        query = select(recordings.c.id, recordings.c.user_id).where(*_kept(project_id, ids, now))
+        return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
-        await self.connection.execute(
-            recordings.delete().where(recordings.c.project_id == project_id)
-        )
+        await self._execute(recordings.delete().where(recordings.c.project_id == project_id))
 
     async def shorten(self, project_id: str, kept: timedelta) -> None:
         end = type_coerce(recordings.c.at, BigInteger) + kept // _MICROSECOND
-        await self.connection.execute(
+        await self._execute(
             recordings.update()
             .where(
                 recordings.c.project_id == project_id,
@@ -171,7 +141,7 @@ class SqlRecordings:
 
     async def expire(self, now: datetime, most: int) -> int:
         over = select(recordings.c.id).where(recordings.c.expires_at <= now).limit(most)
-        done = await self.connection.execute(recordings.delete().where(recordings.c.id.in_(over)))
+        done = await self._execute(recordings.delete().where(recordings.c.id.in_(over)))
         return done.rowcount
 
     def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -179,8 +149,8 @@ class SqlRecordings:
             {
                 **row_of(recordings, each),
                 "expires_at": each.at + timedelta(days=days[each.project_id]),
-                "request": self._cipher.seal(each.request, f"request:{each.id}"),
-                "reply": self._cipher.seal(each.reply, f"reply:{each.id}"),
+                "request": self.cipher.seal(each.request, f"request:{each.id}"),
+                "reply": self.cipher.seal(each.reply, f"reply:{each.id}"),
             }
             for each in kept
         ]
@@ -195,27 +165,27 @@ class SqlRecordings:
     def _opened(self, sealed: Recording) -> Recording:
         return replace(
             sealed,
-            request=self._cipher.open(sealed.request, f"request:{sealed.id}"),
-            reply=self._cipher.open(sealed.reply, f"reply:{sealed.id}"),
+            request=self.cipher.open(sealed.request, f"request:{sealed.id}"),
+            reply=self.cipher.open(sealed.reply, f"reply:{sealed.id}"),
         )
+
+
+def _kept(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
+    of = recordings.c
+    return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
 
 
 def _sealed(row: RowMapping) -> Recording:
     return Recording(**{name: value for name, value in row.items() if name != "expires_at"})
 
 
-# Encrypts secrets again with the first key, after a key was added, when the service starts.
-#
-# The former values are overwritten in the file, not only marked as free, so that an old key opens
-# nothing of it.
-
-
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
-    """Encrypt with the first key what an older one encrypted; return the number of secrets.
+    """Encrypt again with the first key what older keys encrypted; return the number of secrets.
 
-    Raises :class:`WrongKey` if no key opens a two-factor secret; nothing has changed then. An
-    entry of the configuration whose credential no key opens stays as it is, and is shown as broken.
-    Also raises :class:`~causerie.errors.StoreUnavailable`.
+    The former values are overwritten in the file, so that an old key opens nothing of it. Raises
+    :class:`WrongKey`, without a change, if no key opens a two-factor secret, and
+    :class:`~causerie.errors.StoreUnavailable`. A credential that no key opens stays as it is; its
+    entry is shown as broken.
     """
     async with database.reading() as connection:
         if not await _stale(connection, cipher):
@@ -236,7 +206,6 @@ async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """
-    table = configuration_entries
     query = select(table.c.id, table.c.kind, table.c.name, table.c.credential)
     found = []
     async with database.reading() as connection:
@@ -252,49 +221,36 @@ async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
 
 
 async def holds_secrets(database: Database) -> bool:
-    """Return true if anything in the database is encrypted.
+    """Return whether the database has encrypted secrets.
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """
-    credential = configuration_entries.c.credential
+    credential = table.c.credential
     kept = select(credential).where(credential.is_not(None)).union_all(select(totp.c.secret))
     async with database.reading() as connection:
         return (await connection.execute(kept.limit(1))).first() is not None
 
 
 def totp_purpose(user_id: str) -> str:
-    """Return the purpose that a two-factor secret is sealed for."""
+    """Return the purpose of the encrypted two-factor secret of a user."""
     return f"totp:{user_id}"
 
 
 async def _stale(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
-    return [*await _factors(connection, cipher), *await _credentials(connection, cipher)]
-
-
-async def _factors(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
-    found = await connection.execute(select(totp.c.user_id, totp.c.secret).with_for_update())
     stale = []
-    for user_id, kept in found:
-        try:
-            secret = cipher.open(kept, totp_purpose(user_id))
-        except WrongKey as failure:
-            raise WrongKey(f"two-factor authentication of {user_id}: {failure}") from failure
-        if not cipher.fresh(kept):
-            sealed = cipher.seal(secret, totp_purpose(user_id))
-            stale.append(totp.update().where(totp.c.user_id == user_id).values(secret=sealed))
-    return stale
-
-
-async def _credentials(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
-    table = configuration_entries
-    query = select(table.c.id, table.c.credential).where(table.c.credential.is_not(None))
-    stale = []
-    for id, kept in await connection.execute(query.with_for_update()):
-        try:
-            secret = cipher.open(kept, entry_purpose(id))
-        except WrongKey:
-            continue
-        if not cipher.fresh(kept):
-            sealed = cipher.seal(secret, entry_purpose(id))
-            stale.append(table.update().where(table.c.id == id).values(credential=sealed))
+    for owner, key, column, purpose in (
+        (totp, totp.c.user_id, totp.c.secret, totp_purpose),
+        (table, table.c.id, table.c.credential, entry_purpose),
+    ):
+        query = select(key, column).where(column.is_not(None)).with_for_update()
+        for id, sealed in await connection.execute(query):
+            try:
+                secret = cipher.open(sealed, purpose(id))
+            except WrongKey as failure:
+                if owner is table:
+                    continue
+                raise WrongKey(f"two-factor authentication of {id}: {failure}") from failure
+            if not cipher.fresh(sealed):
+                values = {column.name: cipher.seal(secret, purpose(id))}
+                stale.append(owner.update().where(key == id).values(values))
     return stale

@@ -5,13 +5,12 @@ which are only added to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.accounts.bounds import (
     UNBOUNDED,
@@ -24,8 +23,8 @@ from causerie.hosted.accounts.bounds import (
     bounded,
 )
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, Purpose
-from causerie.hosted.store.database import insert, nouns_of, one_of, part_of, update
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
+from causerie.hosted.store.repository import SqlRepository, part_of
 from causerie.hosted.store.tables import (
     amount_of,
     api_keys,
@@ -41,17 +40,10 @@ from causerie.hosted.store.tables import (
     users,
 )
 
-# Credits, which are only added to.
 
-
-@dataclass(frozen=True, slots=True)
-class SqlCredits:
-    """Implements :class:`~causerie.hosted.accounts.ports.CreditRepository`."""
-
-    connection: AsyncConnection
-
+class SqlCredits(SqlRepository):
     async def add(self, credit: Credit) -> None:
-        await insert(self.connection, credits, credit)
+        await self._insert(credits, credit)
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = (
@@ -59,15 +51,13 @@ class SqlCredits:
             .where(credits.c.project_id == project_id)
             .order_by(credits.c.at.desc(), credits.c.id)
         )
-        return await nouns_of(await self.connection.execute(query), lambda row: Credit(**row))
+        return await self._all(query, lambda row: Credit(**row))
 
     async def total(self, project_id: str) -> Decimal | None:
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
-        total: Decimal | None = await self.connection.scalar(query)
+        total: Decimal | None = await self._scalar(query)
         return total
 
-
-# API keys, their secrets and bounds, and the numbered list of what has changed.
 
 _CHANGES_KEPT = timedelta(hours=1)
 _OWNERS_AT_ONCE = 500  # in one statement: a database takes some 32,000 values, each costs time
@@ -78,25 +68,18 @@ _PERSON = func.coalesce(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SqlKeys:
-    """Implements :class:`~causerie.hosted.accounts.ports.KeyRepository`."""
-
-    connection: AsyncConnection
-    writing: bool
-
+class SqlKeys(SqlRepository):
     async def add(self, key: ApiKey, secret: KeySecret) -> None:
-        await insert(self.connection, api_keys, key)
-        await insert(self.connection, key_secrets, secret)
+        await self._insert(api_keys, key)
+        await self._insert(key_secrets, secret)
 
     async def change(self, key: ApiKey) -> None:
-        await update(self.connection, api_keys, api_keys.c.id == key.id, key)
+        await self._update(api_keys, key)
 
     async def find(self, id: str) -> ApiKey | None:
         if self.writing:  # a row is locked by itself, without those that are joined to it
-            await self.connection.execute(one_of(api_keys, id, writing=True))
-        found = await self.connection.execute(_keys().where(api_keys.c.id == id))
-        row = found.mappings().first()
+            await self._find(api_keys, id)
+        row = await self._first(_keys().where(api_keys.c.id == id))
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
@@ -120,7 +103,7 @@ class SqlKeys:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        found = await nouns_of(await self.connection.execute(query), _key)
+        found = await self._all(query, _key)
         keys: list[ApiKey] = []
         for first in range(0, len(found), _OWNERS_AT_ONCE):  # others have their turn between these
             part = found[first : first + _OWNERS_AT_ONCE]
@@ -138,37 +121,33 @@ class SqlKeys:
             .where(api_keys.c.deleted_at.is_(None))
             .group_by(api_keys.c.project_id, holder)
         )
-        return [(project, person, n) for project, person, n in await self.connection.execute(query)]
+        return [(project, person, n) for project, person, n in await self._execute(query)]
 
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
-        await self.connection.execute(
-            api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at)
-        )
+        await self._execute(api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at))
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
-        await self.connection.execute(
+        await self._execute(
             key_secrets.update()
             .where(key_secrets.c.key_id == secret.key_id, later)
             .values(expires_at=old_until)
         )
-        await insert(self.connection, key_secrets, secret)
+        await self._insert(key_secrets, secret)
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
         for table in (limits, budgets):
-            await self.connection.execute(table.delete().where(table.c.owner == owner))
+            await self._execute(table.delete().where(table.c.owner == owner))
         if bounds.limits:
-            await self.connection.execute(
+            await self._execute(
                 limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
             )
-        if bounds.budgets:
-            await self.connection.execute(
-                budgets.insert(),
-                [
-                    {"owner": owner, **asdict(each), "amount": _stored(each)}
-                    for each in bounds.budgets
-                ],
-            )
+        rows = [{"owner": owner, **asdict(each)} for each in bounds.budgets]
+        for row in rows:
+            money = row["unit"] is Unit.MONEY
+            row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
+        if rows:
+            await self._execute(budgets.insert(), rows)
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
         return (await self._bounds([owner]))[owner]
@@ -182,24 +161,22 @@ class SqlKeys:
 
     async def announce(self, subject: str, at: datetime) -> None:
         """Number a change, and forget those of long ago."""
-        number = await self.connection.scalar(
+        number = await self._scalar(
             change_counter.update()
             .values(number=change_counter.c.number + 1)
             .returning(change_counter.c.number)
         )
-        await self.connection.execute(
-            changes.insert().values(number=number, subject=subject, at=at)
-        )
-        await self.connection.execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
+        await self._execute(changes.insert().values(number=number, subject=subject, at=at))
+        await self._execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
-        latest = await self.connection.scalar(select(change_counter.c.number)) or 0
+        latest = await self._scalar(select(change_counter.c.number)) or 0
         if latest == after:
             return latest, ()
         query = select(changes.c.subject).where(
             changes.c.number > after, changes.c.number <= latest
         )
-        found = list((await self.connection.execute(query)).scalars())
+        found = list((await self._execute(query)).scalars())
         return latest, found if len(found) == latest - after else None
 
     async def grant(self, digest: bytes) -> Grant | None:
@@ -214,14 +191,14 @@ class SqlKeys:
             .join(projects, projects.c.id == api_keys.c.project_id)
             .where(key_secrets.c.digest == digest)
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await self._first(query)
         if row is None:
             return None
         key = _key(row)
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         owners += [f"user:{key.person}"] if key.person else []
         bounds = await self._bounds(owners)
-        put_in = await SqlCredits(self.connection).total(key.project_id)
+        put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
@@ -238,7 +215,7 @@ class SqlKeys:
         found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
         found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
         query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
-        for row in (await self.connection.execute(query)).mappings():
+        for row in (await self._execute(query)).mappings():
             values = dict(row)
             found_limits[values.pop("owner")].append(Limit(**values))
         query = (
@@ -246,7 +223,7 @@ class SqlKeys:
             .where(budgets.c.owner.in_(owners))
             .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
         )
-        for row in (await self.connection.execute(query)).mappings():
+        for row in (await self._execute(query)).mappings():
             found_budgets[row["owner"]].append(_budget(row))
         return {
             owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
@@ -255,7 +232,6 @@ class SqlKeys:
 
 
 def _keys() -> Select[Any]:
-    """Keys with the person they derive from, and how that person stands now."""
     of_holder = and_(
         memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
     )
@@ -276,10 +252,6 @@ def _key(row: RowMapping) -> ApiKey:
         "person_status": person_status_of(row) if holder else None,
     }
     return ApiKey(**values)
-
-
-def _stored(budget: Budget) -> int:
-    return billionths(budget.amount) if budget.unit is Unit.MONEY else int(budget.amount)
 
 
 def _budget(row: RowMapping) -> Budget:

@@ -1,6 +1,4 @@
-"""What operators see in all processes alike: alerts and their deliveries, where the process
-whose row it was decides, and results of probes.
-"""
+"""Alerts, their deliveries and results of probes, shared by all processes."""
 
 from __future__ import annotations
 
@@ -13,15 +11,14 @@ from sqlalchemy import RowMapping, Select, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.hosted.store.database import Database, row_of, upsert
+from causerie.hosted.store.database import Database
+from causerie.hosted.store.repository import row_of, upsert
 from causerie.hosted.store.tables import alert_deliveries, alerts, probe_results
 from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState, StoredAlert
 
-# The book of alerts in the database: of several processes, the one whose row it was decides.
-
 
 class SqlAlertBook:
-    """Implements :class:`AlertBook` in a database."""
+    """Implements :class:`AlertBook`: of several processes, the one that changes the row decides."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,7 +30,8 @@ class SqlAlertBook:
             .order_by(alerts.c.since.desc(), alerts.c.key)
         )
         async with self._database.reading() as connection:
-            return [_alert(row) for row in (await connection.execute(query)).mappings()]
+            rows = (await connection.execute(query)).mappings().all()
+        return [StoredAlert(**{**row, "kind": AlertKind(row["kind"])}) for row in rows]
 
     async def fire(
         self,
@@ -129,7 +127,7 @@ class SqlAlertBook:
 
 
 def _known() -> Select[Any]:
-    """Select deliveries of kinds and states that this version knows; a newer one has others."""
+    # A newer version has other kinds and states.
     columns = alert_deliveries.c
     known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)
     return select(alert_deliveries).where(known)
@@ -141,22 +139,13 @@ async def _add(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> N
         await connection.execute(alert_deliveries.insert(), rows)
 
 
-def _alert(row: RowMapping) -> StoredAlert:
-    values: dict[str, Any] = dict(row) | {"kind": AlertKind(row["kind"])}
-    return StoredAlert(**values)
-
-
 def _delivery(row: RowMapping) -> Delivery:
-    values: dict[str, Any] = dict(row)
-    values |= {"kind": AlertKind(row["kind"]), "state": DeliveryState(row["state"])}
-    return Delivery(**values)
-
-
-# Results of probes in the database, so that all processes of a service show the same.
+    kind, state = AlertKind(row["kind"]), DeliveryState(row["state"])
+    return Delivery(**{**row, "kind": kind, "state": state})
 
 
 class SqlProbeResults:
-    """Implements :class:`ResultStore` in a database, each result as the text that it was given."""
+    """Implements :class:`ResultStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, or_, select
 
 from causerie.hosted.accounts.audit import (
     CONFIGURATION,
@@ -25,7 +23,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.store.database import insert, nouns_of, one_of, part_of, row_of, update, upsert
+from causerie.hosted.store.repository import SqlRepository, part_of, row_of
 from causerie.hosted.store.tables import (
     api_keys,
     audit,
@@ -35,8 +33,6 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
-
-# Users and projects.
 
 # The columns of a user and of their membership that :func:`person_status_of` reads.
 PERSON_STATUS = (
@@ -58,32 +54,23 @@ def person_status_of(row: RowMapping) -> PersonStatus:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SqlPeople:
-    """Implements :class:`~causerie.hosted.accounts.ports.PeopleRepository`."""
-
-    connection: AsyncConnection
-    writing: bool
-
+class SqlPeople(SqlRepository):
     async def add(self, user: User) -> None:
-        await insert(self.connection, users, user)
+        await self._insert(users, user)
 
     async def change(self, user: User) -> None:
-        await update(self.connection, users, users.c.id == user.id, user)
+        await self._update(users, user)
 
     async def find(self, id: str) -> User | None:
-        found = await self.connection.execute(one_of(users, id, writing=self.writing))
-        row = found.mappings().first()
+        row = await self._find(users, id)
         return User(**row) if row else None
 
     async def by_email(self, email: str) -> User | None:
-        found = await self.connection.execute(select(users).where(users.c.email == email))
-        row = found.mappings().first()
+        row = await self._first(select(users).where(users.c.email == email))
         return User(**row) if row else None
 
     async def every(self) -> Sequence[User]:
-        found = await self.connection.execute(select(users).order_by(users.c.email))
-        return await nouns_of(found, lambda row: User(**row))
+        return await self._all(select(users).order_by(users.c.email), lambda row: User(**row))
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         query = (
@@ -95,16 +82,16 @@ class SqlPeople:
             )
             .where(users.c.id == user_id)
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await self._first(query)
         return person_status_of(row) if row else None
 
     async def operators(self) -> int:
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
-        return len((await self.connection.execute(query.with_for_update())).all())
+        return len((await self._execute(query.with_for_update())).all())
 
     async def link(self, identity: LinkedIdentity) -> None:
-        await insert(self.connection, identities, identity)
+        await self._insert(identities, identity)
 
     async def by_identity(self, issuer: str, subject: str) -> User | None:
         query = (
@@ -112,7 +99,7 @@ class SqlPeople:
             .join(identities, identities.c.user_id == users.c.id)
             .where(identities.c.issuer == issuer, identities.c.subject == subject)
         )
-        row = (await self.connection.execute(query)).mappings().first()
+        row = await self._first(query)
         return User(**row) if row else None
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
@@ -121,11 +108,11 @@ class SqlPeople:
             .where(identities.c.user_id == user_id)
             .order_by(identities.c.linked_at, identities.c.issuer, identities.c.subject)
         )
-        found = await self.connection.execute(query.with_for_update())
+        found = await self._execute(query.with_for_update())
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        await self.connection.execute(
+        await self._execute(
             identities.delete().where(
                 identities.c.issuer == identity.issuer,
                 identities.c.subject == identity.subject,
@@ -134,36 +121,27 @@ class SqlPeople:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SqlProjects:
-    """Implements :class:`~causerie.hosted.accounts.ports.ProjectRepository`."""
-
-    connection: AsyncConnection
-    writing: bool
-
+class SqlProjects(SqlRepository):
     async def add(self, project: Project) -> None:
-        await insert(self.connection, projects, project)
+        await self._insert(projects, project)
 
     async def change(self, project: Project) -> None:
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
-        await self.connection.execute(
-            projects.update().where(projects.c.id == project.id).values(values)
-        )
+        await self._execute(projects.update().where(projects.c.id == project.id).values(values))
 
     async def set_recording(self, id: str, days: int | None) -> None:
-        await self.connection.execute(
+        await self._execute(
             projects.update().where(projects.c.id == id).values(recording_days=days)
         )
 
     async def find(self, id: str) -> Project | None:
-        found = await self.connection.execute(one_of(projects, id, writing=self.writing))
-        row = found.mappings().first()
+        row = await self._find(projects, id)
         return Project(**row) if row else None
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
-        return await nouns_of(await self.connection.execute(query), lambda row: Project(**row))
+        return await self._all(query, lambda row: Project(**row))
 
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
         query = (
@@ -178,14 +156,12 @@ class SqlProjects:
             role, since, group = Role(row["role"]), row["since"], row["from_group"]
             return project, Membership(project.id, user_id, role, since, group)
 
-        return await nouns_of(await self.connection.execute(query), joined)
+        return await self._all(query, joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
         """Somebody's part in a project."""
-        query = select(memberships).where(
-            memberships.c.project_id == project_id, memberships.c.user_id == user_id
-        )
-        row = (await self.connection.execute(query)).mappings().first()
+        query = select(memberships).where(*_of(memberships, project_id, user_id))
+        row = await self._first(query)
         return Membership(**{**row, "role": Role(row["role"])}) if row else None
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
@@ -195,27 +171,21 @@ class SqlProjects:
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
         )
-        return await nouns_of(await self.connection.execute(query), _member)
+        return await self._all(query, _member)
 
     async def join(self, membership: Membership) -> None:
         values = row_of(memberships, membership)
         given = {"role": membership.role, "from_group": membership.from_group}
-        await upsert(self.connection, memberships, values, given)
+        await self._upsert(memberships, values, given)
 
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
         values = {"project_id": project_id, "user_id": user_id, "at": at}
-        await upsert(self.connection, departures, values)
-        await self.connection.execute(
-            memberships.delete().where(
-                memberships.c.project_id == project_id, memberships.c.user_id == user_id
-            )
-        )
+        await self._upsert(departures, values)
+        await self._execute(memberships.delete().where(*_of(memberships, project_id, user_id)))
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
-        found: datetime | None = await self.connection.scalar(
-            select(departures.c.at).where(
-                departures.c.project_id == project_id, departures.c.user_id == user_id
-            )
+        found: datetime | None = await self._scalar(
+            select(departures.c.at).where(*_of(departures, project_id, user_id))
         )
         return found
 
@@ -223,7 +193,11 @@ class SqlProjects:
         query = select(memberships.c.user_id).where(
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )
-        return len((await self.connection.execute(query.with_for_update())).all())
+        return len((await self._execute(query.with_for_update())).all())
+
+
+def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
+    return table.c.project_id == project_id, table.c.user_id == user_id
 
 
 def _member(row: RowMapping) -> ProjectMember:
@@ -231,15 +205,7 @@ def _member(row: RowMapping) -> ProjectMember:
     return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
 
 
-# The audit log, which only grows.
-
-
-@dataclass(frozen=True, slots=True)
-class SqlAudit:
-    """Implements :class:`~causerie.hosted.accounts.ports.AuditRepository`."""
-
-    connection: AsyncConnection
-
+class SqlAudit(SqlRepository):
     async def add(self, entry: AuditEntry) -> None:
         await self.add_all([entry])
 
@@ -248,7 +214,7 @@ class SqlAudit:
         for row in rows:
             del row["id"]
         if rows:
-            await self.connection.execute(audit.insert(), rows)
+            await self._execute(audit.insert(), rows)
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
@@ -272,11 +238,10 @@ class SqlAudit:
             .outerjoin(projects, projects.c.id == page.c.subject)
             .order_by(page.c.id.desc())
         )
-        return await nouns_of(await self.connection.execute(named), lambda row: AuditEntry(**row))
+        return await self._all(named, lambda row: AuditEntry(**row))
 
 
 def _about(kind: AuditKind) -> ColumnElement[bool]:
-    """Return the condition for entries about a kind of object."""
     labels = [label for label, of in ENTRY_KINDS.items() if of is kind]
     entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
     configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, RowMapping, case, func, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import StoreUnavailable
-from causerie.hosted.accounts.encryption import Cipher, WrongKey
+from causerie.hosted.accounts.encryption import WrongKey
 from causerie.hosted.accounts.keys import LinkKind, OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.tokens import Session, Stage
-from causerie.hosted.store.database import insert, nouns_of, upsert
 from causerie.hosted.store.encrypted import totp_purpose
+from causerie.hosted.store.repository import SqlRepository
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
 _BY_USER = "user:"
 
 
-@dataclass(frozen=True, slots=True)
-class SqlLinks:
-    """Implements :class:`~causerie.hosted.accounts.ports.LinkRepository`."""
-
-    connection: AsyncConnection
-
+class SqlLinks(SqlRepository):
     async def add(self, link: OneTimeLink) -> None:
-        await insert(self.connection, one_time_links, link)
+        await self._insert(one_time_links, link)
 
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
         return await self._one(one_time_links.c.digest == digest)
@@ -38,15 +32,15 @@ class SqlLinks:
         return await self._one(one_time_links.c.id == id)
 
     async def use(self, id: str, at: datetime) -> bool:
-        done = await self.connection.execute(
+        done = await self._execute(
             one_time_links.update()
             .where(one_time_links.c.id == id, one_time_links.c.used_at.is_(None))
             .values(used_at=at)
         )
         return done.rowcount == 1
 
-    async def withdraw(self, id: str) -> None:
-        await self.connection.execute(one_time_links.delete().where(one_time_links.c.id == id))
+    async def withdraw(self, *ids: str) -> None:
+        await self._execute(one_time_links.delete().where(one_time_links.c.id.in_(ids)))
 
     async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
         return await self._open(one_time_links.c.project_id == project_id, now)
@@ -56,7 +50,7 @@ class SqlLinks:
 
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
         old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
-        await self.connection.execute(
+        await self._execute(
             one_time_links.delete().where(
                 one_time_links.c.created_by == created_by, one_time_links.c.used_at.is_(None), old
             )
@@ -71,32 +65,23 @@ class SqlLinks:
             .where(where, one_time_links.c.used_at.is_(None), one_time_links.c.expires_at > now)
             .order_by(one_time_links.c.created_at)
         )
-        return await nouns_of(await self.connection.execute(query), _link)
+        return await self._all(query, _link)
 
     async def _one(self, where: ColumnElement[bool]) -> OneTimeLink | None:
-        found = await self.connection.execute(select(one_time_links).where(where))
-        row = found.mappings().first()
+        row = await self._first(select(one_time_links).where(where))
         return _link(row) if row else None
 
 
-@dataclass(frozen=True, slots=True)
-class SqlSessions:
-    """Implements :class:`~causerie.hosted.accounts.ports.SessionRepository`."""
-
-    connection: AsyncConnection
-
+class SqlSessions(SqlRepository):
     async def add(self, session: Session) -> None:
-        await insert(self.connection, sessions, session)
+        await self._insert(sessions, session)
 
     async def by_digest(self, digest: bytes) -> Session | None:
-        found = await self.connection.execute(select(sessions).where(sessions.c.digest == digest))
-        row = found.mappings().first()
+        row = await self._first(select(sessions).where(sessions.c.digest == digest))
         return _session(row) if row else None
 
     async def seen(self, id: str, at: datetime) -> None:
-        await self.connection.execute(
-            sessions.update().where(sessions.c.id == id).values(seen_at=at)
-        )
+        await self._execute(sessions.update().where(sessions.c.id == id).values(seen_at=at))
 
     async def of(self, user_id: str, now: datetime) -> Sequence[Session]:
         """Those of a user that have not reached their end, the latest first."""
@@ -105,17 +90,17 @@ class SqlSessions:
             .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
             .order_by(sessions.c.seen_at.desc(), sessions.c.id)
         )
-        return await nouns_of(await self.connection.execute(query), _session)
+        return await self._all(query, _session)
 
     async def last_seen(self) -> Mapping[str, datetime]:
         query = select(sessions.c.user_id, func.max(sessions.c.seen_at)).group_by(
             sessions.c.user_id
         )
-        found = await self.connection.execute(query)
+        found = await self._execute(query)
         return {row[0]: row[1] for row in found}
 
     async def end(self, user_id: str, id: str) -> bool:
-        done = await self.connection.execute(
+        done = await self._execute(
             sessions.delete().where(sessions.c.user_id == user_id, sessions.c.id == id)
         )
         return done.rowcount == 1
@@ -124,22 +109,15 @@ class SqlSessions:
         statement = sessions.delete().where(sessions.c.user_id == user_id)
         if but is not None:
             statement = statement.where(sessions.c.id != but)
-        await self.connection.execute(statement)
+        await self._execute(statement)
 
     async def forget(self, before: datetime) -> None:
-        await self.connection.execute(sessions.delete().where(sessions.c.expires_at < before))
+        await self._execute(sessions.delete().where(sessions.c.expires_at < before))
 
 
-@dataclass(frozen=True, slots=True)
-class SqlFactors:
-    """Implements :class:`~causerie.hosted.accounts.ports.FactorRepository`, secrets encrypted."""
-
-    connection: AsyncConnection
-    cipher: Cipher
-
+class SqlFactors(SqlRepository):
     async def find(self, user_id: str) -> Authenticator | None:
-        found = await self.connection.execute(select(totp).where(totp.c.user_id == user_id))
-        row = found.mappings().first()
+        row = await self._first(select(totp).where(totp.c.user_id == user_id))
         if row is None:
             return None
         try:
@@ -154,10 +132,10 @@ class SqlFactors:
 
     async def put(self, authenticator: Authenticator) -> None:
         sealed = self.cipher.seal(authenticator.secret, totp_purpose(authenticator.user_id))
-        await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
+        await self._upsert(totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
-        done = await self.connection.execute(
+        done = await self._execute(
             totp.update()
             .where(totp.c.user_id == user_id, totp.c.last_step < step)
             .values(last_step=step)
@@ -166,27 +144,23 @@ class SqlFactors:
 
     async def remove(self, user_id: str) -> None:
         await self.put_recovery(user_id, [])
-        await self.connection.execute(totp.delete().where(totp.c.user_id == user_id))
+        await self._execute(totp.delete().where(totp.c.user_id == user_id))
 
     async def users(self) -> frozenset[str]:
-        found = await self.connection.execute(
-            select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None))
-        )
+        found = await self._execute(select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None)))
         return frozenset(found.scalars())
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
-        await self.connection.execute(
-            recovery_codes.delete().where(recovery_codes.c.user_id == user_id)
-        )
+        await self._execute(recovery_codes.delete().where(recovery_codes.c.user_id == user_id))
         if digests:
-            await self.connection.execute(
+            await self._execute(
                 recovery_codes.insert(),
                 [{"user_id": user_id, "digest": digest} for digest in digests],
             )
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
         """Use a code up; false where there is none such."""
-        done = await self.connection.execute(
+        done = await self._execute(
             recovery_codes.delete().where(
                 recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
             )
@@ -194,12 +168,7 @@ class SqlFactors:
         return done.rowcount == 1
 
 
-@dataclass(frozen=True, slots=True)
-class SqlAttempts:
-    """Implements :class:`~causerie.hosted.accounts.ports.AttemptRepository`."""
-
-    connection: AsyncConnection
-
+class SqlAttempts(SqlRepository):
     async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
         """Of these scopes; nobody else has them until the end of the transaction.
 
@@ -207,35 +176,34 @@ class SqlAttempts:
         """
         for scope in scopes:
             values = {"scope": scope, "failures": 0, "last_at": at}
-            await upsert(self.connection, attempts, values, {"scope": scope})
+            await self._upsert(attempts, values, {"scope": scope})
         query = select(attempts).where(attempts.c.scope.in_(scopes)).with_for_update()
-        return [Failures(**row) for row in (await self.connection.execute(query)).mappings()]
+        return [Failures(**row) for row in (await self._execute(query)).mappings()]
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
         count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
-        await upsert(
-            self.connection,
+        await self._upsert(
             attempts,
             {"scope": scope, "failures": 1, "last_at": at},
             {"failures": count, "last_at": at},
         )
 
     async def forgive(self, scope: str) -> None:
-        await self.connection.execute(
+        await self._execute(
             attempts.update()
             .where(attempts.c.scope == scope, attempts.c.failures > 0)
             .values(failures=attempts.c.failures - 1)
         )
 
     async def clear(self, scope: str) -> None:
-        await self.connection.execute(attempts.delete().where(attempts.c.scope == scope))
+        await self._execute(attempts.delete().where(attempts.c.scope == scope))
 
     async def forget(self, before: datetime) -> None:
-        await self.connection.execute(attempts.delete().where(attempts.c.last_at < before))
+        await self._execute(attempts.delete().where(attempts.c.last_at < before))
 
 
 def _person() -> ColumnElement[str]:
-    """The user that a link derives from, also where a version wrote it that did not know."""
+    # Versions that did not know persons wrote only who made a link.
     maker = one_time_links.c.created_by
     by_user = case((maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_="")
     return func.coalesce(one_time_links.c.person, by_user)

@@ -1,10 +1,8 @@
-"""The tables, as the queries know them, and column types that mean the same on SQLite and
-PostgreSQL. The migrations make them; a test compares the two.
+"""The tables for the queries, with column types that mean the same on SQLite and PostgreSQL.
 
-Moments and money are whole numbers in the database: no driver, locale or column type rounds
-them, and they compare and add up exactly everywhere. No row points by foreign key at what may
-be forgotten while the row has to stay: usage and the audit log outlive keys, people and
-projects.
+Times and money are whole numbers in the database, so that no driver or column type rounds them.
+Usage and the audit log have no foreign keys, because they outlive keys, people and projects. A test
+compares the tables with those that the migrations create.
 """
 
 from __future__ import annotations
@@ -31,12 +29,8 @@ from sqlalchemy import (
     false,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
-
-# Column types that mean the same on SQLite and PostgreSQL.
-#
-# Moments and money are whole numbers in the database: no driver, locale or
-# column type rounds them, and they compare and add up exactly everywhere.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -44,29 +38,29 @@ _BILLION = Decimal(1_000_000_000)
 
 
 def microseconds(moment: datetime) -> int:
-    """Microseconds since 1970 of an aware moment. Raises :class:`ValueError` for a naive one."""
+    """Return microseconds since 1970; raise :class:`ValueError` without a time zone."""
     if moment.tzinfo is None:
         raise ValueError("a moment needs a time zone; use datetime.now(UTC)")
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def moment_of(stored: int) -> datetime:
-    """The moment, in UTC, of microseconds since 1970."""
+    """Return the UTC time of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=stored)
 
 
 def billionths(amount: Decimal) -> int:
-    """Money as whole billionths of its unit, rounded half to even."""
+    """Return money in billionths, rounded half to even."""
     return int((amount * _BILLION).to_integral_value(ROUND_HALF_EVEN))
 
 
 def amount_of(stored: int) -> Decimal:
-    """The amount that so many billionths are."""
+    """Return the amount of billionths."""
     return Decimal(stored) / _BILLION
 
 
 class Moment(TypeDecorator[datetime]):
-    """An aware :class:`datetime`, kept as microseconds since 1970."""
+    """A :class:`datetime` with a time zone, stored as microseconds since 1970."""
 
     impl = BigInteger
     cache_ok = True
@@ -79,7 +73,7 @@ class Moment(TypeDecorator[datetime]):
 
 
 class Money(TypeDecorator[Decimal]):
-    """A :class:`~decimal.Decimal`, kept as billionths; sums of it are money too."""
+    """A :class:`~decimal.Decimal`, stored as billionths; its sums are money too."""
 
     impl = BigInteger
     cache_ok = True
@@ -88,14 +82,13 @@ class Money(TypeDecorator[Decimal]):
         return None if value is None else billionths(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
-        """From the database; PostgreSQL gives sums as decimals."""
-        return None if value is None else amount_of(int(value))
+        return None if value is None else amount_of(int(value))  # PostgreSQL sums to decimals
 
 
 class JsonText(TypeDecorator[Any]):
-    """A value of this ``kind``, kept as JSON: a set as a sorted list.
+    """A value of this ``kind``, stored as JSON, a set as a sorted list.
 
-    ``missing`` is kept where there is none; without it ``NULL``, which is not the empty set.
+    ``None`` is stored as ``missing``, or else as ``NULL``, which is not the empty set.
     """
 
     impl = Text
@@ -122,8 +115,6 @@ LINES = JsonText(tuple[str, ...], "[]")
 JSON_OBJECT = JsonText(dict[str, Any], "{}")
 
 
-# Shared parts of all tables: one metadata, and names of constraints for migrations.
-
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -135,11 +126,16 @@ METADATA = MetaData(
 )
 
 
-# People: who they are, how they prove it, what they belong to, and what they did.
+def _table(name: str, *parts: SchemaItem) -> Table:
+    return Table(name, METADATA, *parts)
 
-users = Table(
+
+def _required(kind: Any, *names: str) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+users = _table(
     "users",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("email", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
@@ -150,18 +146,16 @@ users = Table(
     Column("operator_group", Text, nullable=False, server_default=""),
 )
 
-identities = Table(
+identities = _table(
     "identities",
-    METADATA,
     Column("issuer", Text, primary_key=True),
     Column("subject", Text, primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
     Column("linked_at", Moment, nullable=False),
 )
 
-projects = Table(
+projects = _table(
     "projects",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
@@ -169,9 +163,8 @@ projects = Table(
     Column("recording_days", Integer),
 )
 
-memberships = Table(
+memberships = _table(
     "memberships",
-    METADATA,
     Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
     Column("role", Text, nullable=False),
@@ -179,9 +172,8 @@ memberships = Table(
     Column("from_group", Text, nullable=False, server_default=""),
 )
 
-one_time_links = Table(
+one_time_links = _table(
     "one_time_links",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
@@ -191,67 +183,55 @@ one_time_links = Table(
     Column("operator", Boolean, nullable=False),
     Column("user_id", Text, ForeignKey("users.id")),
     Column("created_by", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("expires_at", Moment, nullable=False),
+    *_required(Moment, "created_at", "expires_at"),
     Column("used_at", Moment),
     Column("person", Text, index=True),
 )
 
 # When somebody last left a project: older invitations let them in no more.
-departures = Table(
+departures = _table(
     "departures",
-    METADATA,
     Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
     Column("at", Moment, nullable=False),
 )
 
-sessions = Table(
+sessions = _table(
     "sessions",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
     Column("stage", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("seen_at", Moment, nullable=False),
-    Column("expires_at", Moment, nullable=False),
-    Column("address", Text, nullable=False),
-    Column("agent", Text, nullable=False),
+    *_required(Moment, "created_at", "seen_at", "expires_at"),
+    *_required(Text, "address", "agent"),
 )
 
-totp = Table(
+totp = _table(
     "totp",
-    METADATA,
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
     Column("secret", Text, nullable=False),
     Column("confirmed_at", Moment),
     Column("last_step", BigInteger, nullable=False),
 )
 
-recovery_codes = Table(
+recovery_codes = _table(
     "recovery_codes",
-    METADATA,
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
     Column("digest", LargeBinary, primary_key=True),
 )
 
-attempts = Table(
+attempts = _table(
     "attempts",
-    METADATA,
     Column("scope", Text, primary_key=True),
     Column("failures", Integer, nullable=False),
     Column("last_at", Moment, nullable=False, index=True),
 )
 
-audit = Table(
+audit = _table(
     "audit",
-    METADATA,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("at", Moment, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("actor_name", Text, nullable=False),
-    Column("action", Text, nullable=False),
+    *_required(Text, "actor", "actor_name", "action"),
     Column("project_id", Text),
     Column("subject", Text, nullable=False),
     Column("details", JSON_OBJECT, nullable=False),
@@ -259,18 +239,13 @@ audit = Table(
 )
 
 
-# Keys, what they may use, and the counter by which other processes hear of changes.
-
 # `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
 # that did not know persons.
-api_keys = Table(
+api_keys = _table(
     "api_keys",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("project_id", Text, ForeignKey("projects.id"), nullable=False),
-    Column("created_by", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("purpose", Text, nullable=False),
+    *_required(Text, "created_by", "name", "purpose"),
     Column("doors", NAME_SET),
     Column("models", NAME_SET),
     Column("created_at", Moment, nullable=False),
@@ -284,18 +259,16 @@ api_keys = Table(
 )
 
 # A key that is being rotated has two secrets for a while; the old one has an end.
-key_secrets = Table(
+key_secrets = _table(
     "key_secrets",
-    METADATA,
     Column("digest", LargeBinary, primary_key=True),
     Column("key_id", Text, ForeignKey("api_keys.id"), nullable=False, index=True),
     Column("expires_at", Moment),
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = Table(
+limits = _table(
     "limits",
-    METADATA,
     Column("owner", Text, primary_key=True),
     Column("model", Text, primary_key=True),
     Column("requests_per_minute", BigInteger),
@@ -306,9 +279,8 @@ limits = Table(
 )
 
 # `amount` counts billionths of money, or tokens.
-budgets = Table(
+budgets = _table(
     "budgets",
-    METADATA,
     Column("owner", Text, primary_key=True),
     Column("model", Text, primary_key=True),
     Column("unit", Text, primary_key=True),
@@ -317,44 +289,36 @@ budgets = Table(
 )
 
 # Amounts paid in for projects; withdrawals have a minus.
-credits = Table(
+credits = _table(
     "credits",
-    METADATA,
     Column("id", Text, primary_key=True),
     Column("project_id", Text, nullable=False),
     Column("amount", Money, nullable=False),
     Column("at", Moment, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("note", Text, nullable=False),
+    *_required(Text, "by", "note"),
     Index(None, "project_id", "at"),
 )
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
-change_counter = Table(
+change_counter = _table(
     "change_counter",
-    METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("number", BigInteger, nullable=False),
 )
 
-changes = Table(
+changes = _table(
     "changes",
-    METADATA,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("subject", Text, nullable=False),
     Column("at", Moment, nullable=False, index=True),
 )
 
 
-# Entries of the configuration that do not stand in the file; their credentials are sealed.
-
-configuration_entries = Table(
+configuration_entries = _table(
     "configuration_entries",
-    METADATA,
     Column("id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    *_required(Text, "kind", "name"),
     Column("body", JSON_OBJECT, nullable=False),
     Column("credential", Text),
     Column("enabled", Boolean, nullable=False),
@@ -367,12 +331,9 @@ configuration_entries = Table(
 )
 
 
-# Contents of requests, of projects that keep them: sealed, with an expiry.
-
 # The ids are those of usage records.
-recordings = Table(
+recordings = _table(
     "recordings",
-    METADATA,
     Column("id", Uuid(as_uuid=False), primary_key=True),
     Column("project_id", Text, nullable=False, index=True),
     Column("user_id", Text, nullable=False),
@@ -385,32 +346,18 @@ recordings = Table(
 )
 
 
-# Usage: one row a request, and what the rows add up to by hour and by day.
-#
-# ``at`` and ``start`` are microseconds since 1970, in UTC; ``cost`` is in
-# billionths. Plain numbers here, because thousands of rows a second pass.
-
-usage_records = Table(
+usage_records = _table(
     "usage_records",
-    METADATA,
     Column("id", Uuid(as_uuid=False), primary_key=True),
     Column("request_id", Text, nullable=False, index=True),
     Column("at", BigInteger, nullable=False, index=True),
-    Column("project_id", Text, nullable=False),
-    Column("key_id", Text, nullable=False),
-    Column("user_id", Text, nullable=False),
-    Column("door", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("served_by", Text, nullable=False),
+    *_required(Text, "project_id", "key_id", "user_id", "door", "model", "served_by"),
     Column("stream", Boolean, nullable=False),
     Column("status", Integer, nullable=False),
     Column("code", Text),
     Column("finish", Text),
     Column("attempts", Integer, nullable=False),
-    Column("prompt", BigInteger, nullable=False),
-    Column("cached", BigInteger, nullable=False),
-    Column("completion", BigInteger, nullable=False),
-    Column("reasoning", BigInteger, nullable=False),
+    *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
     Column("cost", Money, nullable=False),
     Column("queue_us", BigInteger, nullable=False),
     Column("first_token_us", BigInteger),
@@ -438,25 +385,15 @@ usage_records = Table(
 
 
 def _rolled_up(name: str, *places: str) -> Table:
-    """Sums of a project by start and these places; ``charged`` are the tokens that are paid for."""
-    return Table(
+    return _table(
         name,
-        METADATA,
         Column("project_id", Text, primary_key=True),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
         *(Column(place, Text, primary_key=True) for place in places),
-        Column("requests", BigInteger, nullable=False),
-        Column("refused", BigInteger, nullable=False),
-        Column("failed", BigInteger, nullable=False),
-        Column("aborted", BigInteger, nullable=False),
-        Column("prompt", BigInteger, nullable=False),
-        Column("cached", BigInteger, nullable=False),
-        Column("completion", BigInteger, nullable=False),
-        Column("reasoning", BigInteger, nullable=False),
-        Column("cost", Money, nullable=False),
-        Column("first_token_us", BigInteger, nullable=False),
-        Column("first_tokens", BigInteger, nullable=False),
-        Column("duration_us", BigInteger, nullable=False),
+        *_required(BigInteger, "requests", "refused", "failed", "aborted"),
+        *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
+        *_required(Money, "cost"),
+        *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
         Column("charged", BigInteger, nullable=False, server_default="0"),
         *([Index(None, "key_id", "start")] if "key_id" in places else []),
         *([Index(None, "user_id", "start")] if "user_id" in places else []),
@@ -475,9 +412,8 @@ usage_tags = _rolled_up("usage_tags", "tag", "user_id", "model")
 usage_targets = _rolled_up("usage_targets", "model", "served_by")
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = Table(
+usage_first_token = _table(
     "usage_first_token",
-    METADATA,
     Column("project_id", Text, primary_key=True),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
     Column("model", Text, primary_key=True),
@@ -488,29 +424,21 @@ usage_first_token = Table(
 )
 
 
-# Alerts that have fired, and the deliveries of their messages.
-
-alerts = Table(
+alerts = _table(
     "alerts",
-    METADATA,
     Column("key", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("summary", Text, nullable=False),
+    *_required(Text, "kind", "summary"),
     Column("details", JSON_OBJECT, nullable=False),
     Column("level", Integer, nullable=False),
     Column("recovers", Boolean, nullable=False),
-    Column("since", Moment, nullable=False),
-    Column("seen_at", Moment, nullable=False),
+    *_required(Moment, "since", "seen_at"),
     Column("resolved_at", Moment),
 )
 
-alert_deliveries = Table(
+alert_deliveries = _table(
     "alert_deliveries",
-    METADATA,
     Column("id", Text, primary_key=True),
-    Column("channel", Text, nullable=False),
-    Column("to", Text, nullable=False),
-    Column("kind", Text, nullable=False),
+    *_required(Text, "channel", "to", "kind"),
     Column("firing", Boolean, nullable=False),
     Column("summary", Text, nullable=False),
     Column("details", JSON_OBJECT, nullable=False),
@@ -522,52 +450,9 @@ alert_deliveries = Table(
 )
 
 
-# Results of probes: of each model at each provider the newest, and the one in force, as JSON.
-
-probe_results = Table(
+probe_results = _table(
     "probe_results",
-    METADATA,
     Column("provider", Text, primary_key=True),
     Column("model", Text, primary_key=True),
     Column("kept", Text, nullable=False),
 )
-
-
-# The tables, as the queries know them. The migrations make them; a test compares the two.
-#
-# No row points by foreign key at what may be forgotten while the row has to
-# stay: usage and the audit log outlive keys, people and projects.
-
-__all__ = [
-    "METADATA",
-    "alert_deliveries",
-    "alerts",
-    "api_keys",
-    "attempts",
-    "audit",
-    "budgets",
-    "change_counter",
-    "changes",
-    "configuration_entries",
-    "credits",
-    "departures",
-    "identities",
-    "key_secrets",
-    "limits",
-    "memberships",
-    "one_time_links",
-    "probe_results",
-    "projects",
-    "recordings",
-    "recovery_codes",
-    "sessions",
-    "totp",
-    "usage_apps",
-    "usage_daily",
-    "usage_first_token",
-    "usage_hourly",
-    "usage_records",
-    "usage_tags",
-    "usage_targets",
-    "users",
-]

@@ -1,8 +1,4 @@
-"""Usage into the database and out of it: the records, in the same transaction what they add up to,
-and questions answered from that.
-
-(Keep the second and third sentence of store.usage's docstring.)
-"""
+"""Usage records and their sums by time, written in one transaction, and the queries of both."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from typing import Any
 from msgspec import Struct, structs
 from sqlalchemy import (
     ColumnElement,
-    Row,
     RowMapping,
     Select,
     Table,
@@ -61,27 +56,23 @@ from causerie.hosted.store.tables import (
 )
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, UsageRecord
 
-# Buckets for times: four to each doubling, so that a percentile is right to within a tenth.
-#
-# The scale is open at the top and the same for everybody, which lets histograms
-# of different hours and processes be added.
-
-_TO_DOUBLE = 4
+_TO_DOUBLE = 4  # buckets to a doubling of the time: a percentile is right to within a tenth
 
 
 def bucket_of(microseconds: int) -> int:
+    """Return the bucket of a time; the scale is the same for all hours and processes."""
     return max(math.ceil(math.log2(microseconds) * _TO_DOUBLE), 0) if microseconds > 0 else 0
 
 
 def upper_bound(bucket: int) -> float:
-    """The longest time of a bucket, in microseconds."""
+    """Return the longest time of a bucket, in microseconds."""
     return math.pow(2.0, bucket / _TO_DOUBLE)
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """The time, in microseconds, that ``share`` (0 to 1) of all stayed within; no times: none.
+    """Return the time in microseconds that ``share`` (0 to 1) of the counts stay within.
 
-    It lies within its bucket in proportion to the rank.
+    It is interpolated within its bucket; ``None`` without counts.
     """
     total = sum(counts.values())
     if total == 0:
@@ -98,14 +89,6 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
     return upper_bound(max(counts))
 
 
-# Usage into the database: the records, and in the same transaction what they add up to.
-#
-# A record whose id is there already changes nothing, neither its row nor a sum; but one of a
-# failure takes the place of what it was before: the answer to that commit was lost, and whoever
-# waited for it was told so. What was only written when a request began is no such failure.
-# Rows of sums are raised in one order by everybody, so that processes that write
-# at once wait for each other instead of locking each other out.
-
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
 
@@ -115,11 +98,10 @@ _PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
 _APP_PLACES = {"app": "app", "model": "model"}
 _TAG_PLACES = {"tag": "tag", "user_id": "user", "model": "model"}
 _TARGET_PLACES = {"model": "model", "served_by": "served_by"}
-_TOLD = ("status", "code", "reason", "param", "cost")  # of an answer
-
+_CORRECTED = ("status", "code", "reason", "param", "cost")
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
-_Change = tuple[UsageRecord, int]  # how many more, or fewer, of a request
+_Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
 
 
 class _Sum(Struct):
@@ -138,7 +120,6 @@ class _Sum(Struct):
     charged: int = 0
 
     def add(self, record: UsageRecord, times: int) -> None:
-        """Count so many more of this request, or fewer."""
         self.requests += times
         if record.status == CLIENT_GONE:
             self.aborted += times
@@ -160,7 +141,12 @@ class _Sum(Struct):
 
 
 class SqlUsage:
-    """The store that the ledger writes to."""
+    """The store of the ledger.
+
+    A record whose id is stored changes nothing, except that a failure replaces a success: the
+    answer to the first commit was lost, and the client was told of the failure. Sums are updated in
+    the same order by everybody, so that processes wait for each other instead of deadlocking.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -180,7 +166,7 @@ class SqlUsage:
         self._first_tokens = _adding(insert, usage_first_token)
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
-        """Keep the records that are not there yet; raises ``StoreUnavailable``."""
+        """Store new records and add them to the sums; raise ``StoreUnavailable``."""
         unique = {record.id: record for record in records}
         rows = [
             {column: getattr(record, name) for column, name in _COLUMNS}
@@ -189,7 +175,7 @@ class SqlUsage:
         async with self._database.writing() as connection:
             kept = set((await connection.execute(self._records, rows)).scalars())
             changes = [(unique[id], 1) for id in kept]
-            failed = [one for one in unique.values() if _is_told(one) and one.id not in kept]
+            failed = [one for one in unique.values() if _is_failure(one) and one.id not in kept]
             if failed:
                 changes += await self._corrected(connection, failed)
             await self._add_up(connection, changes)
@@ -197,7 +183,6 @@ class SqlUsage:
     async def _corrected(
         self, connection: AsyncConnection, failed: Sequence[UsageRecord]
     ) -> list[_Change]:
-        """Have the rows say that these have failed, which may not say so yet."""
         of = usage_records.c
         asked = select(of.id, of.status, of.code, of.cost).where(
             of.id.in_([each.id for each in failed]), of.status < 500
@@ -210,8 +195,8 @@ class SqlUsage:
             status, code, cost = found[each.id]
             before = structs.replace(each, status=status, code=code, cost=cost)
             changes += [(before, -1), (each, 1)]
-            told = {name: getattr(each, name) for name in _TOLD}
-            await connection.execute(update(usage_records).where(of.id == each.id).values(told))
+            values = {name: getattr(each, name) for name in _CORRECTED}
+            await connection.execute(update(usage_records).where(of.id == each.id).values(values))
         return changes
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
@@ -223,15 +208,14 @@ class SqlUsage:
             await connection.execute(self._first_tokens, first)
 
 
-def _is_told(record: UsageRecord) -> bool:
-    """Return true if a client was told of a failure, or would have been."""
+def _is_failure(record: UsageRecord) -> bool:
+    # An interrupted request is only what was written when it began.
     return record.status >= 500 and record.code != INTERRUPTED
 
 
 def _by_place(
     changes: Iterable[_Change], span: int, places: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """One row for each project, start and what ``places`` says, by column."""
     sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
     rest = attrgetter(*places.values())
     for each, times in changes:
@@ -261,7 +245,6 @@ def _by_bucket(changes: Iterable[_Change]) -> list[dict[str, Any]]:
 
 
 def _adding(insert: Any, table: Table) -> Any:
-    """Insert a row of sums, or add it to the one that is there."""
     statement = insert(table)
     summed = [column.name for column in table.columns if not column.primary_key]
     return statement.on_conflict_do_update(
@@ -270,75 +253,65 @@ def _adding(insert: Any, table: Table) -> Any:
     )
 
 
-# Questions about usage, answered from what was rolled up; single requests by index.
-
-_SUMMED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning"),
-    *("cost", "first_token_us", "first_tokens", "duration_us", "charged"),
-)
-_COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
 _LABELLED = {By.APP: usage_apps, By.TAG: usage_tags}
 _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
 
 class SqlUsageReader:
-    """Implements :class:`UsageReader` by queries of one database."""
+    """Implements :class:`UsageReader`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+    async def _rows(self, query: Select[Any]) -> Sequence[RowMapping]:
         async with self._database.reading() as connection:
-            found = await connection.execute(sums_query(question))
-        return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
+            rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
+        return rows
+
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
+        rows = await self._rows(sums_query(question))
+        return await asyncio.to_thread(_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        async with self._database.reading() as connection:
-            found = await connection.execute(used_query(by, since, project))
-        return await asyncio.to_thread(_used, found)
+        rows = await self._rows(used_query(by, since, project))
+        return {row["name"]: Used(row["cost"], moment_of(row["start"])) for row in rows}
 
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
-        async with self._database.reading() as connection:
-            found = await connection.execute(first_token_query(question))
-        return await asyncio.to_thread(_first_tokens, found, question, shares)
+        rows = await self._rows(first_token_query(question))
+        return await asyncio.to_thread(_first_tokens, rows, question, shares)
 
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]:
-        async with self._database.reading() as connection:
-            found = (await connection.execute(target_query(since, until))).all()
         return {
-            (model, target): TargetUse(int(prompt) + int(completion), int(requests))
-            for model, target, prompt, completion, requests in found
+            (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
+            for row in await self._rows(target_query(since, until))
         }
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        async with self._database.reading() as connection:
-            found = await connection.execute(records_query(filter))
-        return await asyncio.to_thread(lambda: [_record(row) for row in found.mappings()])
+        rows = await self._rows(records_query(filter))
+        return await asyncio.to_thread(
+            lambda: [UsageRecord(**{name: row[each] for each, name in _COLUMNS}) for row in rows]
+        )
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        async with self._database.reading() as connection:
-            query = charged_failures_query(project, since, suffix)
-            return int((await connection.execute(query)).scalar_one())
+        (row,) = await self._rows(charged_failures_query(project, since, suffix))
+        return int(row["requests"])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        async with self._database.reading() as connection:
-            row = (await connection.execute(spent_query(owner, model, since))).one()
-        return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
+        (row,) = await self._rows(spent_query(owner, model, since))
+        return Spent(amount_of(int(row["cost"] or 0)), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        async with self._database.reading() as connection:
-            found = (await connection.execute(last_used_query(project))).all()
-        return {key: moment_of(start) for key, start in found}
+        rows = await self._rows(last_used_query(project))
+        return {row["key_id"]: moment_of(row["at"]) for row in rows}
 
 
 def last_used_query(project: str) -> Select[Any]:
-    """When each key's last request came; the hour where its records are gone."""
+    """Select the time of each key's last request, or its hour if the records are gone."""
     hourly, records = usage_hourly, usage_records
     latest = func.max(hourly.c.start, type_=hourly.c.start.type)
     used = (
@@ -352,71 +325,57 @@ def last_used_query(project: str) -> Select[Any]:
         .where(records.c.key_id == used.c.key_id, records.c.project_id == project)
         .scalar_subquery()
     )
-    return select(used.c.key_id, func.coalesce(exactly, used.c.hour))
+    return select(used.c.key_id, func.coalesce(exactly, used.c.hour).label("at"))
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
-    """From the days where whole days are asked for, else from the hours; by labels from theirs."""
-    for label in LABELS.keys() & set(question.by):
-        return _labelled_sums_query(_LABELLED[label], question)
+    """Select sums: by labels from their tables, else from the days if all days are whole."""
     days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
+    for label in LABELS.keys() & set(question.by):
+        table = _LABELLED[label]
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
-    places = groups if question.step is Step.ALL else [table.c.start, *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
-    query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
-    return query.group_by(*places)
+    start = _start(table, question).label("start")
+    places = groups if question.step is Step.ALL else [start, *groups]
+    sums = [func.sum(table.c[name]).label(name) for name in _Sum.__struct_fields__]
+    span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
+    query = select(*places, *sums).where(*_between(table, question, span))
+    return query.where(*_narrowed(table, question)).group_by(*places)
 
 
 def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
-    """Cost and last day of each person or project, or of each key of one project."""
+    """Select cost and last day of each user or project, or of each key of one project."""
     table = usage_daily
     group = table.c[_name(by)]
     latest = func.max(table.c.start, type_=table.c.start.type)
-    query = select(group, func.sum(table.c.cost).label("cost"), latest)
+    query = select(group.label("name"), func.sum(table.c.cost).label("cost"), latest.label("start"))
     query = query.where(table.c.start >= microseconds(since)).group_by(group)
     return query if project is None else query.where(table.c.project_id == project)
 
 
-def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
-    start: ColumnElement[int] = table.c.start
-    if question.step is Step.DAY:
-        start = table.c.start - table.c.start % DAY
-    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
-    places = groups if question.step is Step.ALL else [start.label("start"), *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
-    since = microseconds(question.since)
-    since -= since % (DAY if question.step is Step.DAY else HOUR)
-    query = select(*places, *sums).where(
-        table.c.start >= since, table.c.start < microseconds(question.until)
-    )
-    return query.where(*_narrowed(table, question)).group_by(*places)
-
-
 def first_token_query(question: UsageQuery) -> Select[Any]:
-    """The histogram: start (0 where all is one), group, bucket, requests."""
+    """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
-    start: ColumnElement[int] = table.c.start
-    if question.step is Step.DAY:
-        start = table.c.start - table.c.start % DAY
-    starts = [] if question.step is Step.ALL else [start]
+    starts = [] if question.step is Step.ALL else [_start(table, question)]
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
-    query = select(*asked, table.c.bucket, func.sum(table.c.requests))
-    query = query.where(*_between(table, question), *_narrowed(table, question))
+    start, group = (each.label(name) for each, name in zip(asked, ("start", "group"), strict=True))
+    query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
+    query = query.where(*_between(table, question, HOUR), *_narrowed(table, question))
     return query.group_by(*starts, *groups, table.c.bucket)
 
 
 def target_query(since: datetime, until: datetime) -> Select[Any]:
-    """Prompts, replies and requests by model and target."""
+    """Select tokens and requests by model and target."""
     of = usage_targets.c
-    sums = [func.sum(each) for each in (of.prompt, of.completion, of.requests)]
+    tokens = func.sum(of.prompt + of.completion).label("tokens")
+    sums = tokens, func.sum(of.requests).label("requests")
     within = of.start >= microseconds(since), of.start < microseconds(until)
     return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
-    """By time, newest first, from where the last page ended."""
+    """Select records, newest first, from the end of the last page."""
     table = usage_records
     query = select(table).where(
         table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
@@ -441,7 +400,7 @@ def charged_failures_query(project: str, since: datetime, suffix: str) -> Select
     """Count what :attr:`UsageRecord.charged` says of records in the index of failures."""
     of = usage_records.c
     delivered = and_(of.stream, of.first_token_us.is_not(None))
-    return select(func.count()).where(
+    return select(func.count().label("requests")).where(
         of.project_id == project,
         of.at >= microseconds(since),
         text("status >= 400"),
@@ -455,32 +414,37 @@ def charged_failures_query(project: str, since: datetime, suffix: str) -> Select
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Cost and charged tokens of a key, a person or a project."""
+    """Select cost and charged tokens of a key, a user or a project."""
     kind, _, id = owner.partition(":")
     table = usage_daily
     column = table.c[f"{kind}_id"]
     query = select(
-        func.sum(table.c.cost, type_=table.c.requests.type), func.sum(table.c.charged)
+        func.sum(table.c.cost, type_=table.c.requests.type).label("cost"),
+        func.sum(table.c.charged).label("tokens"),
     ).where(column == id, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 
 
 def _name(by: By) -> str:
-    return _COLUMN.get(by, by.value)
+    return _RENAMED.get(by, by.value)
 
 
-def _between(table: Table, question: UsageQuery) -> list[ColumnElement[bool]]:
-    since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
+def _start(table: Table, question: UsageQuery) -> ColumnElement[int]:
+    if question.step is Step.DAY and table is not usage_daily:
+        return table.c.start - table.c.start % DAY
+    return table.c.start
+
+
+def _between(table: Table, question: UsageQuery, span: int) -> list[ColumnElement[bool]]:
+    since = microseconds(question.since)
     return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
 
 
 def _narrowed(
     table: Table, which: UsageQuery | RecordFilter, *, indexed: bool = True
 ) -> list[ColumnElement[bool]]:
-    """``indexed`` false keeps the database from going by these columns.
-
-    A request id is rare, and a project may have all the requests that there are.
-    """
+    # ``indexed`` false keeps the database from searching by these columns: a request id is rare,
+    # and a project may have all the requests that there are.
     return [
         (table.c[_name(by)] if indexed else table.c[_name(by)].concat("")) == value
         for by in By
@@ -500,16 +464,12 @@ def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
 
-def _used(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Used]:
-    return {group: Used(cost, moment_of(start)) for group, cost, start in rows}
-
-
 def _first_tokens(
-    rows: Iterable[Row[*tuple[Any, ...]]], question: UsageQuery, shares: Sequence[float]
+    rows: Sequence[RowMapping], question: UsageQuery, shares: Sequence[float]
 ) -> Sequence[FirstTokens]:
     counts: dict[tuple[int, str], dict[int, int]] = {}
-    for start, group, bucket, requests in rows:
-        counts.setdefault((start, group), {})[bucket] = int(requests)
+    for row in rows:
+        counts.setdefault((row["start"], row["group"]), {})[row["bucket"]] = int(row["requests"])
     return [
         FirstTokens(
             None if question.step is Step.ALL else moment_of(start),
@@ -536,8 +496,3 @@ def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
         charged=int(row["charged"]),
         **{name: int(row[name]) for name in counted},
     )
-
-
-def _record(row: RowMapping) -> UsageRecord:
-    names = {"project_id": "project", "key_id": "key", "user_id": "user"}
-    return UsageRecord(**{names.get(name, name): value for name, value in row.items()})

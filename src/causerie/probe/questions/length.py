@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from causerie.errors import counted
 from causerie.probe.question import (
@@ -16,6 +17,7 @@ from causerie.probe.question import (
     Subject,
     dig,
     no,
+    of_parameter,
     partly,
     unclear,
     user,
@@ -23,12 +25,9 @@ from causerie.probe.question import (
 )
 from causerie.probe.reading import ProbeAnswer, answered, joined, refusal, streamed
 
-# End of an answer (contract 1): output limits, stops, the number of choices.
-
 COUNT = "Count from 1 to 60, separated by commas."
 BRIEF = "Answer with one word: yes"
 BRIEF_MOST = 48
-_LEAST = 40
 _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
@@ -57,16 +56,7 @@ def _both(subject: Subject) -> Script:
     return no("two limits that differ are taken, and one is dropped in silence")
 
 
-def _least(subject: Subject) -> Script:
-    return (yield from _longer(subject, {"min_tokens": _LEAST}, _LEAST))
-
-
-def _endless(subject: Subject) -> Script:
-    return (yield from _longer(subject, {"ignore_eos": True}, BRIEF_MOST))
-
-
-def _longer(subject: Subject, fields: dict[str, object], least: int) -> Script:
-    """Judge whether a brief answer grows to at least ``least`` tokens with these fields."""
+def _longer(subject: Subject, *, fields: dict[str, object], least: int) -> Script:
     brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
     if brief.completion is None:
         return unclear("no usage tells how long answers are")
@@ -120,66 +110,44 @@ def _choices(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    ProbeQuestion(
+    of_parameter(
         "max_tokens",
-        "contract 1",
         "Does `max_tokens` cut, with finish reason length?",
         _limit("max_tokens"),
-        decides=("max_tokens",),
         tokens=60,
     ),
-    ProbeQuestion(
+    of_parameter(
         "max_completion_tokens",
-        "contract 1",
         "Does `max_completion_tokens` cut?",
         _limit("max_completion_tokens"),
-        decides=("max_completion_tokens",),
         tokens=60,
     ),
     ProbeQuestion(
         "limits.both", "contract 1", "Are both limits, different, refused?", _both, tokens=60
     ),
-    ProbeQuestion(
+    of_parameter(
         "min_tokens",
-        "contract 1",
         "Does `min_tokens` keep an answer going?",
-        _least,
-        decides=("min_tokens",),
+        partial(_longer, fields={"min_tokens": 40}, least=40),
         asks=2,
         tokens=90,
     ),
-    ProbeQuestion(
+    of_parameter(
         "ignore_eos",
-        "contract 1",
         "Does `ignore_eos` keep an answer going?",
-        _endless,
-        decides=("ignore_eos",),
+        partial(_longer, fields={"ignore_eos": True}, least=BRIEF_MOST),
         asks=2,
         tokens=90,
     ),
-    ProbeQuestion(
-        "stop",
-        "contract 1",
-        "Do stop strings cut, and stay out of the text?",
-        _stop,
-        decides=("stop",),
-        asks=2,
-        tokens=90,
+    of_parameter(
+        "stop", "Do stop strings cut, and stay out of the text?", _stop, asks=2, tokens=90
     ),
-    ProbeQuestion(
-        "stop_token_ids",
-        "contract 1",
-        "Does a stop token end the answer?",
-        _stop_ids,
-        decides=("stop_token_ids",),
-        asks=6,
-        tokens=60,
+    of_parameter(
+        "stop_token_ids", "Does a stop token end the answer?", _stop_ids, asks=6, tokens=60
     ),
-    ProbeQuestion("n", "contract 1", "Do `n` choices come?", _choices, decides=("n",), tokens=70),
+    of_parameter("n", "Do `n` choices come?", _choices, tokens=70),
 )
 
-
-# Going on with a reply that has started (contract 1): what failover needs of a provider.
 
 _ASKED = user("What is the capital of France? Answer in one sentence.")
 _STARTED = "The capital of France is Par"
@@ -192,12 +160,8 @@ def _talk(**fields: object) -> Messages:
     return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
 
 
-def _plain(subject: Subject) -> ProbeRequest:
-    return subject.ask(_talk(), 8).once()
-
-
 def _goes_on(answer: ProbeAnswer) -> bool:
-    """Return whether the text goes on; it may repeat the sent text if that costs no tokens."""
+    # The answer may repeat the sent text if that costs no tokens.
     if answer.text.startswith(_NEXT):
         return True
     repeated = answer.text.startswith(_STARTED + _NEXT)
@@ -205,7 +169,6 @@ def _goes_on(answer: ProbeAnswer) -> bool:
 
 
 def _field(subject: Subject) -> Script:
-    """Seen in its text, or in a prompt that has no end of a message and no beginning of one."""
     answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
     if _goes_on(answer):
         if answer.text.startswith(_STARTED):
@@ -218,8 +181,7 @@ def _field(subject: Subject) -> Script:
 
 
 def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, ProbeReply, int]:
-    """By how many tokens the prompt is shorter than with a message that is closed."""
-    reply = yield _plain(subject)
+    reply = yield subject.ask(_talk(), 8).once()
     if refusal(reply) is not None:
         return 0
     other = answered(reply)
@@ -227,7 +189,7 @@ def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, Pro
 
 
 def _continues(subject: Subject) -> Script:
-    """Any way will do, in a stream: an assistant message at the end, the field, or `prefix`."""
+    # Any of the three ways will do.
     ways = (
         ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
         ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
@@ -244,7 +206,7 @@ def _continues(subject: Subject) -> Script:
 
 
 def _bare_prompt(subject: Subject) -> Script:
-    """Without the beginning of a new message the prompt is shorter."""
+    # A prompt without the beginning of a new message is shorter.
     bare = answered((yield subject.ask("Say ok.", 4, add_generation_prompt=False)))
     full = answered((yield subject.ask("Say ok.", 4)))
     if bare.prompt is None or full.prompt is None:
@@ -255,12 +217,10 @@ def _bare_prompt(subject: Subject) -> Script:
 
 
 CONTINUING_QUESTIONS = (
-    ProbeQuestion(
+    of_parameter(
         "continue_final_message",
-        "contract 1",
         "Does `continue_final_message` go on where the last message ends?",
         _field,
-        decides=("continue_final_message",),
         asks=2,
         tokens=70,
     ),
@@ -272,12 +232,10 @@ CONTINUING_QUESTIONS = (
         asks=5,
         tokens=70,
     ),
-    ProbeQuestion(
+    of_parameter(
         "add_generation_prompt",
-        "contract 1",
         "Does `add_generation_prompt: false` shorten the prompt?",
         _bare_prompt,
-        decides=("add_generation_prompt",),
         asks=2,
         tokens=50,
     ),

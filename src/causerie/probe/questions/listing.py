@@ -23,8 +23,6 @@ from causerie.probe.question import (
 )
 from causerie.probe.reading import answered, message_of, refusal, settle
 
-# The list of models, and the address it stands at (interface 1, 2.1, 4.1, 5.5, 9).
-
 LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
 _LENGTHS = (
@@ -113,8 +111,6 @@ QUESTIONS = (
 )
 
 
-# Context length (interface 8, contract 3), and the handling of longer conversations.
-
 LONGEST_ASKED = 32_768  # tokens; a longer prompt would cost too much if it were not refused
 TOO_LONG = "context.exceeded"  # the one question that may send such a prompt
 _HUGE = 100_000_000
@@ -176,11 +172,9 @@ def _too_long(subject: Subject) -> Script:
         answer = answered(reply)
         return no(f"taken, with a prompt of {answer.prompt} tokens: it was cut in silence")
     if refusal(reply) is None:
-        return (
-            no(f"status {reply.status}: {message_of(reply)}")
-            if reply.status
-            else unclear(reply.trouble)
-        )
+        if not reply.status:
+            return unclear(reply.trouble)
+        return no(f"status {reply.status}: {message_of(reply)}")
     if dig(reply.document(), "error", "code") == "context_length_exceeded":
         return yes(message_of(reply))
     return partly(f"refused under another code: {message_of(reply)}")

@@ -13,6 +13,7 @@ from causerie.probe.question import (
     Subject,
     dig,
     no,
+    of_parameter,
     partly,
     unclear,
     user,
@@ -20,8 +21,6 @@ from causerie.probe.question import (
     yes,
 )
 from causerie.probe.reading import answered, refusal
-
-# The plain completion and its fields (interface 2.5, contract 2).
 
 HELLO = "Say hello in one short sentence."
 MOST = 24
@@ -47,7 +46,6 @@ _FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
 
 
 def _completion(subject: Subject) -> Script:
-    """Judge a completion; find the name of the output limit and whether temperature 0 works."""
     reply = yield subject.ask(HELLO, MOST).once()
     tried = [
         replace(subject, limit="max_completion_tokens"),
@@ -58,20 +56,13 @@ def _completion(subject: Subject) -> Script:
         subject = tried.pop(0)
         reply = yield subject.ask(HELLO, MOST).once()
     answer = answered(reply)
-    missing = [
-        f"`{_named(path)}` is {_seen(dig(answer.document, *path))}"
-        for path, holds in _FIELDS
-        if not holds(dig(answer.document, *path))
-    ]
+    missing = []
+    for path, holds in _FIELDS:
+        value = dig(answer.document, *path)
+        if not holds(value):
+            seen = "missing" if value is None else f"{value!r:.40}"
+            missing.append(f"`{'.'.join(map(str, path))}` is {seen}")
     return Learned(weighed(missing, of=len(_FIELDS)), subject)
-
-
-def _named(path: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in path)
-
-
-def _seen(value: object) -> str:
-    return "missing" if value is None else f"{value!r:.40}"
 
 
 def _usage(subject: Subject) -> Script:
@@ -123,8 +114,6 @@ COMPLETION_QUESTIONS = (
     ),
 )
 
-
-# Content of a conversation (interface 2.2, contract 1), and hints alongside it.
 
 _SAY = user("Say ok.")
 _KINDS: tuple[tuple[str, Messages], ...] = (
@@ -226,22 +215,7 @@ QUESTIONS = (
     ),
     ProbeQuestion("hints", "contract 1", "Are hints taken?", _hints, asks=9, tokens=50),
     ProbeQuestion("unknown", "contract 1", "Is an unknown field told of?", _unknown, tokens=50),
-    ProbeQuestion(
-        "documents",
-        "contract 1",
-        "Do `documents` reach the prompt?",
-        _documents,
-        decides=("documents",),
-        asks=2,
-        tokens=130,
-    ),
+    of_parameter("documents", "Do `documents` reach the prompt?", _documents, asks=2, tokens=130),
     ProbeQuestion("session_id", "contract 1", "Is `session_id` taken?", _session, tokens=50),
-    ProbeQuestion(
-        "modalities",
-        "contract 1",
-        "Is `modalities` of text taken?",
-        _modalities,
-        decides=("modalities",),
-        tokens=50,
-    ),
+    of_parameter("modalities", "Is `modalities` of text taken?", _modalities, tokens=50),
 )

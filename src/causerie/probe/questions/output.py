@@ -5,7 +5,8 @@ in the conversation asks for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 
 import msgspec
 from jsonschema import Draft202012Validator
@@ -50,6 +51,7 @@ _RARE: dict[str, object] = {
     "additionalProperties": False,
 }
 _GRAMMARS = ('start: "code-" /[0-9]{3}/', 'root ::= "code-" [0-9] [0-9] [0-9]')
+_CHOICES = ["zebra-17", "okapi-23"]
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
@@ -74,9 +76,13 @@ def _object(subject: Subject) -> Script:
     return no(f"accepted, no effect: {answer.text!r:.80}")
 
 
+def _follows(schema: Mapping[str, object], text: str) -> bool:
+    value = _json(text)
+    return value is not None and Draft202012Validator(schema).is_valid(value)
+
+
 def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
-    value = _json(answer.text)
-    if value is not None and Draft202012Validator(SCHEMA).is_valid(value):
+    if _follows(SCHEMA, answer.text):
         return yes() if answer.finish == "stop" else partly(f"finish reason {answer.finish!r}")
     if answer.finish == "length":
         return no(f"not done within the output limit: {answer.text!r:.80}")
@@ -97,15 +103,14 @@ def _schema_loud(subject: Subject) -> Script:
 
 
 def _strict(subject: Subject) -> Script:
-    """With a keyword that few can enforce: all the more it must not be left out in silence."""
+    # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
     if (refused := refusal(reply)) is not None:
         return yes(refused)
     if reply.status >= 500:
         return partly("an error after the answer was made: its rule was broken, or more is wrong")
     answer = answered(reply)
-    value = _json(answer.text)
-    if value is not None and Draft202012Validator(_RARE).is_valid(value):
+    if _follows(_RARE, answer.text):
         return yes("it held")
     if answer.finish == "length":
         return unclear("not done within the output limit")
@@ -125,7 +130,6 @@ def _structured(
 
 
 def _grammar(subject: Subject) -> Script:
-    """In Lark's syntax, then in GBNF."""
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
@@ -137,19 +141,6 @@ def _grammar(subject: Subject) -> Script:
             return yes("in Lark's syntax" if text == _GRAMMARS[0] else "in GBNF")
         last = no(f"accepted, not followed: {said!r:.80}")
     return last
-
-
-def _by_choice(text: str) -> bool:
-    return text in ("zebra-17", "okapi-23")
-
-
-def _by_regex(text: str) -> bool:
-    return _CODE.fullmatch(text) is not None
-
-
-def _by_json(text: str) -> bool:
-    value = _json(text)
-    return value is not None and Draft202012Validator(SCHEMA).is_valid(value)
 
 
 def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> ProbeQuestion:
@@ -177,19 +168,19 @@ QUESTIONS = (
         "structured_outputs.json",
         "contract 1",
         "Does `structured_outputs.json` hold?",
-        _structured("json", SCHEMA, _by_json),
+        _structured("json", SCHEMA, partial(_follows, SCHEMA)),
     ),
     _question(
         "structured_outputs.regex",
         "contract 1",
         "Does `structured_outputs.regex` hold?",
-        _structured("regex", "code-[0-9]{3}", _by_regex),
+        _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
     ),
     _question(
         "structured_outputs.choice",
         "contract 1",
         "Does `structured_outputs.choice` hold?",
-        _structured("choice", ["zebra-17", "okapi-23"], _by_choice),
+        _structured("choice", _CHOICES, lambda text: text in _CHOICES),
     ),
     _question(
         "structured_outputs.grammar",

@@ -27,8 +27,8 @@ from causerie.probe.reading import message_of
 _PATH = "/chat/completions"
 
 
-def _body(**fields: object) -> bytes:
-    return msgspec.json.encode(fields)
+def _say_ok(model: str, limit: str) -> bytes:
+    return msgspec.json.encode({"model": model, "messages": [user("Say ok.")], limit: 4})
 
 
 def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
@@ -46,20 +46,16 @@ def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
     return missing
 
 
-def _judged(reply: ProbeReply, statuses: tuple[int, ...]) -> ProbeVerdict:
-    if not reply.status:
-        return unclear(reply.trouble)
-    if reply.status == 200:
-        return no("taken: status 200")
-    return weighed(_faults(reply, statuses), of=2)
-
-
-Sent = Callable[[Subject], ProbeRequest]
-
-
-def _refused(sent: Sent, *statuses: int) -> Callable[[Subject], Script]:
+def _refused(
+    request: Callable[[Subject], ProbeRequest], *statuses: int
+) -> Callable[[Subject], Script]:
     def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
-        return _judged((yield sent(subject)), statuses)
+        reply = yield request(subject)
+        if not reply.status:
+            return unclear(reply.trouble)
+        if reply.status == 200:
+            return no("taken: status 200")
+        return weighed(_faults(reply, statuses), of=2)
 
     return script
 
@@ -71,32 +67,18 @@ def _broken(subject: Subject) -> ProbeRequest:
 
 
 def _without_messages(subject: Subject) -> ProbeRequest:
-    return ProbeRequest("POST", _PATH, _body(model=subject.model))
+    return ProbeRequest("POST", _PATH, msgspec.json.encode({"model": subject.model}))
 
 
 def _other_model(subject: Subject) -> ProbeRequest:
-    body = _body(model="no-such-model-probe", messages=[user("Say ok.")], **{subject.limit: 4})
-    return ProbeRequest("POST", _PATH, body)
-
-
-def _wrong_type(subject: Subject) -> ProbeRequest:
-    return subject.ask("Say ok.", 4, temperature="hot")
-
-
-def _out_of_range(subject: Subject) -> ProbeRequest:
-    return subject.ask("Say ok.", 4, temperature=-3)
-
-
-def _no_path(subject: Subject) -> ProbeRequest:
-    del subject
-    return ProbeRequest("GET", "/no/such/path")
+    return ProbeRequest("POST", _PATH, _say_ok("no-such-model-probe", subject.limit))
 
 
 def _key(credential: Credential) -> Callable[[Subject], Script]:
     def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         if not subject.keyed:
             return unclear("asked without a key anyway")
-        body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
+        body = _say_ok(subject.model, subject.limit)
         reply = yield ProbeRequest("POST", _PATH, body, credential=credential)
         if reply.status == 200:
             return partly("no key is needed")
@@ -109,23 +91,20 @@ def _key(credential: Credential) -> Callable[[Subject], Script]:
 
 
 def _placeholder(subject: Subject) -> Script:
-    """Clients that insist on a key send any, where none is needed."""
+    # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
-    body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
+    body = _say_ok(subject.model, subject.limit)
     reply = yield ProbeRequest("POST", _PATH, body, credential="wrong")
     if reply.status == 200:
         return yes()
-    return (
-        no(f"status {reply.status}: {message_of(reply)}")
-        if reply.status
-        else unclear(reply.trouble)
-    )
+    if not reply.status:
+        return unclear(reply.trouble)
+    return no(f"status {reply.status}: {message_of(reply)}")
 
 
-def _type_told(subject: Subject) -> Script:
-    """Judge whether an error reply names the faulty parameter."""
-    reply = yield _wrong_type(subject)
+def _names_parameter(subject: Subject) -> Script:
+    reply = yield subject.ask("Say ok.", 4, temperature="hot")
     if reply.status == 200:
         return no("taken: status 200")
     if not reply.status:
@@ -162,11 +141,14 @@ QUESTIONS = (
         "errors.value",
         "contract 1",
         "Is a value out of range refused?",
-        _refused(_out_of_range, 400, 422),
+        _refused(lambda subject: subject.ask("Say ok.", 4, temperature=-3), 400, 422),
     ),
-    _question("errors.param", "contract 3", "Does a refusal name the parameter?", _type_told),
+    _question("errors.param", "contract 3", "Does a refusal name the parameter?", _names_parameter),
     _question(
-        "errors.path", "contract 3", "Is an unknown path refused with 404?", _refused(_no_path, 404)
+        "errors.path",
+        "contract 3",
+        "Is an unknown path refused with 404?",
+        _refused(lambda _: ProbeRequest("GET", "/no/such/path"), 404),
     ),
     _question("key.none", "5 rule 1", "Is a request without a key refused?", _key("none")),
     _question("key.wrong", "5 rule 1", "Is a wrong key refused?", _key("wrong")),

@@ -12,6 +12,7 @@ from causerie.probe.question import (
     Subject,
     dig,
     no,
+    of_parameter,
     unclear,
     weighed,
     yes,
@@ -32,7 +33,6 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
 
 
 def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
-    """Return whether texts at a high temperature differ from each other."""
     texts = set()
     for _ in range(3):
         texts.add(answered((yield _hot(subject))).text)
@@ -41,16 +41,22 @@ def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
     return False
 
 
+def _repeated(ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, tuple[bool, str]]:
+    # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
+    before = answered((yield ask)).text
+    for _ in range(2):
+        text = answered((yield ask)).text
+        if text == before:
+            return True, text
+        before = text
+    return False, before
+
+
 def _temperature(subject: Subject) -> Script:
-    cold = []
-    for _ in range(3):  # the first may be computed otherwise: its prompt was not cached
-        cold.append(answered((yield subject.ask(_OPEN, 16, temperature=0))).text)
-        if len(cold) > 1 and cold[-1] == cold[-2]:
-            break
-    still = len(cold) > 1 and cold[-1] == cold[-2]
+    still, cold = yield from _repeated(subject.ask(_OPEN, 16, temperature=0))
     hot = answered((yield _hot(subject))).text
     hotter = answered((yield _hot(subject))).text
-    moved = len({hot, hotter, cold[-1]}) > 1
+    moved = len({hot, hotter, cold}) > 1
     if still and moved:
         return yes(f"at 0 it repeats itself, at {_HOT} it does not")
     if still:
@@ -59,15 +65,11 @@ def _temperature(subject: Subject) -> Script:
 
 
 def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
-    """Return the test of a parameter that leaves only the likeliest token: hot texts are equal."""
+    # Texts at a high temperature are equal if only the likeliest token is left.
 
     def script(subject: Subject) -> Script:
-        texts: list[str] = []
-        for _ in range(3):
-            texts.append(answered((yield _hot(subject, **{name: value}))).text)
-            if len(texts) > 1 and texts[-1] == texts[-2]:
-                break
-        else:
+        same, _ = yield from _repeated(_hot(subject, **{name: value}))
+        if not same:
             return no(f"accepted, no effect: three texts at {value:g} all differ")
         if not (yield from _varies(subject)):
             return unclear(_STILL)
@@ -77,21 +79,17 @@ def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
 
 
 def _seed(subject: Subject) -> Script:
-    texts: list[str] = []
-    for _ in range(3):
-        texts.append(answered((yield _hot(subject, seed=7))).text)
-        if len(texts) > 1 and texts[-1] == texts[-2]:
-            break
-    else:
+    same, text = yield from _repeated(_hot(subject, seed=7))
+    if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
     for other in (8, 9):
-        if answered((yield _hot(subject, seed=other))).text != texts[-1]:
+        if answered((yield _hot(subject, seed=other))).text != text:
             return yes("the same seed gives the same text, another one another text")
     return unclear(_STILL)
 
 
 def _changed(name: str, value: float) -> Callable[[Subject], Script]:
-    """Return the test of a penalty on repetition: a text that repeats itself must change."""
+    # A text that repeats itself must change under a penalty on repetition.
 
     def script(subject: Subject) -> Script:
         first = answered((yield subject.ask(_AGAIN, 32)))
@@ -150,11 +148,10 @@ def _odd_logprobs(tokens: list[object], answer: ProbeAnswer) -> list[str]:
 def _question(
     name: str, words: str, script: Callable[[Subject], Script], asks: int
 ) -> ProbeQuestion:
-    return ProbeQuestion(name, "contract 1", words, script, decides=(name,), asks=asks, tokens=80)
+    return of_parameter(name, words, script, asks=asks, tokens=80)
 
 
 def _of_effects(effect: Effect) -> Iterator[ProbeQuestion]:
-    """Yield a question for each sampling parameter that acts this way."""
     for parameter in SAMPLING:
         name, value = parameter.name, parameter.facts.visible_at
         if parameter.facts.effect != effect or value is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 
 from causerie.probe.question import (
     ProbeQuestion,
@@ -22,8 +23,6 @@ from causerie.probe.question import (
 )
 from causerie.probe.questions.messages import HELLO, MOST
 from causerie.probe.reading import ProbeStream, answered, joined, refusal, streamed
-
-# Streams: their form, their chunks, their usage (interface 2.6, S, 6; contract 2).
 
 
 def _plain_stream(subject: Subject) -> ProbeRequest:
@@ -141,11 +140,6 @@ QUESTIONS = (
 )
 
 
-# A client that goes away (contract 2): does the work end with it?
-#
-# Seen on a page of the server that says how much it is doing; where there is
-# none, in how long the next request takes.
-
 _LONG = "Count from 1 to 500 in words, one number a line."
 _MOST = 600
 _LOOKS = 12
@@ -187,7 +181,6 @@ def _page(path: str) -> ProbeRequest:
 
 
 def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
-    """Yield the page that tells how much is running, and how much that is now."""
     for page in _PAGES:
         busy = page[1]((yield _page(page[0])))
         if busy is not None:
@@ -195,17 +188,11 @@ def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
     return None
 
 
-def _stream(subject: Subject) -> Script:
-    ask = subject.ask(_LONG, _MOST, stream=True)
-    return (yield from _left(subject, replace(ask, leave_at_data=True)))
-
-
-def _plain(subject: Subject) -> Script:
-    ask = subject.ask(_LONG, _MOST)
-    return (yield from _left(subject, replace(ask, leave_after=0.5)))
-
-
-def _left(subject: Subject, ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _left(subject: Subject, *, stream: bool) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+    if stream:
+        ask = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
+    else:
+        ask = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
     found = yield from _found()
     if found is None:
         return (yield from _by_time(subject, ask))
@@ -245,7 +232,7 @@ LEAVING_QUESTIONS = (
         "cancel.stream",
         "contract 2",
         "Does the work end when a stream is left?",
-        _stream,
+        partial(_left, stream=True),
         asks=3 + _LOOKS,
         tokens=60,
     ),
@@ -253,7 +240,7 @@ LEAVING_QUESTIONS = (
         "cancel.plain",
         "contract 2",
         "Does the work end when a plain request is left?",
-        _plain,
+        partial(_left, stream=False),
         asks=3 + _LOOKS,
         tokens=60,
     ),

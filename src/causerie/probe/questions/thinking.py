@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from causerie.probe.question import (
     Learned,
@@ -16,6 +17,7 @@ from causerie.probe.question import (
     Subject,
     dig,
     no,
+    of_parameter,
     partly,
     unclear,
     user,
@@ -49,13 +51,11 @@ def thought(answer: ProbeAnswer) -> bool:
 def _with(
     subject: Subject, fields: Mapping[str, object]
 ) -> Generator[ProbeRequest, ProbeReply, bool | None]:
-    """Return whether the model thinks with these fields; ``None`` if they are refused."""
     reply = yield subject.ask(SUM, MOST, **fields).once()
     return None if refusal(reply) is not None else thought(answered(reply))
 
 
 def _switch(subject: Subject) -> Script:
-    """Find the switch that works; later questions disable thinking with it if possible."""
     thinks = yield from _with(subject, {})
     ever = bool(thinks)
     for name, on, off in _SWITCHES:
@@ -74,23 +74,10 @@ def _switch(subject: Subject) -> Script:
     return Learned(unclear("it never thinks"), replace(subject, thinking="never"))
 
 
-def _template(subject: Subject) -> Script:
-    """Judge whether the template's switch has an effect, independent of other switches."""
-    return (yield from _both_ways(subject, _SWITCHES[0]))
-
-
-def _effort(subject: Subject) -> Script:
-    return (yield from _both_ways(subject, _SWITCHES[1]))
-
-
-def _object(subject: Subject) -> Script:
-    return (yield from _both_ways(subject, _SWITCHES[2]))
-
-
 def _both_ways(
-    subject: Subject, switch: tuple[str, Mapping[str, object], Mapping[str, object]]
+    subject: Subject, *, switch: int
 ) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
-    _, on, off = switch
+    _, on, off = _SWITCHES[switch]
     bare = replace(subject, quiet={})
     replies = []
     for fields in (on, off):
@@ -168,7 +155,6 @@ def _hidden(subject: Subject) -> Script:
 
 
 def _back(subject: Subject) -> Script:
-    """Reasoning that comes back after a tool call, as clients should send it."""
     call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     said = {"role": "assistant", "content": "", "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}
@@ -194,17 +180,15 @@ QUESTIONS = (
         "chat_template_kwargs",
         "4.2",
         "Does `chat_template_kwargs.enable_thinking` do it?",
-        _template,
+        partial(_both_ways, switch=0),
         decides=("chat_template_kwargs",),
         asks=2,
         tokens=140,
     ),
-    ProbeQuestion(
+    of_parameter(
         "reasoning_effort",
-        "contract 1",
         "Does `reasoning_effort` do it?",
-        _effort,
-        decides=("reasoning_effort",),
+        partial(_both_ways, switch=1),
         asks=2,
         tokens=140,
     ),
@@ -212,7 +196,7 @@ QUESTIONS = (
         "reasoning",
         "G",
         "Does the `reasoning` object of routers do it?",
-        _object,
+        partial(_both_ways, switch=2),
         decides=("reasoning",),
         asks=2,
         tokens=140,
@@ -233,22 +217,18 @@ QUESTIONS = (
         tokens=210,
         loud=True,
     ),
-    ProbeQuestion(
+    of_parameter(
         "thinking_token_budget",
-        "contract 1",
         "Does `thinking_token_budget` shorten it?",
         _budget,
-        decides=("thinking_token_budget",),
         asks=2,
         tokens=140,
         loud=True,
     ),
-    ProbeQuestion(
+    of_parameter(
         "include_reasoning",
-        "contract 1",
         "Does `include_reasoning: false` hide it?",
         _hidden,
-        decides=("include_reasoning",),
         asks=2,
         tokens=140,
         loud=True,

@@ -18,6 +18,7 @@ from causerie.probe.question import (
     Subject,
     dig,
     no,
+    of_parameter,
     partly,
     unclear,
     user,
@@ -26,8 +27,6 @@ from causerie.probe.question import (
 )
 from causerie.probe.reading import ProbeAnswer, ProbeCall, answered, joined, refusal, streamed
 from causerie.protocol import bounded_json
-
-# Two functions to offer, and how a call of one of them must look (interface 2.3, 2.4).
 
 WEATHER_PARAMETERS: dict[str, object] = {
     "type": "object",
@@ -94,8 +93,6 @@ def _argument_faults(call: ProbeCall) -> list[str]:
     return []
 
 
-# Tools that may be called (interface 2.2, 2.3, T; contract 1).
-
 WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
 _CALL = {
@@ -161,7 +158,6 @@ def _exchange(subject: Subject) -> Script:
 
 
 def _history(subject: Subject) -> Script:
-    """Old calls as they may lie in a conversation; what is past is taken as it is."""
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
@@ -237,19 +233,15 @@ QUESTIONS = (
         asks=2,
         tokens=360,
     ),
-    ProbeQuestion(
+    of_parameter(
         "parallel_tool_calls",
-        "contract 1",
         "Does `parallel_tool_calls: false` leave one call?",
         _parallel,
-        decides=("parallel_tool_calls",),
         asks=2,
         tokens=420,
     ),
 )
 
-
-# Tools that must be called (interface 4.2, contract 1): required, named, among a few.
 
 _SMALL_TALK = "Say hello."
 _NAMED = {"type": "function", "function": {"name": "now"}}
@@ -262,8 +254,7 @@ _ALLOWED = {
 }
 
 
-def _judged(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
-    """Judge whether a call has come; of ``name``, if one was given."""
+def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
     if not answer.calls:
         return no(f"accepted, no call came: {answer.text!r:.80}")
     names = {str(call.name) for call in answer.calls}
@@ -273,20 +264,14 @@ def _judged(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
     return weighed(faults, of=len(faults) + 1)
 
 
-def _forced(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
+def _forced(
+    said: str, choice: object, name: str | None, *, loud: bool = False
+) -> Callable[[Subject], Script]:
     def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
-        reply = yield subject.ask(said, 128, tools=TOOLS, tool_choice=choice)
-        return _judged(answered(reply), name)
-
-    return script
-
-
-def _forced_loud(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
-        reply = yield subject.loudly(said, 320, tools=TOOLS, tool_choice=choice)
-        answer = answered(reply)
-        verdict = _judged(answer, name)
-        if verdict == yes() and not answer.reasoning:
+        ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
+        answer = answered((yield ask(said, most, tools=TOOLS, tool_choice=choice)))
+        verdict = _grade_calls(answer, name)
+        if loud and verdict == yes() and not answer.reasoning:
             return partly("called, but without thinking")
         return verdict
 
@@ -311,13 +296,15 @@ FORCED_TOOL_QUESTIONS = (
     _question(
         "tool_choice.required.thinking",
         "And with thinking on?",
-        _forced_loud(_SMALL_TALK, "required", None),
+        _forced(_SMALL_TALK, "required", None, loud=True),
     ),
     _question(
         "tool_choice.named", "Does a named function get called?", _forced(WANTED, _NAMED, "now")
     ),
     _question(
-        "tool_choice.named.thinking", "And with thinking on?", _forced_loud(WANTED, _NAMED, "now")
+        "tool_choice.named.thinking",
+        "And with thinking on?",
+        _forced(WANTED, _NAMED, "now", loud=True),
     ),
     _question(
         "tool_choice.allowed",

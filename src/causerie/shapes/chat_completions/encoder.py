@@ -1,25 +1,19 @@
-"""The answer on the wire: the types of chunks, completions and usage, and the encoder of events
-into a stream's bytes or a plain answer, which says what its stream would say, put together.
-
-Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written
-as ``null``.
-"""
+"""Chat completions on the wire: types of chunks and completions, and their encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, starmap
+from itertools import groupby
 from operator import attrgetter
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol import sse
 from causerie.protocol.events import (
     Batch,
-    BatchSink,
     ContentEvent,
     Event,
     Finished,
@@ -32,12 +26,9 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.reasoning import Block, block_of, joined
+from causerie.protocol.response import ResponseContext
 
-# Types of the responses on the wire: chunks of a stream, a whole completion, usage.
-#
-# Field order is the order on the wire. ``UNSET`` fields are left out, ``None``
-# ones are written as ``null``. None of these is ever part of a reference cycle, so
-# the garbage collector skips them (``gc=False``).
+# Field order is the order on the wire. `UNSET` fields are left out, `None` ones are `null`.
 
 
 class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -169,10 +160,6 @@ class Completion(msgspec.Struct, kw_only=True, gc=False):
     usage: UsageBody
 
 
-# Events into the contract: a stream's chunks in bytes, and the same chunks into a plain answer.
-#
-# A plain answer says what its stream would say, put together.
-
 _encode_json = msgspec.json.Encoder().encode
 _EVENT_END = sse.BEHIND
 _GOES_ON = b'},"finish_reason":null}]}' + _EVENT_END
@@ -182,140 +169,98 @@ _NONE_CACHED = PromptDetails(0)
 _NO_REASONING = CompletionDetails(0)
 
 
-class CompletionIdentity(Struct, frozen=True, gc=False):
-    """Identity of one completion: its id, creation time (Unix seconds), and the request's id."""
+def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
+    """Return the plain answer of these events: what a stream would say of them, put together.
 
-    id: str
-    created: int
-    request_id: str
-
-
-class ResponseContext(Struct, frozen=True):
-    """Common parts of all chunks of one completion, and the options of its caller."""
-
-    identity: CompletionIdentity
-    model: str
-    fingerprint: str
-    reasoning_visible: bool = True
-    router_names: bool = False
-    """Report reasoning under the names of routers too (``reasoning``, ``reasoning_details``), with
-    the data that a provider needs back.
+    Raises :class:`InternalError` if they do not end in usage.
     """
-    cost: Callable[[Usage], float] | None = None
-    """Price of the reply, if the catalog has a price for it."""
-    provider: str | UnsetType = UNSET
-    """Name of the provider that serves it."""
-    function_names: Mapping[str, str] = {}
-    """The caller's names of functions, where ours differ."""
-
-    def function_name(self, name: str) -> str:
-        """Return the caller's name of a function."""
-        return self.function_names.get(name, name)
-
-    def chunk(self, *choices: ChunkChoice) -> Chunk:
-        return Chunk(
-            id=self.identity.id,
-            created=self.identity.created,
-            model=self.model,
-            system_fingerprint=self.fingerprint,
-            provider=self.provider,
-            choices=list(choices),
-        )
-
-    def completion(self, events: Sequence[Event]) -> Completion:
-        """The plain answer of these events: what a stream would say of them, put together.
-
-        Raises :class:`InternalError` where they do not end in usage.
-        """
-        if not events or not isinstance(usage := events[-1], Usage):
-            raise InternalError("The answer ended before it was complete; please try again.")
-        return Completion(
-            id=self.identity.id,
-            created=self.identity.created,
-            model=self.model,
-            system_fingerprint=self.fingerprint,
-            provider=self.provider,
-            choices=self._choices(events[:-1]),
-            usage=usage_body(usage, self.cost),
-        )
-
-    def _choices(self, events: Sequence[Event]) -> list[CompletionChoice]:
-        if len(events) == 2:  # one text and its end, as most are
-            said, end = events
-            if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
-                told = MessageBody(content=said.text)
-                choice = CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)
-                if not end.verified:
-                    choice.verified = False
-                return [choice]
-        by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
-        return list(starmap(self.answer, by_choice))
-
-    def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
-        texts: list[str] = []
-        thoughts: list[ReasoningDelta] = []
-        logprobs: list[TokenLogprob] = []
-        calls: dict[int, ToolCallBody] = {}
-        arguments: dict[int, list[str]] = {}
-        finish: FinishReason = "stop"
-        verified: bool | UnsetType = UNSET
-        for event in events:
-            if isinstance(event, TextDelta):
-                texts.append(event.text)
-                logprobs += event.logprobs
-            elif isinstance(event, Finished):
-                finish = event.reason
-                verified = UNSET if event.verified else False
-            elif isinstance(event, ReasoningDelta):
-                thoughts.append(event)
-            elif isinstance(event, ToolCallStarted):
-                calls[event.index], arguments[event.index] = self._call(event), []
-            elif isinstance(event, ToolCallDelta):
-                arguments[event.index].append(event.arguments)
-        text = "".join(texts)
-        message = MessageBody(content=text if text or not calls else None)
-        if thoughts and self.reasoning_visible:
-            _reason(message, thoughts, router_names=self.router_names)
-        if calls:
-            for place, call in calls.items():
-                call.function.arguments = "".join(arguments[place])
-            message.tool_calls = [calls[place] for place in sorted(calls)]
-        return CompletionChoice(
-            index=index,
-            message=message,
-            logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
-            finish_reason=finish,
-            verified=verified,
-        )
-
-    def _call(self, event: ToolCallStarted) -> ToolCallBody:
-        return ToolCallBody(
-            id=event.id,
-            function=CalledFunction(name=self.function_name(event.name), arguments=""),
-            extra_content=event.extra or UNSET,
-        )
+    if not events or not isinstance(usage := events[-1], Usage):
+        raise InternalError("The answer ended before it was complete; please try again.")
+    return Completion(
+        id=context.identity.id,
+        created=context.identity.created,
+        model=context.model,
+        system_fingerprint=context.fingerprint,
+        provider=context.provider,
+        choices=_choices(context, events[:-1]),
+        usage=usage_body(usage, context.cost),
+    )
 
 
-ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
-"""Begins the response to a reply that has started; returns the sink of the reply's batches."""
+def _choices(context: ResponseContext, events: Sequence[Event]) -> list[CompletionChoice]:
+    if len(events) == 2:  # one text and its end, as most are
+        text, end = events
+        if isinstance(text, TextDelta) and isinstance(end, Finished) and not text.logprobs:
+            message = MessageBody(content=text.text)
+            choice = CompletionChoice(index=text.choice, message=message, finish_reason=end.reason)
+            if not end.verified:
+                choice.verified = False
+            return [choice]
+    by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
+    return [_choice(context, index, group) for index, group in by_choice]
 
 
-class Response(Protocol):
-    """Response to a request, which begins with the reply or, where that is late, before it."""
+def _choice(context: ResponseContext, index: int, events: Iterable[Event]) -> CompletionChoice:
+    texts: list[str] = []
+    thoughts: list[ReasoningDelta] = []
+    logprobs: list[TokenLogprob] = []
+    calls: dict[int, ToolCallBody] = {}
+    arguments: dict[int, list[str]] = {}
+    finish: FinishReason = "stop"
+    verified: bool | UnsetType = UNSET
+    for event in events:
+        if isinstance(event, TextDelta):
+            texts.append(event.text)
+            logprobs += event.logprobs
+        elif isinstance(event, Finished):
+            finish = event.reason
+            verified = UNSET if event.verified else False
+        elif isinstance(event, ReasoningDelta):
+            thoughts.append(event)
+        elif isinstance(event, ToolCallStarted):
+            calls[event.index], arguments[event.index] = _call(context, event), []
+        elif isinstance(event, ToolCallDelta):
+            arguments[event.index].append(event.arguments)
+    text = "".join(texts)
+    message = MessageBody(content=text if text or not calls else None)
+    if thoughts and context.reasoning_visible:
+        _reason(message, thoughts, router_names=context.router_names)
+    if calls:
+        for place, call in calls.items():
+            call.function.arguments = "".join(arguments[place])
+        message.tool_calls = [calls[place] for place in sorted(calls)]
+    return CompletionChoice(
+        index=index,
+        message=message,
+        logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
+        finish_reason=finish,
+        verified=verified,
+    )
 
-    @property
-    def early_start(self) -> bool:
-        """Return true if its status was sent before the reply started."""
 
-    @property
-    def begin(self) -> ResponseSink: ...
+def _call(context: ResponseContext, event: ToolCallStarted) -> ToolCallBody:
+    return ToolCallBody(
+        id=event.id,
+        function=CalledFunction(name=context.function_name(event.name), arguments=""),
+        extra_content=event.extra or UNSET,
+    )
+
+
+def _chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
+    return Chunk(
+        id=context.identity.id,
+        created=context.identity.created,
+        model=context.model,
+        system_fingerprint=context.fingerprint,
+        provider=context.provider,
+        choices=choices,
+    )
 
 
 class ChunkEncoder:
-    """Events into the bytes of a stream, for one completion; they go out in the order they came.
+    """Encodes events into the bytes of a stream, in their order; with ``usage`` that too.
 
-    Every choice begins with a chunk that carries the role. The usage is told
-    where ``usage`` says so.
+    Every choice begins with a chunk that carries the role.
     """
 
     __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_usage")
@@ -324,37 +269,41 @@ class ChunkEncoder:
         self._context = context
         self._usage = usage
         # Common part of all events: a chunk up to its first choice.
-        self._prefix = sse.BEFORE + _encode_json(context.chunk()).removesuffix(b"]}")
+        self._prefix = sse.BEFORE + _encode_json(_chunk(context, [])).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._prefixes: dict[int, bytes] = {}
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
-        """The server-sent events of some events; ``b""`` where nothing of them is told."""
+        """Return the server-sent events of a batch; ``b""`` if it has nothing for the client."""
         prefixes = self._prefixes
-        made: list[bytes] = []
+        pieces: list[bytes] = []
         for event in batch:
             if isinstance(event, TextDelta) and event.choice in prefixes and not event.logprobs:
-                made += (prefixes[event.choice], b'"content":', _encode_json(event.text), _GOES_ON)
+                pieces += (
+                    prefixes[event.choice],
+                    b'"content":',
+                    _encode_json(event.text),
+                    _GOES_ON,
+                )
             elif isinstance(event, Usage):
                 if self._usage:
                     usage = usage_body(event, self._context.cost)
-                    made += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
+                    pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             else:
                 if event.choice not in prefixes:
-                    made += self._begin(event.choice)
-                made += self._told(event, prefixes[event.choice])
-        return b"".join(made)
+                    pieces += self._begin(event.choice)
+                pieces += self._encode(event, prefixes[event.choice])
+        return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
         """Return the end of a broken stream: the error, and an end of every choice without one."""
         prefixes = self._prefixes.keys() or {0}
-        chunk = self._context.chunk(
-            *(
-                ChunkChoice(index=index, delta=Delta(), finish_reason="error")
-                for index in sorted(prefixes - self._ended)
-            )
-        )
+        choices = [
+            ChunkChoice(index=index, delta=Delta(), finish_reason="error")
+            for index in sorted(prefixes - self._ended)
+        ]
+        chunk = _chunk(self._context, choices)
         chunk.error = error
         return sse.encode(_encode_json(chunk))
 
@@ -363,8 +312,7 @@ class ChunkEncoder:
         self._prefixes[index] = before
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
-    def _told(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
-        """An event of a choice that has started; ``before`` is what its chunks have in common."""
+    def _encode(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
         if isinstance(event, Finished):
             self._ended.add(event.choice)
             end = b"}]}" if event.verified else _UNVERIFIED
@@ -375,7 +323,7 @@ class ChunkEncoder:
             return (self._prefix, _encode_json(self._content(event)), b"]}", _EVENT_END)
         context = self._context
         if context.reasoning_visible and context.router_names:
-            choice = _chunk_choice(event.choice, _reasoning(event))
+            choice = ChunkChoice(index=event.choice, delta=_reasoning(event))
             return (self._prefix, _encode_json(choice), b"]}", _EVENT_END)
         if context.reasoning_visible and event.text:
             return (before, b'"reasoning_content":', _encode_json(event.text), _GOES_ON)
@@ -384,7 +332,7 @@ class ChunkEncoder:
     def _content(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
         match event:
             case TextDelta(text, logprobs):
-                choice = _chunk_choice(event.choice, Delta(content=text))
+                choice = ChunkChoice(index=event.choice, delta=Delta(content=text))
                 if logprobs:
                     choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
                 return choice
@@ -397,14 +345,13 @@ class ChunkEncoder:
                     function=FunctionPiece(name=name, arguments=""),
                     extra_content=event.extra or UNSET,
                 )
-                return _chunk_choice(event.choice, Delta(tool_calls=[piece]))
+                return ChunkChoice(index=event.choice, delta=Delta(tool_calls=[piece]))
             case ToolCallDelta(index, arguments):
                 piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
-                return _chunk_choice(event.choice, Delta(tool_calls=[piece]))
+                return ChunkChoice(index=event.choice, delta=Delta(tool_calls=[piece]))
 
 
 def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
-    """Usage in the shape of the wire."""
     return UsageBody(
         usage.prompt,
         usage.completion,
@@ -415,12 +362,7 @@ def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> Us
     )
 
 
-def _chunk_choice(index: int, delta: Delta) -> ChunkChoice:
-    return ChunkChoice(index=index, delta=delta)
-
-
 def _reasoning(event: ReasoningDelta) -> Delta:
-    """A piece of reasoning under all its names."""
     delta = Delta(reasoning_details=_blocks(event))
     if event.text:
         delta.reasoning_content = delta.reasoning = event.text

@@ -1,19 +1,10 @@
-"""How the answer is generated: sampling, output limits and stop conditions, thinking, and the
-format of the answer.
-
-Thinking is one setting, out of the five places where it can be asked for:
-``chat_template_kwargs`` (``enable_thinking``, ``thinking``, ``reasoning_effort``),
-``reasoning_effort``, ``thinking_token_budget``, ``include_reasoning`` and, where the door knows
-it, the ``reasoning`` object. Two that contradict each other are refused; which of them was
-meant is not guessed.
-"""
+"""Read how a reply is generated: sampling, limits, thinking, and output format."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.body import (
@@ -23,6 +14,7 @@ from causerie.protocol.body import (
     number,
     read_parameter,
     shown,
+    text,
     unsupported,
     wrong_type,
     wrong_value,
@@ -49,8 +41,6 @@ from causerie.protocol.request import (
     ToolMode,
 )
 
-# Readers of sampling parameters, output limits and stop conditions.
-
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _MAX_BIASES = 65_536
 _SAMPLING_FIELDS = frozenset(SamplingParams.__struct_fields__)
@@ -59,16 +49,7 @@ _DEFAULT_SAMPLING = SamplingParams()
 _TOKEN_ID = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
-    """Bounds of the answer in tokens."""
-
-    most: int | None
-    least: int
-
-
 def read_sampling(body: ObjectReader) -> SamplingParams:
-    """The settings by which tokens are drawn, each in its range."""
     if _SAMPLING_FIELDS.isdisjoint(body.values):
         return _DEFAULT_SAMPLING
     values = {name: read_parameter(body, name) for name in _NUMBERS if name in body.values}
@@ -99,8 +80,8 @@ def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
     return ObjectReader(values, body.path), tuple(f"{name} -1 dropped" for name in names)
 
 
-def read_length(body: ObjectReader) -> Length:
-    """``max_completion_tokens`` or its older name, and ``min_tokens``."""
+def read_length(body: ObjectReader) -> tuple[int | None, int]:
+    """Return the most and the least tokens of the answer."""
     older, newer = (_output_limit(body, name) for name in _LIMITS)
     if newer is not None and older is not None and newer != older:
         raise InvalidRequest(
@@ -112,7 +93,7 @@ def read_length(body: ObjectReader) -> Length:
     least = read_parameter(body, "min_tokens") or 0
     if most is not None and least > most:
         raise wrong_value("min_tokens", f"is {least}, more than the output limit of {most}.")
-    return Length(most, least)
+    return most, least
 
 
 def _output_limit(body: ObjectReader, name: str) -> int | None:
@@ -123,31 +104,21 @@ def _output_limit(body: ObjectReader, name: str) -> int | None:
 
 
 def read_stop(body: ObjectReader) -> tuple[str, ...]:
-    """Up to 16 strings that end the answer."""
+    """Return the strings that end the answer."""
     value = body.get("stop")
     if value is None:
         return ()
     if isinstance(value, str):
-        return (_stop(value, "stop"),)
+        return (text(value, "stop", MAX_STOP_LENGTH),)
     if not isinstance(value, list):
         raise wrong_type("stop", "a string or an array of strings", value)
     if len(value) > MAX_STOPS:
         raise wrong_value("stop", f"holds {len(value)} strings; at most {MAX_STOPS} are allowed.")
-    return tuple(_stop(one, f"stop[{index}]") for index, one in enumerate(value))
-
-
-def _stop(value: object, param: str) -> str:
-    if not isinstance(value, str):
-        raise wrong_type(param, "a string", value)
-    if not value:
-        raise wrong_value(param, "must not be empty.")
-    if len(value) > MAX_STOP_LENGTH:
-        raise wrong_value(param, f"must be at most {MAX_STOP_LENGTH} characters long.")
-    return value
+    return tuple(text(one, f"stop[{index}]", MAX_STOP_LENGTH) for index, one in enumerate(value))
 
 
 def read_stop_token_ids(body: ObjectReader) -> tuple[int, ...]:
-    """Ids of tokens that end the answer."""
+    """Return the ids of tokens that end the answer."""
     values = body.array("stop_token_ids", most=MAX_STOP_IDS) or ()
     return tuple(
         integer(value, f"stop_token_ids[{index}]", 0, MAX_INT32)
@@ -166,14 +137,6 @@ def read_top_logprobs(body: ObjectReader) -> int | None:
     return (top or 0) if wanted else None
 
 
-# One setting for thinking, out of the five places where it can be asked for.
-#
-# ``chat_template_kwargs`` (``enable_thinking``, ``thinking``,
-# ``reasoning_effort``), ``reasoning_effort``, ``thinking_token_budget``,
-# ``include_reasoning`` and, where the door knows it, the ``reasoning`` object.
-# Two that contradict each other are refused; which of them was meant is not
-# guessed.
-
 _THINKING_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
 _DEFAULT_THINKING = Thinking()
 _MAX_WORD = 64
@@ -181,44 +144,56 @@ _MAX_WORD = 64
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Said(Generic[T]):
-    """The value of one field, and the field's name."""
-
-    value: T
-    param: str
+_Setting = tuple[T | None, str]  # a value and the name of its field
 
 
 def read_thinking(body: ObjectReader, rules: ParsingRules) -> Thinking:
-    """The setting that all the fields together describe."""
+    """Return the setting that the five fields describe; refuse fields that contradict each other.
+
+    They are ``chat_template_kwargs``, ``reasoning_effort``, ``thinking_token_budget``,
+    ``include_reasoning``, and ``reasoning`` if the door knows it.
+    """
     if _THINKING_FIELDS.isdisjoint(body.values):
         return _DEFAULT_THINKING
     reasoning = _reasoning(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
-    switches = [
-        _switch(kwargs, "enable_thinking"),
-        _template_switch(kwargs),
-        _switch(reasoning, "enabled"),
+    # Values of other types mean something else to some templates.
+    switch, word = kwargs.get("thinking"), kwargs.get("reasoning_effort")
+    switches: list[_Setting[bool]] = [
+        (kwargs.boolean("enable_thinking"), kwargs.param("enable_thinking")),
+        (switch if isinstance(switch, bool) else None, kwargs.param("thinking")),
+        (reasoning.boolean("enabled"), reasoning.param("enabled")),
     ]
-    efforts = [
-        _effort(body, "reasoning_effort"),
-        _template_effort(kwargs),
-        _effort(reasoning, "effort"),
-    ]
-    budgets = [_budget(body, "thinking_token_budget"), _budget(reasoning, "max_tokens")]
-    shows = [_switch(body, "include_reasoning"), _hidden(reasoning)]
-    effort, budget, shown = _agreed(efforts), _agreed(budgets), _agreed(shows)
-    enabled = _agreed([*switches, _implied(effort), _implied_by_budget(budget)])
+    template_effort = word if isinstance(word, str) and word in EFFORTS else None
+    effort, effort_param = _agreed(
+        (body.word("reasoning_effort", EFFORTS), "reasoning_effort"),
+        (template_effort, kwargs.param("reasoning_effort")),
+        (reasoning.word("effort", EFFORTS), reasoning.param("effort")),
+    )
+    budget, budget_param = _agreed(
+        (body.integer("thinking_token_budget", 0, MAX_INT32), "thinking_token_budget"),
+        (reasoning.integer("max_tokens", 0, MAX_INT32), reasoning.param("max_tokens")),
+    )
+    hidden = reasoning.boolean("exclude")
+    visible, _ = _agreed(
+        (body.boolean("include_reasoning"), "include_reasoning"),
+        (None if hidden is None else not hidden, reasoning.param("exclude")),
+    )
+    enabled, enabled_param = _agreed(
+        *switches,
+        (None if effort is None else effort != "none", effort_param),
+        (False if budget == 0 else None, budget_param),  # some tokens only bound it
+    )
     if enabled is None and reasoning.get("max_tokens"):
-        enabled = _Said(True, reasoning.param("max_tokens"))
-    _check_budget(enabled, budget)
-    on = None if enabled is None else enabled.value
-    usual = on is True and reasoning.boolean("enabled") and effort is None and budget is None
+        enabled = True
+    if enabled is False and budget:
+        raise _contradiction(enabled_param, budget_param)
+    usual = enabled and reasoning.boolean("enabled") and effort is None and budget is None
     return Thinking(
-        enabled=on,
-        effort=None if effort is None or on is False else effort.value,
-        budget=None if budget is None or on is False else budget.value,
-        visible=shown is None or shown.value,
+        enabled=enabled,
+        effort=None if enabled is False else effort,
+        budget=None if enabled is False else budget,
+        visible=visible is not False,
         usual_effort=USUAL_EFFORT if usual else None,
     )
 
@@ -241,60 +216,12 @@ def _reasoning(body: ObjectReader, rules: ParsingRules) -> ObjectReader:
     return fields
 
 
-def _switch(fields: ObjectReader, name: str) -> _Said[bool] | None:
-    value = fields.boolean(name)
-    return None if value is None else _Said(value, fields.param(name))
-
-
-def _template_switch(kwargs: ObjectReader) -> _Said[bool] | None:
-    """``thinking`` is a switch for some templates; another type of value means something else."""
-    value = kwargs.get("thinking")
-    return _Said(value, kwargs.param("thinking")) if isinstance(value, bool) else None
-
-
-def _effort(fields: ObjectReader, name: str) -> _Said[str] | None:
-    value = fields.word(name, EFFORTS)
-    return None if value is None else _Said(value, fields.param(name))
-
-
-def _template_effort(kwargs: ObjectReader) -> _Said[str] | None:
-    value = kwargs.get("reasoning_effort")
-    if isinstance(value, str) and value in EFFORTS:
-        return _Said(value, kwargs.param("reasoning_effort"))
-    return None
-
-
-def _budget(fields: ObjectReader, name: str) -> _Said[int] | None:
-    value = fields.integer(name, 0, MAX_INT32)
-    return None if value is None else _Said(value, fields.param(name))
-
-
-def _hidden(reasoning: ObjectReader) -> _Said[bool] | None:
-    exclude = _switch(reasoning, "exclude")
-    return None if exclude is None else _Said(not exclude.value, exclude.param)
-
-
-def _implied(effort: _Said[str] | None) -> _Said[bool] | None:
-    return None if effort is None else _Said(effort.value != "none", effort.param)
-
-
-def _implied_by_budget(budget: _Said[int] | None) -> _Said[bool] | None:
-    """No tokens for thinking means off; some tokens only bound it."""
-    return _Said(False, budget.param) if budget is not None and not budget.value else None
-
-
-def _check_budget(enabled: _Said[bool] | None, budget: _Said[int] | None) -> None:
-    if enabled is not None and not enabled.value and budget is not None and budget.value:
-        raise _contradiction(enabled.param, budget.param)
-
-
-def _agreed(said: list[_Said[T] | None]) -> _Said[T] | None:
-    """Return the value on which all given fields agree."""
-    given = [one for one in said if one is not None]
-    for other in given[1:]:
-        if other.value != given[0].value:
-            raise _contradiction(given[0].param, other.param)
-    return given[0] if given else None
+def _agreed(*settings: _Setting[T]) -> _Setting[T]:
+    given = [setting for setting in settings if setting[0] is not None]
+    for value, param in given[1:]:
+        if value != given[0][0]:
+            raise _contradiction(given[0][1], param)
+    return given[0] if given else (None, "")
 
 
 def _contradiction(first: str, second: str) -> InvalidRequest:
@@ -303,15 +230,13 @@ def _contradiction(first: str, second: str) -> InvalidRequest:
     )
 
 
-# The shape that the answer must have: ``response_format`` and ``structured_outputs``.
-
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _SCHEMA_OBJECT = "an object, the JSON Schema itself"
 _STRUCTURED_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> OutputFormat | None:
-    """The one shape that was asked for, or ``None`` for free text."""
+    """Return the required format of the answer, or ``None`` for free text."""
     output = _response_format(body)
     structured = body.child("structured_outputs")
     if structured is None:
@@ -348,7 +273,6 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
 
 
 def _json_object(fields: ObjectReader) -> OutputFormat:
-    """Any object, or one by the schema that some clients put alongside the type."""
     if not fields.has("schema"):
         return JsonObject()
     schema = fields.required_object("schema").values
@@ -384,14 +308,7 @@ def _structured_schema(fields: ObjectReader) -> JsonSchema:
 
 
 def _choices(fields: ObjectReader) -> tuple[str, ...]:
-    options = []
-    for index, option in enumerate(fields.array("choice", most=MAX_OPTIONS) or ()):
-        param = f"{fields.param('choice')}[{index}]"
-        if not isinstance(option, str):
-            raise wrong_type(param, "a string", option)
-        if not option:
-            raise wrong_value(param, "must not be empty.")
-        options.append(option)
+    options = fields.strings("choice", most=MAX_OPTIONS)
     if not options:
         raise wrong_value(fields.param("choice"), "is empty; send at least one option.")
     return tuple(dict.fromkeys(options))

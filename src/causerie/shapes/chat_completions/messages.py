@@ -32,20 +32,16 @@ _SEND_IMAGE = 'Send `{"type": "image_url", "image_url": {"url": URL}}`.'
 _SEND_CALLS = "Send calls in `tool_calls` of the assistant message."
 _SEND_RESULT = "Send the result in a message with role `tool` and its `tool_call_id`."
 _OTHER_PARTS: Mapping[str, str] = {
-    "input_text": _SEND_TEXT,
-    "output_text": _SEND_TEXT,
-    "input_image": _SEND_IMAGE,
-    "image": _SEND_IMAGE,
-    "tool_use": _SEND_CALLS,
-    "tool-call": _SEND_CALLS,
-    "tool_result": _SEND_RESULT,
-    "tool-result": _SEND_RESULT,
+    **dict.fromkeys(("input_text", "output_text"), _SEND_TEXT),
+    **dict.fromkeys(("input_image", "image"), _SEND_IMAGE),
+    **dict.fromkeys(("tool_use", "tool-call"), _SEND_CALLS),
+    **dict.fromkeys(("tool_result", "tool-result"), _SEND_RESULT),
 }
 """Types of parts of other APIs, and what to send here."""
 
 
 def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
-    """Return the messages as sent; raises :class:`InvalidRequest` if they are no list of some."""
+    """Return the messages as sent; raise :class:`InvalidRequest` for no or an empty list."""
     values = body.get("messages")
     if values is None:
         instead = next((f" instead of `{name}`" for name in _OTHER_PLACES if body.has(name)), "")
@@ -62,23 +58,20 @@ def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
 
 
 def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
-    """The messages in order; raises :class:`InvalidRequest` naming the index of a bad one."""
+    """Read messages with their indexes; raise :class:`InvalidRequest` for the first wrong one."""
     known_calls: set[str] = set()
     messages = []
     for index, value in values:
-        message = _message(_message_object(value, index), known_calls)
+        fields = as_object(value, f"messages[{index}]", "an object with `role` and `content`")
+        message = _message(fields, known_calls)
         if message.tool_calls:
             known_calls.update(call.id for call in message.tool_calls)
         messages.append(message)
     return tuple(messages)
 
 
-def _message_object(value: object, index: int) -> ObjectReader:
-    return as_object(value, f"messages[{index}]", "an object with `role` and `content`")
-
-
 def plain_length(messages: Sequence[Message]) -> int | None:
-    """Count the characters of messages that are nothing but ASCII text; ``None`` for others."""
+    """Count the characters of messages of ASCII text only; ``None`` for others."""
     characters = 0
     for message in messages:
         content = message.content
@@ -133,7 +126,6 @@ def _assistant(fields: ObjectReader, name: str | None) -> Message:
 
 
 def _reasoning(fields: ObjectReader) -> str | None:
-    """Earlier reasoning, by any of its names; of blocks, what can be read of them."""
     reasoning = fields.string("reasoning_content")
     if reasoning is None:
         reasoning = fields.string("reasoning")
@@ -232,7 +224,7 @@ def _image(fields: ObjectReader) -> ImagePart:
 
 
 def _holds_image(url: str) -> bool:
-    """Return whether a ``data:`` address is an image in base64; at memory speed, it may be long."""
+    # At memory speed: the address may be long.
     head = _DATA_IMAGE.match(url)
     if head is None or not url.isascii():
         return False

@@ -1,17 +1,10 @@
-"""Mend the past of a conversation, which its client cannot repair.
-
-The past is every assistant and tool message, and everything before the last message of a user
-or tool: a fault there would end the conversation for good. All the rest is left to be judged by
-the readers of its fields. Mending is deterministic, so that the same history has the same
-prompt. It knows no target: what only some targets demand is written by their dialects and
-templates.
-"""
+"""Repair the past of a conversation, which its client cannot change any more."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +18,7 @@ from causerie.protocol.request import Message, Role
 from causerie.shapes.chat_completions.messages import MAX_PARTS, PARTS, read_part
 
 NO_RESULT = "No result was returned."
-"""Result of a call that has none, where a conversation goes on without it."""
+"""Added as the result of a call that has none."""
 _UNKNOWN = "unknown"  # name of a function whose name is lost
 _REPLACEMENT = "\ufffd"
 _MAX_REPORTED = 32
@@ -36,17 +29,17 @@ Entry = dict[str, Any]
 
 
 class Mended(Struct, frozen=True):
-    """A mended conversation: messages with their indexes in the body, and the changes made."""
+    """A repaired conversation: messages with their indexes in the body, and the changes."""
 
     messages: Sequence[tuple[int, Any]]
     changes: Sequence[str] = ()
 
 
 def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
-    """Return true if messages that were read without an error must be mended nevertheless.
+    """Return true if valid messages need repair.
 
-    They need not if each says something or the empty text, and each call has an id of its own,
-    an object as arguments, and its result behind it in the order of the calls.
+    Each must have content, and each call an id of its own, an object as arguments, and its result
+    behind it in the order of the calls.
     """
     ids: set[str] = set()
     made = 0
@@ -73,9 +66,9 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
 
 
 def mend(values: Sequence[Any], mark: str = "") -> Mended:
-    """Return the conversation with its past mended.
+    """Repair the past of a conversation; ``mark`` stands for halves of surrogate pairs in it.
 
-    In the past, ``mark`` stands for halves of surrogate pairs.
+    The same history always has the same result, so that prompts can be cached.
     """
     changes = _Changes()
     mended: list[tuple[int, Any]] = []
@@ -89,8 +82,6 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
 
 
 class _Changes:
-    """The first changes by name, and the number of the others."""
-
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
         self._more = 0
@@ -107,7 +98,6 @@ class _Changes:
 
 
 def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
-    """Return the message with U+FFFD for halves of surrogate pairs."""
     if not mark:
         return value
     whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
@@ -120,8 +110,6 @@ def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
 
 
 class _MessageMender:
-    """Mends the form of one message; the message itself is never changed."""
-
     def __init__(self, index: int, role: Role, changes: _Changes) -> None:
         self._role: Role = role
         self._place = f"messages[{index}]"
@@ -129,7 +117,7 @@ class _MessageMender:
 
     def mended(self, value: Entry) -> Entry:
         message = dict(value)
-        self._drop_unless(message, "name", _is_name)
+        self._drop_unless(message, "name", str, MAX_NAME)
         if self._role == "assistant":
             self._mend_answer(message)
         self._mend_content(message)
@@ -138,25 +126,29 @@ class _MessageMender:
     def _note(self, place: str, what: str) -> None:
         self._changes.note(f"{self._place}.{place} {what}")
 
-    def _drop_unless(self, holder: Entry, name: str, fits: Callable[[Any], bool]) -> None:
-        if holder.get(name) is not None and not fits(holder[name]):
-            del holder[name]
-            self._note(name, "dropped")
+    def _drop_unless(
+        self, message: Entry, name: str, kind: type[str] | type[list[Any]], most: int | None = None
+    ) -> None:
+        value = message.get(name)
+        if value is None or (isinstance(value, kind) and (most is None or len(value) <= most)):
+            return
+        del message[name]
+        self._note(name, "dropped")
 
     def _mend_answer(self, message: Entry) -> None:
         for name in ("refusal", *_REASONING):
-            self._drop_unless(message, name, _is_text)
-        self._drop_unless(message, "reasoning_details", _is_list)
+            self._drop_unless(message, name, str)
+        self._drop_unless(message, "reasoning_details", list)
         blocks = message.get("reasoning_details")
-        if blocks is not None and not _is_list_of_objects(blocks):
-            kept = [block for block in blocks if isinstance(block, dict)]
-            message["reasoning_details"] = kept[:MAX_PARTS]
+        kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
+        if blocks is not None and len(kept) < len(blocks):
+            message["reasoning_details"] = kept
             self._note("reasoning_details", "repaired")
         old = message.pop("function_call", None)
         if old is not None and not message.get("tool_calls"):
             message["tool_calls"] = [{"type": "function", "function": old}]
             self._note("function_call->tool_calls", "repaired")
-        self._drop_unless(message, "tool_calls", _is_list)
+        self._drop_unless(message, "tool_calls", list)
         calls = message.get("tool_calls")
         if calls:
             made = [self._call(call, at) for at, call in enumerate(calls)]
@@ -225,7 +217,6 @@ class _MessageMender:
 
 
 def _text_part(part: Entry, kind: str) -> Entry | None:
-    """Return the part with its text alone, and what is not of any part."""
     text = part.get(kind)
     if not isinstance(text, str):
         return None
@@ -239,20 +230,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_NAME
-
-
-def _is_list_of_objects(value: list[Any]) -> bool:
-    return len(value) <= MAX_PARTS and all(isinstance(each, dict) for each in value)
-
-
 def _arguments(given: Any) -> str:
-    """Return arguments that are no text of a JSON object as such a text."""
     if given is None or (isinstance(given, str) and not given.strip()):
         return "{}"
     text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
@@ -260,8 +238,6 @@ def _arguments(given: Any) -> str:
 
 
 class _Call:
-    """A call of the history, by what its client calls it."""
-
     __slots__ = ("given", "id", "name", "result")
 
     def __init__(self, given: str | None, id: str, name: str) -> None:
@@ -272,8 +248,6 @@ class _Call:
 
 
 class _CallIds:
-    """Ids that are unique in the conversation; the first call with an id keeps it."""
-
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._times: Counter[str] = Counter()
@@ -293,8 +267,6 @@ class _CallIds:
 
 
 class _OpenCalls:
-    """Calls without results by the ids that their client gave them, of the newest message first."""
-
     def __init__(self) -> None:
         self._by_id: dict[object, deque[deque[_Call]]] = {}
         self._newest: deque[_Call] = deque()
@@ -308,7 +280,6 @@ class _OpenCalls:
             self._by_id.setdefault(given, deque()).append(group)
 
     def take(self, given: object) -> _Call | None:
-        """Return the call that a result with this id answers; without an id, the next one."""
         if not isinstance(given, str):
             while self._newest and self._newest[0].result is not None:
                 self._newest.popleft()
@@ -316,7 +287,6 @@ class _OpenCalls:
         return self._from(self._by_id.get(given), newest=True)
 
     def take_later(self, given: object) -> _Call | None:
-        """Return the call for a result that came before it."""
         return self._from(self._by_id.get(given), newest=False) if _is_text(given) else None
 
     def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
@@ -331,7 +301,6 @@ class _OpenCalls:
 
 
 def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tuple[int, Any]]:
-    """Return the messages with the result of each call behind it, in the order of the calls."""
     ids = _CallIds()
     calls = {
         index: [_call_of(call, ids) for call in message["tool_calls"]]
@@ -354,7 +323,6 @@ def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tupl
 def _match_results(
     messages: Sequence[tuple[int, Any]], calls: Mapping[int, Sequence[_Call]]
 ) -> Mapping[int, Entry]:
-    """Give calls their results; return the results of no call."""
     unanswered = _OpenCalls()
     early: list[tuple[int, Entry]] = []
     for index, message in messages:
@@ -420,7 +388,6 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 def _with_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: _Changes
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield a result that answers no call behind a call of ours."""
     given = message.get("tool_call_id") if _is_text(message.get("tool_call_id")) else None
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)

@@ -1,10 +1,4 @@
-"""From the bytes of a body to a :class:`ChatRequest`, or a refusal that names the field.
-
-Every parameter is honoured, is a hint that is dropped, or is refused; none is ignored in
-silence. The model that will answer is not known here, so nothing is checked that depends on
-one. Requests as most are take one pass of native code over the bytes; those of another kind, or
-wrong, are read field by field.
-"""
+"""Parse the body of a chat completion request, in one native pass or field by field."""
 
 from __future__ import annotations
 
@@ -65,12 +59,6 @@ from causerie.shapes.chat_completions.tools import (
     with_names,
 )
 
-# Requests as most are: a model, messages of plain text, a limit and a temperature.
-#
-# Types and ranges are checked in one pass of native code over the bytes. Requests that are not of
-# this kind, or wrong, are not judged here but read field by field, which gives the same request and
-# reports the error.
-
 _decode_fast = msgspec.json.Decoder(FastFields).decode
 _DEFAULT_SAMPLING = SamplingParams()
 _Given = tuple[bool, bool, bool, bool, bool, bool]
@@ -79,7 +67,10 @@ _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
 def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """The request, or ``None`` where it is of another kind or not right."""
+    """Parse a usual request (messages of plain text, a limit, a temperature) in one native pass.
+
+    ``None`` for any other or an invalid one: reading field by field reports the error.
+    """
     try:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -124,30 +115,21 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
 
 
 def _params_of(given: _Given) -> frozenset[str]:
-    """The names of the fields that were sent; there are few such sets."""
     sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
     names = _params_by_given[given] = frozenset(["model", "messages", *sent])
     return names
 
 
-# The whole body: every field read by the file of its subject, then the rules between them.
-
 _AT_ONCE = 32 * 1024  # bytes of a body; to read it field by field and to mend it takes up to 10 ms
 
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
-    """The request that ``body`` holds.
-
-    Raises :class:`InvalidRequest` that names the first field that is wrong.
-    """
+    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     return _read_fast(body, rules) or _read_slowly(body, rules)
 
 
 def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Return the request if it is read quickly, else ``None``: it is to be parsed off the loop.
-
-    Raises :class:`InvalidRequest` as :func:`parse` does.
-    """
+    """Like :func:`parse`, but return ``None`` if it takes too long for the event loop."""
     request = _read_fast(body, rules) if len(body) <= LARGE else None
     return request or (_read_slowly(body, rules) if len(body) <= _AT_ONCE else None)
 
@@ -175,15 +157,15 @@ def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
 def read_fields(
     fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
-    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one.
+    """Read a request field by field; raise :class:`InvalidRequest` for the first wrong one.
 
-    ``mark`` stands for halves of surrogate pairs, which are an error but in the past.
+    ``mark`` stands for halves of surrogate pairs, which are allowed in the past only.
     """
     _refuse_known(fields)
     repaired = _repaired(fields, rules, mark)
     fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
-    length = read_length(fields)
+    max_tokens, min_tokens = read_length(fields)
     model, fallbacks = _models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
     return ChatRequest(
@@ -192,8 +174,8 @@ def read_fields(
         characters=plain_length(messages),
         stream=read_parameter(fields, "stream") or False,
         include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
-        max_tokens=length.most,
-        min_tokens=length.least,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
         sampling=read_sampling(fields),
         stop=read_stop(fields),
@@ -230,8 +212,6 @@ def _asked_for(fields: ObjectReader) -> frozenset[str]:
 
 
 class _Repaired(Struct, frozen=True):
-    """A request whose conversation and names need no repair, and the changes that were made."""
-
     fields: ObjectReader
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
@@ -262,7 +242,6 @@ def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired
 def _read_conversation(
     fields: ObjectReader, rules: ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
-    """Return the fields with a conversation that needs no repair, its messages, and the repairs."""
     if mark:
         _check_halves({**fields.values, "messages": None}, mark)
     values = message_values(fields, rules)
@@ -287,12 +266,12 @@ def _check_halves(new: object, mark: str) -> None:
 
 
 def _asks_for_anything(fields: ObjectReader, name: str) -> bool:
-    """Return true if the field asks for anything; some clients always send ``logprobs: false``."""
+    # Some clients always send `logprobs: false`.
     return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 
 def _cache_key(fields: ObjectReader) -> str | None:
-    """A hint, so whatever it is, it is taken."""
+    # It is a hint, so no value is refused.
     key = fields.get("prompt_cache_key")
     return key[:MAX_ID] if isinstance(key, str) and key else None
 
@@ -304,7 +283,6 @@ def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, 
 
 
 def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
-    """The body without what is said to the router, which stays here."""
     if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
         return fields.values
     return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
@@ -321,7 +299,7 @@ def _refuse_known(fields: ObjectReader) -> None:
 
 
 def _include_usage(fields: ObjectReader) -> bool:
-    """Without ``stream`` the usage is in the answer anyway."""
+    # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
     return bool(options and options.boolean("include_usage"))
 
@@ -338,7 +316,6 @@ def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
 def _generation_prompt(
     fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
 ) -> bool:
-    """Return whether a new answer begins; a continued message must be there to be continued."""
     wanted = read_parameter(fields, "add_generation_prompt")
     if not continues:
         return True if wanted is None else wanted

@@ -1,8 +1,4 @@
-"""Fields that only the router's door knows: fallback models, and preferences of providers.
-
-The names are those that users of the well-known aggregating router send. These fields are read
-for our own choice and go to no provider.
-"""
+"""Read the fields that only a router's door knows: fallback models and provider preferences."""
 
 from __future__ import annotations
 
@@ -25,13 +21,9 @@ _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
 def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
-    """The model that is asked for, and those to fall back on; ``most`` characters each."""
+    """Return the model and its fallbacks, each of at most ``most`` characters."""
     asked = fields.string("model", most=most)
-    named = _names(fields, "models", MAX_MODELS)
-    for index, name in enumerate(named):
-        if len(name) > most:
-            param = f"{fields.param('models')}[{index}]"
-            raise wrong_value(param, f"must be at most {most} characters long.")
+    named = fields.strings("models", most=MAX_MODELS, longest=most)
     if asked == "":
         raise wrong_value("model", "must not be empty.")
     every = [*([asked] if asked is not None else []), *named]
@@ -67,7 +59,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
     return Preferences(
-        order=_names(provider, "order", MAX_PROVIDER_NAMES),
+        order=tuple(provider.strings("order", most=MAX_PROVIDER_NAMES)),
         only=_set(provider, "only"),
         ignore=_set(provider, "ignore") or frozenset(),
         quantizations=_set(provider, "quantizations"),
@@ -85,25 +77,12 @@ def wants_usage(fields: ObjectReader) -> bool:
     return bool(usage is not None and usage.boolean("include"))
 
 
-def _names(fields: ObjectReader, name: str, most: int) -> tuple[str, ...]:
-    names: list[str] = []
-    for index, value in enumerate(fields.array(name, most=most) or ()):
-        param = f"{fields.param(name)}[{index}]"
-        if not isinstance(value, str):
-            raise wrong_type(param, "a string", value)
-        if not value:
-            raise wrong_value(param, "must not be empty.")
-        names.append(value)
-    return tuple(names)
-
-
 def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
-    """``None`` for an empty list too: programs send one where nothing was chosen."""
-    return frozenset(_names(fields, name, MAX_PROVIDER_NAMES)) or None
+    # Programs send an empty list where nothing was chosen.
+    return frozenset(fields.strings(name, most=MAX_PROVIDER_NAMES)) or None
 
 
 def _sort(provider: ObjectReader) -> SortBy | None:
-    """``"price"``, or ``{"by": "price"}``."""
     value = provider.get("sort")
     place, name = provider, "sort"
     if isinstance(value, dict):
@@ -120,7 +99,6 @@ def _max_price(provider: ObjectReader) -> MostPrice:
 
 
 def _money(prices: ObjectReader, name: str) -> Decimal | None:
-    """A number, or a number as text, which keeps its digits."""
     value = prices.get(name)
     if value is None:
         return None

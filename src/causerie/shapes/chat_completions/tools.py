@@ -1,9 +1,4 @@
-"""The functions a model may call, which of them it must, and names for them that every target
-takes.
-
-A name like ``files.read/v2`` becomes ``files_read_v2`` on the way in; the request's
-``function_names`` map it back in the reply. Two names never become the same one.
-"""
+"""Read tools and the tool choice, and give functions names that every target accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 from causerie.protocol.body import (
@@ -26,19 +21,14 @@ from causerie.protocol.body import (
 from causerie.protocol.body_types import MAX_FUNCTION_NAME, MAX_TOOLS
 from causerie.protocol.request import Message, Tool, ToolChoice
 
-# The functions a model may call, and which of them it must.
-
 _TOOL_FORM = 'an object like {"type": "function", "function": {"name": NAME, "parameters": SCHEMA}}'
 _NAMED_CHOICE = '{"type": "function", "function": {"name": NAME}}'
-_CHOICE_MODES: dict[str, Literal["none", "auto", "required"]] = {
-    "none": "none",
-    "auto": "auto",
-    "required": "required",
-}
+_Mode = Literal["none", "auto", "required"]
+_CHOICE_MODES: dict[str, _Mode] = {mode: mode for mode in get_args(_Mode)}
 
 
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
-    """The functions in order, with unique names."""
+    """Read the functions, whose names must be unique."""
     tools: dict[str, Tool] = {}
     for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL_FORM):
         tool = _tool(fields)
@@ -67,7 +57,7 @@ def _tool(fields: ObjectReader) -> Tool:
 
 
 def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Read which calls may or must come; without ``tools`` none."""
+    """Read which calls may or must come."""
     value = body.get("tool_choice")
     if value is None:
         return ToolChoice()
@@ -128,11 +118,6 @@ def _function_name(fields: ObjectReader, defined: set[str]) -> str:
     return name
 
 
-# Map names of functions that clients' tool servers chose to names that every target takes.
-#
-# A name like ``files.read/v2`` becomes ``files_read_v2`` on the way in; the request's
-# ``function_names`` map it back in the reply. Two names never become the same one.
-
 _TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
 _MAX_NAME_LENGTH = 64  # characters
@@ -143,7 +128,7 @@ FunctionNames = Mapping[str, str]
 
 
 def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> FunctionNames:
-    """Return the name that takes the place of each name that some targets do not take."""
+    """Return a replacement for each name that some targets do not accept; all are distinct."""
     names = {tool.name for tool in tools}
     for message in messages:
         for call in message.tool_calls:
@@ -170,7 +155,6 @@ def _plain_name(name: str) -> str:
 
 
 def _distinct_name(name: str, plain: str, taken: set[str]) -> str:
-    """Return the name with digits that no other name has."""
     digest = hashlib.sha256(name.encode()).hexdigest()
     digits = (digest[at : at + _DIGITS] for at in range(len(digest) - _DIGITS))
     made = (f"{plain[: _MAX_NAME_LENGTH - _DIGITS - 1]}_{each}" for each in digits)
@@ -178,7 +162,7 @@ def _distinct_name(name: str, plain: str, taken: set[str]) -> str:
 
 
 def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
-    """Return the fields of a request, which were read without an error, with other names."""
+    """Rename the functions in the fields of a valid request."""
     values: dict[str, Any] = dict(fields.values)
     values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
     if values.get("tools"):
@@ -190,7 +174,7 @@ def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
 
 
 def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
-    """Return the report of the names; those of functions that are only called come last."""
+    """Report the renamed functions; those that are only called come last."""
     places = {tool.name: f"tools[{at}].function.name" for at, tool in enumerate(tools)}
     called = [name for name in names if name not in places]
     places |= {name: f"function {quote(name[:_MAX_NAME_LENGTH], safe='')}" for name in called}

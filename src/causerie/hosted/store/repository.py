@@ -1,0 +1,92 @@
+"""The base class of the repositories in the database, and rows as objects.
+
+Columns and fields have the same names. The interfaces are those of ``hosted.accounts.ports``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from sqlalchemy import CursorResult, Executable, RowMapping, Select, Table, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.hosted.accounts.encryption import Cipher
+from causerie.hosted.accounts.ports import Taken
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRepository:
+    """A repository in one transaction; if it is ``writing``, rows that are found are locked."""
+
+    connection: AsyncConnection
+    cipher: Cipher
+    writing: bool
+
+    async def _execute(
+        self, statement: Executable, rows: Sequence[Mapping[str, Any]] | None = None
+    ) -> CursorResult[*tuple[Any, ...]]:
+        return await self.connection.execute(statement, rows)
+
+    async def _first(self, query: Executable) -> RowMapping | None:
+        row: RowMapping | None = (await self._execute(query)).mappings().first()
+        return row
+
+    async def _scalar(self, query: Executable) -> Any:
+        return await self.connection.scalar(query)
+
+    async def _find(self, table: Table, id: str) -> RowMapping | None:
+        query = select(table).where(table.c.id == id)
+        return await self._first(query.with_for_update(key_share=True) if self.writing else query)
+
+    async def _all(self, query: Select[Any], made: Callable[[RowMapping], T]) -> list[T]:
+        # In a thread, because there may be thousands of rows.
+        found = await self._execute(query)
+        return await asyncio.to_thread(lambda: [made(row) for row in found.mappings()])
+
+    async def _insert(self, table: Table, value: Any) -> None:
+        try:
+            await self._execute(table.insert().values(row_of(table, value)))
+        except IntegrityError as failure:
+            raise Taken(table.name) from failure
+
+    async def _update(self, table: Table, value: Any) -> None:
+        await self._execute(
+            table.update().where(table.c.id == value.id).values(row_of(table, value))
+        )
+
+    async def _upsert(
+        self, table: Table, values: Mapping[str, Any], changed: Mapping[str, Any] | None = None
+    ) -> None:
+        await upsert(self.connection, table, values, changed)
+
+
+def row_of(table: Table, value: Any) -> dict[str, Any]:
+    """Return the row of an object."""
+    names = {each.name for each in fields(value)}
+    return {column.name: getattr(value, column.name) for column in table.c if column.name in names}
+
+
+def part_of(table: Table, row: RowMapping) -> dict[str, Any]:
+    """Return the columns of one table from a joined row."""
+    return {column.name: row[column.name] for column in table.c}
+
+
+async def upsert(
+    connection: AsyncConnection,
+    table: Table,
+    values: Mapping[str, Any],
+    changed: Mapping[str, Any] | None = None,
+) -> None:
+    """Insert a row, or set ``changed`` (default: ``values``) in the one with its primary key."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    keys = [column.name for column in table.primary_key]
+    new = changed or {name: value for name, value in values.items() if name not in keys}
+    statement = insert(table).values(**values)
+    await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=dict(new)))

@@ -1,0 +1,60 @@
+"""What the shapes of the API share to answer a request: its identity, context and interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import UNSET, Struct, UnsetType
+
+from causerie.protocol.events import BatchSink, Event, Usage
+
+
+class CompletionIdentity(Struct, frozen=True, gc=False):
+    """Identity of one completion: its id, creation time (Unix seconds), and the request's id."""
+
+    id: str
+    created: int
+    request_id: str
+
+
+class ResponseContext(Struct, frozen=True):
+    """Data of one completion that its events do not have, and the options of its caller."""
+
+    identity: CompletionIdentity
+    model: str
+    fingerprint: str
+    reasoning_visible: bool = True
+    router_names: bool = False
+    """Report reasoning under the names of routers too (``reasoning``, ``reasoning_details``), with
+    the data that a provider needs back.
+    """
+    cost: Callable[[Usage], float] | None = None
+    """Price of the reply, if the catalog has a price for it."""
+    provider: str | UnsetType = UNSET
+    """Name of the provider that serves it."""
+    function_names: Mapping[str, str] = {}
+    """The caller's names of functions, where ours differ."""
+
+    def function_name(self, name: str) -> str:
+        """Return the caller's name of a function."""
+        return self.function_names.get(name, name)
+
+
+ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
+"""Starts the response to a reply that has started; returns the sink of the reply's batches."""
+ReplyFormat = Callable[[ResponseContext, Sequence[Event]], object]
+"""Returns a whole reply in the shape of the API, to be encoded as JSON."""
+
+
+class Response(Protocol):
+    """Response to a request, which starts with the reply or, if that is late, before it."""
+
+    @property
+    def completion(self) -> ReplyFormat: ...
+    @property
+    def early_start(self) -> bool:
+        """Return true if its status was sent before the reply started."""
+
+    @property
+    def begin(self) -> ResponseSink: ...
