@@ -19,21 +19,25 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test suite types timings openvino llamacpp vllm bench package lint style sourcetypes testtypes format docs lock \
+.PHONY: help serve test test-all mutants suite types timings openvino llamacpp vllm bench package lint style sourcetypes testtypes format docs lock \
 	weights system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read name text; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read name text; do \
 		printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: ## Set up, then every check and every test
+test: ## Set up, then every check, and the tests that together show each promise
 	$(MAKE) --no-print-directory -j4 -O system $(VENV)/.dev
 	@mkdir -p build
 	$(MAKE) --no-print-directory -j4 suite types; ended=$$?; cat build/types.txt; exit $$ended
+
+# Text in ARGS is for pytest, and reaches what is run once more, too.
+test-all: ## As `make test`, with the rest: second databases and processes, browsers, more examples
+	@$(MAKE) --no-print-directory test ARGS="-m 'not timing' --hypothesis-profile full $(ARGS)"
 
 suite:
 	$(MAKE) --no-print-directory -O $(VENV)/.compiled $(MODULES) weights style
@@ -46,6 +50,10 @@ suite:
 types:
 	nice $(MAKE) --no-print-directory -O sourcetypes testtypes >build/types.txt 2>&1
 
+mutants: $(VENV)/.dev $(MODULES) ## Plant faults one by one, and name those that no test finds: ARGS="--all --only store"
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python tools/mutants.py $(ARGS)
+
 timings: $(VENV)/.dev ## Ask how long requests and replies hold the event loop: on a machine that is idle
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -m timing $(ARGS)
@@ -54,20 +62,20 @@ openvino: $(VENV)/.dev ## Install OpenVINO GenAI beside the rest, and ask the co
 	$(BIN)/uv pip install --python $(BIN)/python "openvino-genai>=2026.4.1"
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" \
-		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k openvino $(ARGS)
+		$(BIN)/python -m pytest -m 'not timing' tests/contract/test_text_engine.py -k openvino $(ARGS)
 
 llamacpp: $(VENV)/.dev ## Ask the contract of engines of a native llama.cpp: LLAMA_SERVER=its program
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" \
 		CAUSERIE_TEST_LLAMA_SERVER="$(or $(LLAMA_SERVER),$(error name the program: make llamacpp LLAMA_SERVER=/opt/llama.cpp/bin/llama-server))" \
-		$(BIN)/python -m pytest tests/contract -k native $(ARGS)
+		$(BIN)/python -m pytest -m 'not timing' tests/contract -k native $(ARGS)
 
 vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: VLLM=its program
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		"$$(dirname "$(or $(VLLM),$(error name the program: make vllm VLLM=/opt/vllm/bin/vllm))")/python" \
 		tests/vllm_model.py "$$weights" build/vllm-model && \
 		CAUSERIE_TEST_VLLM="$(VLLM)" CAUSERIE_TEST_VLLM_MODEL=build/vllm-model \
-		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k vllm --timeout 900 $(ARGS)
+		$(BIN)/python -m pytest -m 'not timing' tests/contract/test_text_engine.py -k vllm --timeout 900 $(ARGS)
 
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \

@@ -22,8 +22,15 @@ from taskkit import LASTING_TASKS
 from weightskit import write_plain
 
 # How long an example takes says how busy the machine is, nothing of the code.
-settings.register_profile("causerie", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("causerie")
+# `make test` draws a fourth of the examples, `make test-all` (--hypothesis-profile full) all.
+for _profile, _examples in (("few", 25), ("full", 100)):
+    settings.register_profile(
+        _profile,
+        max_examples=_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("few")
 
 # Images of containers often ask for no bytecode. Each service under test, of which there are
 # hundreds, would then compile all that it imports, which is more than half of its start.
@@ -165,11 +172,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if alike:
         raise pytest.UsageError(f"of tests named alike only one is run: {', '.join(alike)}")
     for item in items:
+        if _again_on_postgresql(item):
+            item.add_marker(pytest.mark.full)
         if "gguf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engine)
         engine = item.get_closest_marker("engine") is not None
         item.add_marker(pytest.mark.xdist_group("engine" if engine else str(item.path)))
     items.sort(key=_turn)
+
+
+# Where two databases may differ: what they keep, and what many ask of them at the same time.
+_ON_BOTH_DATABASES = (
+    *("test_accounts_sign_in.py", "test_accounts_keys.py", "test_accounts_budgets.py"),
+    *("test_person_bounds.py", "test_ledger.py"),
+)
+
+
+def _again_on_postgresql(item: pytest.Item) -> bool:
+    """Return true if SQLite shows it as well, and the other database is not the subject."""
+    case = getattr(item, "callspec", None)
+    if case is None or "postgresql" not in case.params.values():
+        return False
+    return item.path.name not in _ON_BOTH_DATABASES and item.path.parent.name != "store"
 
 
 def _turn(item: pytest.Item) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import casekit
 import requests
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import load_all_checks, not_a_server_error
@@ -94,7 +95,7 @@ def _asking(
     session: requests.Session, root: str, headers: dict[str, str], examples: int
 ) -> Callable[[Any], None]:
     @settings(
-        max_examples=examples,
+        max_examples=casekit.examples(examples),
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

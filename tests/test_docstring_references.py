@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
+from casekit import each_of
 
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -27,7 +27,7 @@ def test_every_reference_leads_to_something() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "found"),
     [
         ("~causerie.errors.ServiceError", True),

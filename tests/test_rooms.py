@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from roomkit import Room, Table, loose, order, unused, violations
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +35,7 @@ def test_a_table_with_a_circle_is_noticed() -> None:
         order(replace(TABLE, rooms={**TABLE.rooms, "errors": upward}))
 
 
-@pytest.mark.parametrize("stage", sorted(STAGES))
+@each_of("stage", sorted(STAGES))
 def test_the_table_keeps_the_stages_apart(stage: str) -> None:
     allowed = {TABLE.room_of(entry) for entry in TABLE.rooms[stage].rooms}
     assert not allowed & STAGES, f"stages meet in pipeline.py, not in {stage}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from casekit import each_of
 from msgspec import structs
 
 from causerie.access.limits import Estimate, Tokens, estimate
@@ -26,7 +27,7 @@ def request(*messages: Message, **rest: object) -> ChatRequest:
     return ChatRequest(model="m", messages=messages, **rest)  # type: ignore[arg-type]  # fields by name
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "tokens"),
     [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("你好", 2), ("é", 1), ("\ud800", 1)],
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from limitkit import CountedIn, key, model, open_service_view
@@ -138,7 +139,7 @@ class Desk:
             await pipeline.answer(DOOR, self.caller, request, identity, PlainAnswer())
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     asked=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.booleans()), min_size=1, max_size=9)
 )

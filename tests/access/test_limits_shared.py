@@ -139,6 +139,7 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
             await replica.wait()
 
 
+@pytest.mark.full
 async def test_a_replica_that_lives_keeps_what_it_holds(valkey: ValkeyServer) -> None:
     prefix = token_hex(4)
     async with (

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
+from casekit import examples, first_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from limitkit import CountedIn, ServiceView, Used, key, model, open_service_view, told
@@ -79,7 +80,7 @@ groups = st.sampled_from([(KEY,), (MODEL,), SCOPES])
 steps = st.lists(st.tuples(pauses, groups, needs, st.integers(0, 3), truths), max_size=60)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps=steps, foreseen=st.booleans())
 async def test_never_more_than_the_limit_and_nobody_blocked_while_there_is_room(
     limits_in: CountedIn,
@@ -138,7 +139,7 @@ def _settle(seen: Seen, used: Tokens, now: int) -> None:
     seen.running = False
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(past=st.lists(st.tuples(pauses, needs), max_size=40), need=needs)
 async def test_who_waits_as_long_as_told_is_let_in(
     limits_in: CountedIn, past: list[tuple[int, Tokens]], need: Tokens
@@ -165,7 +166,7 @@ async def _wait_as_told(
         await service_view.pass_through(*SCOPES, input=need.input, output=need.output)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pauses=st.lists(pauses, max_size=200), limit=st.integers(1, 20))
 async def test_no_minute_has_more_requests_than_the_limit(
     limits_in: CountedIn, pauses: list[int], limit: int
@@ -190,7 +191,9 @@ async def _count(service_view: ServiceView, pauses: list[int], limit: int) -> No
         assert sum(start <= each < start + MINUTE - TENTH for each in let_in) <= limit
 
 
-@pytest.mark.parametrize("step_ms", [37, 99, 100, 101])  # 37 comes at every part of a tenth
+@pytest.mark.parametrize(
+    "step_ms", first_of([37, 99, 100, 101])
+)  # 37 comes at every part of a tenth
 async def test_a_steady_caller_gets_the_whole_limit(limits_in: CountedIn, step_ms: int) -> None:
     async with open_service_view(limits_in) as service_view:
         # Ten in each of five minutes; a sixth may have started, as each is a tenth of a second

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 from accountkit import PASSWORD, World
+from casekit import each_of
 from test_accounts_sign_in import ELSEWHERE, HOME, ada, code, signed_in, with_factor
 
 from causerie.errors import (
@@ -171,7 +172,7 @@ async def test_what_nobody_had_time_to_check_was_no_guess(
     assert await guesses(guess, Unauthenticated) == 4
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("one", "other", "same"),
     [
         ("2001:db8:1:2::7", "2001:db8:1:2:ffff::1", True),

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import pytest
 from budgetkit import START, Books, claim, services
+from casekit import each_of
 from ledgerkit import record
 from msgspec import structs
 from valkeyserver import ValkeyServer
@@ -302,7 +303,7 @@ def test_prices_by_the_token() -> None:
     assert tiny.cost(prompt=10, cached=0, completion=0) == Decimal("0.000000002")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "prompt", "completion", "charged"),
     [
         (200, 10, 5, True),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from accountkit import World
+from casekit import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -400,7 +401,7 @@ def test_what_derives_from_people_follows_them(sqlite_template: Path) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
         Case,
         settings=settings(
-            max_examples=12,
+            max_examples=examples(12),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -13,6 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from budgetkit import Books, billionth, services
+from casekit import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -251,7 +252,7 @@ def test_the_promise_holds_however_requests_run(counted_in: ValkeyServer | None)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
         Case,
         settings=settings(
-            max_examples=100 if counted_in is None else 40,
+            max_examples=examples(100 if counted_in is None else 40),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -115,6 +115,7 @@ async def test_replicas_have_one_budget_together(valkey: ValkeyServer) -> None:
         assert refused.value.metadata["retryable"] is True
 
 
+@pytest.mark.full
 async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
     async with services(valkey, line=QUICK) as place:
         budgets = await place.budgets(Books())

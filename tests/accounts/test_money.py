@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from causerie.protocol.money import exact, rounded
 AMOUNTS = st.decimals(0, 9_000_000_000, places=9)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("amount", "shown", "short"),
     [
         ("0", "$0.00", "$0.00"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from casekit import each_of
 from certificates import Certificates
 from smtpserver import LOGIN, smtp
 from webhookreceiver import KEY, webhook_receiver
@@ -39,9 +40,7 @@ def test_a_signature_is_that_of_the_specification() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "secret", ["", "plain", "whsec_", "whsec_ä", "whsec_" + "A" * 28, "whsec_" + "A" * 92]
-)
+@each_of("secret", ["", "plain", "whsec_", "whsec_ä", "whsec_" + "A" * 28, "whsec_" + "A" * 92])
 def test_a_secret_that_is_none_is_refused_without_its_words(secret: str) -> None:
     with pytest.raises(ValueError, match=r"whsec_|bytes") as raised:
         secret_bytes(secret)

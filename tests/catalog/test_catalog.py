@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from casekit import each_of
 from msgspec import to_builtins
 
 from causerie.catalog.catalog import Catalog
@@ -86,7 +87,7 @@ def test_lengths_are_those_that_hold_whoever_answers() -> None:
     assert entry.reasoning.mandatory is False
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("of_targets", "shown"),
     [
         ((None,), None),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from accountkit import World
+from casekit import each_of
 from faultkit import Fault, Reply, upstream
 from hostedkit import Office, office
 from servicekit import ServiceView, service_view
@@ -346,7 +347,7 @@ def test_free_requests_do_not_wait_where_paid_ones_are() -> None:
     assert int(caught.value.headers["Retry-After"]) > 0
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("slots", "taken", "spares"),
     [(1, 0, True), (1, 1, False), (4, 3, True), (4, 4, False), (8, 6, True), (8, 7, False)],
 )

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -118,7 +119,7 @@ def test_what_costs_nothing_comes_first() -> None:
     assert [one.priority for one in found if one.name == "gratis/m"] == [0]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("provider", "expected"),
     [
         ({"only": ["two", "four"]}, ["two", "four"]),
@@ -290,7 +291,7 @@ def test_thinking_as_a_suffix() -> None:
     assert caught.value.param == "model"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "param"),
     [
         ({"provider": {"sort": "size"}}, "provider.sort"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of, examples
 from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
 from grammarkit import fault_in
 from hypothesis import given, settings
@@ -119,7 +120,7 @@ async def reply_to(chat: TextChat, request: ChatRequest) -> Reply:
         return together([batch async for batch in answer.events])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.sampled_from(SCHEMAS),
     st.sampled_from(REPLIES),
@@ -137,9 +138,7 @@ async def test_every_reply_is_valid(
     assert len(whole.calls) == call
 
 
-@pytest.mark.parametrize(
-    ("name", "call"), [*((name, False) for name in CHECKED), ("contains", True), ("if", True)]
-)
+@each_of(("name", "call"), [*((name, False) for name in CHECKED), ("contains", True), ("if", True)])
 async def test_a_value_that_breaks_a_rule_is_written_anew(name: str, call: bool) -> None:
     schema, reply = CHECKED[name]
     assert fault_in(json.dumps(reply), Rewriter(schema, "schema").rewrite()) is not None

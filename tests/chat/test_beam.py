@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from chatkit import Unchecked, together
 from formatkit import TOOLS, Told, read
 from grammarkit import vocabularies
@@ -26,8 +27,8 @@ PARIS: Mapping[str, object] = {"city": "Paris"}
 NEXT = "<|end|><|start|>assistant"
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 8])
-@pytest.mark.parametrize(
+@each_of("size", [0, 1, 3, 8])
+@each_of(
     ("text", "expected"),
     [
         (f"{THOUGHT} to=get_weather{XML}{CITY}{DAYS}{NEXT} to=now{XML}<|call|>",

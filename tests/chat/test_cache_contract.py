@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from casekit import first_of
 from chatkit import Reply, together
 from enginekit import THREADS
 from msgspec import structs
@@ -162,6 +163,7 @@ class Conversation:
             self.messages.append(Message("tool", result, tool_call_id=call.id))
 
 
+@pytest.mark.full
 async def test_every_turn_finds_what_the_one_before_has_computed(chat: TextChat) -> None:
     thinking = Thinking(enabled=True, budget=8)
     instructions = [Message("system", "You answer questions about the weather, in few words.")]
@@ -173,7 +175,7 @@ async def test_every_turn_finds_what_the_one_before_has_computed(chat: TextChat)
         assert min(conversation.shares) >= SHARE, conversation.shares
 
 
-@pytest.mark.parametrize("write", [write_plain, write_hybrid])
+@pytest.mark.parametrize("write", first_of([write_plain, write_hybrid]))
 async def test_forty_turns_compute_no_token_twice(
     gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None]
 ) -> None:
@@ -205,7 +207,7 @@ async def forty_turns(chat: TextChat) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "reads_replies_again"), [(write_hybrid, False), (write_sliding, True)]
+    ("write", "reads_replies_again"), first_of([(write_hybrid, False), (write_sliding, True)])
 )
 async def test_states_that_cannot_be_cut_back_go_on(
     gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None], reads_replies_again: bool
@@ -244,7 +246,7 @@ async def test_states_that_cannot_be_cut_back_go_on(
         await engine.stop()
 
 
-@pytest.mark.parametrize("write", [write_hybrid, write_sliding])
+@pytest.mark.parametrize("write", first_of([write_hybrid, write_sliding]))
 async def test_requests_that_share_a_cache_take_turns_and_none_fails(
     gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None]
 ) -> None:
@@ -276,6 +278,7 @@ async def test_requests_that_share_a_cache_take_turns_and_none_fails(
         await engine.stop()
 
 
+@pytest.mark.full
 async def test_a_reply_in_other_tokens_than_the_tokenizers_is_found_whole(
     chat: TextChat, engine: LlamaCppEngine
 ) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import eventually
@@ -37,7 +38,7 @@ TIME = Tool("time", {})
 TOOLS = (WEATHER, TIME)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "arguments", "expected"),
     [
         ("weather", '{"city": "Bonn", "days": 2}', "fine"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from casekit import each_of
 from chatkit import Reply, Unchecked, together
 from formatkit import WEATHER
 from msgspec import structs
@@ -125,7 +126,7 @@ async def test_a_constraint_says_where_a_reply_ends(name: str, constrained: dict
     assert (refused.value.param, refused.value.code) == (name, "unsupported_parameter")
 
 
-@pytest.mark.parametrize(
+@each_of(
     "output",
     [
         ToolMode(("yes", "<|im_end|>")),
@@ -202,7 +203,7 @@ async def replied(text: str, request: ChatRequest, options: TextChatOptions | No
         return together([batch async for batch in answer.events])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "said"),
     [
         ("ü 🎉x", "ü 🎉x"),
@@ -224,9 +225,12 @@ async def test_a_stop_string_that_was_held_back_at_the_end_is_met() -> None:
     assert (reply.text, reply.finish) == ("one", "stop")
 
 
-@pytest.mark.parametrize(
-    ("least", "text"), [(0, "a "), (2, "a "), (3, "a END b "), (5, "a END b "), (99, None)]
-)
+async def test_the_beginning_of_a_stop_string_is_text_where_the_reply_ends() -> None:
+    reply = await replied("one EN", asked(stop=("END",), max_tokens=99))
+    assert (reply.text, reply.finish) == ("one EN", "stop")
+
+
+@each_of(("least", "text"), [(0, "a "), (2, "a "), (3, "a END b "), (5, "a END b "), (99, None)])
 async def test_no_stop_string_cuts_the_least_that_was_asked_for(
     least: int, text: str | None
 ) -> None:
@@ -258,7 +262,7 @@ class Whole(FakeEngine):
                 held.clear()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("limits", "text", "finish"),
     [
         ({"max_tokens": 1}, "", "length"),
@@ -338,8 +342,14 @@ async def unconstrained(text: str, request: ChatRequest) -> Reply:
         return together([batch async for batch in answer.events])
 
 
-@pytest.mark.parametrize("mode", ["required", "auto"])
-@pytest.mark.parametrize(
+async def test_a_forced_call_that_does_not_come_is_a_failure() -> None:
+    required = ToolChoice("required")
+    with pytest.raises(InternalError, match="required"):
+        await unconstrained("", asked(tools=(TOOL,), tool_choice=required))
+
+
+@each_of("mode", ["required", "auto"])
+@each_of(
     "text",
     [
         CALL.replace('"city"', '"town"'),
@@ -466,7 +476,7 @@ CODER_CALL = (
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "thinks", "call"),
     [
         ("bielik", None, "\n" + HERMES_CALL),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from casekit import each_of
 from chatkit import Unchecked, continued, together, whole_and_cuts
 from formatkit import WEATHER
 
@@ -91,7 +92,7 @@ async def test_a_refusal_names_its_field_each_time() -> None:
         assert refused.value.param == param
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("output", "spells"),
     [
         (schema(more={"const": "<|im_end|>"}), True),
@@ -136,7 +137,7 @@ def goes_on(begun: str, output: OutputFormat, **more: Any) -> ChatRequest:
     return ChatRequest("m", said, output=output, continue_final_message=True, **more)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("output", "begun", "whole"),
     [
         (schema(), '{"city": "Pa', '{"city": "Paris"}'),

@@ -107,6 +107,7 @@ async def test_a_schema_that_spells_a_control_token_is_known_to() -> None:
         assert not (await of(asked(weather()), schema_cache)).spell
 
 
+@pytest.mark.full
 async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() -> None:
     """Requests that differ in anything but the functions are as if nothing had come before."""
     engine = FakeEngine("m", FakeScript(["x"] * 100), context_length=100_000)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from casekit import first_of
 from chatkit import Unchecked, continued, whole_and_cuts
 from enginekit import THREADS
 from formatkit import WEATHER
@@ -62,7 +63,7 @@ async def chats(gguf: Path) -> AsyncIterator[tuple[TextChat, TextChat]]:
         await other.stop()
 
 
-@pytest.mark.parametrize("text", ["<|im_end|>", "a <|im_start|>b<|endoftext|>"])
+@pytest.mark.parametrize("text", first_of(["<|im_end|>", "a <|im_start|>b<|endoftext|>"]))
 async def test_the_text_of_a_control_token_comes_out_as_text(
     chats: tuple[TextChat, TextChat], text: str
 ) -> None:
@@ -128,7 +129,9 @@ ENDLESS = {
 FORCED = {"tools": (Tool("get_node", ENDLESS),), "tool_choice": ToolChoice("required")}
 
 
-@pytest.mark.parametrize("case", [{"output": JsonSchema(ENDLESS)}, FORCED], ids=["answer", "call"])
+@pytest.mark.parametrize(
+    "case", first_of([{"output": JsonSchema(ENDLESS)}, FORCED]), ids=["answer", "call"]
+)
 async def test_a_recursion_without_an_end_leaves_the_constraint_in_force(
     chats: tuple[TextChat, TextChat], case: dict[str, Any]
 ) -> None:
@@ -157,7 +160,9 @@ DIFFERENT = {
 SAVED = {"tools": (Tool("save", DIFFERENT),), "tool_choice": ToolChoice("required")}
 
 
-@pytest.mark.parametrize("case", [{"output": JsonSchema(DIFFERENT)}, SAVED], ids=["answer", "call"])
+@pytest.mark.parametrize(
+    "case", first_of([{"output": JsonSchema(DIFFERENT)}, SAVED]), ids=["answer", "call"]
+)
 async def test_no_item_repeats_an_earlier_one(
     chats: tuple[TextChat, TextChat], case: dict[str, Any]
 ) -> None:
@@ -170,7 +175,7 @@ async def test_no_item_repeats_an_earlier_one(
     assert whole.finish == ("tool_calls" if whole.calls else "stop")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", first_of(CASES))
 async def test_greedy_replies_are_the_same_wherever_they_break_off(
     chats: tuple[TextChat, TextChat], case: str
 ) -> None:
@@ -191,7 +196,7 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
 
 
 @pytest.mark.parametrize(
-    "begun", ["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼']
+    "begun", first_of(["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼'])
 )
 async def test_a_document_that_a_client_has_begun_is_gone_on_with(
     chats: tuple[TextChat, TextChat], begun: str

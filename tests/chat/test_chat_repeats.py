@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from chatkit import Reply, Unchecked, together, whole_and_cuts
 from formatkit import WEATHER, Call, write_calls
 from hypothesis import given
@@ -59,7 +60,7 @@ def cities(reply: Reply) -> list[str]:
     return [json.loads(call.arguments)["city"] for call in reply.calls]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("template", "parallel", "made"),
     [
         (None, None, ["Oslo"]),  # no marker of the family ends its calls, and one is forced

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from casekit import each_of
 from chatkit import Unchecked, continued, whole_and_cuts
 from formatkit import TOOLS, WEATHER
 
@@ -93,8 +94,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("tokens_known", [True, False])
-@pytest.mark.parametrize("case", CASES)
+@each_of("tokens_known", [True, False], every=3)
+@each_of("case", CASES)
 async def test_cut_anywhere_it_is_the_same_reply(case: str, tokens_known: bool) -> None:
     reply, changes = CASES[case]
     request = asked(**changes)
@@ -237,7 +238,7 @@ async def test_white_space_of_others_is_taken_over(text: str, rest: str) -> None
     assert rest in new
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "pretty"),
     [
         ("", True),
@@ -259,7 +260,7 @@ def test_white_space_of_answers_is_recognised(text: str, pretty: bool) -> None:
     assert answer_space(text) is (WhiteSpace.PRETTY if pretty else WhiteSpace.ANY)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "pretty"),
     [
         ("", True),
@@ -283,19 +284,19 @@ CALLING = [form for form in FORMATS if form.calls]
 ARGUMENTS = '{"city": "Köln", "days": 2}'
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+@each_of("form", FORMATS, ids=lambda form: form.name)
 def test_every_format_writes_text_that_broke_off(form: ModelFormat) -> None:
     assert_written(form, Partial(text="Well, the answ"))
 
 
-@pytest.mark.parametrize("form", REASONED, ids=lambda form: form.name)
-@pytest.mark.parametrize("is_open", [False, True])
+@each_of("form", REASONED, ids=lambda form: form.name, every=3)
+@each_of("is_open", [False, True])
 def test_every_format_writes_reasoning_that_broke_off(form: ModelFormat, is_open: bool) -> None:
     assert_written(form, Partial(reasoning="Let me thi"), is_open=is_open)
     assert_written(form, Partial(reasoning="Hm.", text="Well, the answ"), is_open=is_open)
 
 
-@pytest.mark.parametrize("form", CALLING, ids=lambda form: form.name)
+@each_of("form", CALLING, ids=lambda form: form.name)
 def test_every_format_writes_calls_that_broke_off(form: ModelFormat) -> None:
     partial = Partial(calls=(PartialCall(0, "abcdefgh1", "get_weather", ARGUMENTS),))
     assert_written(form, partial)
@@ -304,7 +305,7 @@ def test_every_format_writes_calls_that_broke_off(form: ModelFormat) -> None:
         assert_written(form, cut)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "form", [f for f in CALLING if f.calls and not f.calls.at_start], ids=lambda form: form.name
 )
 def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: ModelFormat) -> None:
@@ -315,8 +316,11 @@ def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: Mod
     assert_written(form, Partial(text="I look.", calls=(call,)), between=between)
 
 
-@pytest.mark.parametrize(
-    "form", [f for f in CALLING if f.calls and f.calls.parallel], ids=lambda form: form.name
+@each_of(
+    "form",
+    [f for f in CALLING if f.calls and f.calls.parallel],
+    ids=lambda form: form.name,
+    every=3,
 )
 async def test_calls_with_values_of_every_kind_are_continued_under_their_constraint(
     form: ModelFormat,

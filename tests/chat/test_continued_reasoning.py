@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
+from casekit import each_of
 
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.plan import _is_reasoning_open
@@ -23,7 +23,7 @@ _REAL = [
 ]
 
 
-@pytest.mark.parametrize("path", [*_OWN, *_REAL], ids=lambda path: path.stem)
+@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem)
 def test_reasoning_alone_is_continued(path: Path) -> None:
     template = ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
     form = by_name(path.stem) if path in _OWN else detect(template.source)

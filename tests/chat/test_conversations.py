@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from casekit import each_of
 from msgspec import structs
 
 from causerie.chat import conversations as module
@@ -64,7 +65,7 @@ def test_nobody_learns_of_the_conversations_of_others() -> None:
 _OTHER = (*PROMPT[:500], *range(6000, 6900))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("changes", "expected"),
     [
         ({"tools": TOOLS[::-1]}, CacheMiss(module.TOOLS_REORDERED, COMPUTED)),
@@ -82,7 +83,7 @@ def test_another_prompt_has_a_reason(changes: dict[str, Any], expected: CacheMis
     assert miss(structs.replace(AGAIN, **changes), _OTHER, 500) == expected
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("before", "after", "expected"),
     [
         ("Today is 2026-11-24.", "Today is 2026-11-25.", "line 2, a date or time"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
+from casekit import each_of
 from deviationkit import DEVIATIONS
 from formatkit import Call, Told, read, write_calls, write_reasoning, write_said
 from hypothesis import given
@@ -33,7 +33,7 @@ def expected(calls: list[Call], deviation: str) -> list[tuple[str, object]]:
     return [*ended, *((call.name, dict(call.arguments)) for call in calls)]
 
 
-@pytest.mark.parametrize("deviation", DEVIATIONS)
+@each_of("deviation", DEVIATIONS, every=3)
 def test_a_call_that_deviates_is_read_as_what_it_means(deviation: str) -> None:
     tried = 0
     for form in MARKED:
@@ -71,7 +71,7 @@ def test_a_stream_says_what_the_whole_says(data: st.DataObject) -> None:
             assert read(form, text, cuts=list(pieces)) == whole
 
 
-@pytest.mark.parametrize("form", MARKED, ids=lambda form: form.name)
+@each_of("form", MARKED, ids=lambda form: form.name)
 def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
     assert form.calls
     section = write_calls(form.calls, [Call("get_weather", {"city": "Paris"}, "abcdefgh1")])
@@ -84,7 +84,7 @@ def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
             assert re.fullmatch(r"Let me look\.\s+There it is\.", told.answer), told.answer
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+@each_of("form", FORMATS, ids=lambda form: form.name)
 def test_two_pieces_of_reasoning_are_not_glued_together(form: ModelFormat) -> None:
     assert form.reasoning
     text = write_reasoning(form.reasoning, "Hm.") + write_reasoning(form.reasoning, "So.")
@@ -94,7 +94,7 @@ def test_two_pieces_of_reasoning_are_not_glued_together(form: ModelFormat) -> No
         assert told.answer == "Yes."
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+@each_of("form", FORMATS, ids=lambda form: form.name)
 def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> None:
     assert form.reasoning
     text = write_reasoning(form.reasoning, "Hm.") + form.answer_open + "Yes."
@@ -106,8 +106,8 @@ def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> Non
             assert opened == Told("Hm.", "Yes.")
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
+@each_of("size", SIZES)
+@each_of(
     "text",
     [
         "<function=now>\n</function>\n</tool_call>",
@@ -122,8 +122,8 @@ def test_a_function_without_arguments_in_other_spellings(text: str, size: int) -
     assert read(by_name("qwen-3-coder"), text, size=size) == Told(calls=[("now", {})])
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
+@each_of("size", SIZES)
+@each_of(
     ("name", "text"),
     [
         ("mistral", "get_weather is a function."),
@@ -139,8 +139,8 @@ def test_the_name_of_a_function_alone_is_no_call(name: str, text: str, size: int
     assert read(by_name(name), text, size=size) == Told(answer=text)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
+@each_of("size", SIZES)
+@each_of(
     ("name", "text"),
     [
         # No call is plain here: no function, an unknown one, no arguments where some are needed.

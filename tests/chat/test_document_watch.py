@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from casekit import each_of, examples
 from grammarkit import fault_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +46,7 @@ def watched(text: str, rules: dict[str, Any], cuts: list[int]) -> DocumentWatch:
     return document
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(sorted(RULES)), values, st.lists(st.integers(0, 200)), st.booleans())
 def test_an_item_repeats_where_the_check_says_that_items_are_equal(
     name: str, value: object, cuts: list[int], pretty: bool
@@ -60,7 +61,7 @@ def test_an_item_repeats_where_the_check_says_that_items_are_equal(
         assert document.held_from is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "repeat"),
     [
         ("[1, 2, 1]", Repeat("#", 5, "")),
@@ -91,7 +92,7 @@ def test_a_piece_that_ends_an_item_and_begins_the_next_names_what_is_before_the_
     assert document.fault == Repeat("#", 2, '"')
 
 
-@pytest.mark.parametrize("text", ["no JSON, at all", "[1, 1x, 1x", "]]", '{"a": [[}]', ", , ,"])
+@each_of("text", ["no JSON, at all", "[1, 1x, 1x", "]]", '{"a": [[}]', ", , ,"])
 def test_text_that_is_no_json_is_passed_over(text: str) -> None:
     assert watched(text, UNIQUE, []).fault is None
 

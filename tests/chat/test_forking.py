@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
+from casekit import examples
 from formatkit import TOOLS, Call, admits, write_calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +54,7 @@ def read(parser: Parser, text: str, size: int) -> list[ContentEvent]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts(), texts(), st.integers(1, 9), st.data())
 def test_a_parser(
     told: tuple[int, str], other: tuple[int, str], size: int, data: st.DataObject
@@ -74,7 +75,7 @@ def test_a_parser(
     assert begun + read(again, text[cut:], size) + again.finish() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.one_of(st.none(), st.text("abc", max_size=3))), max_size=30

@@ -7,6 +7,7 @@ Expected: reasoning, answer, calls. What the declarations say by themselves is t
 from __future__ import annotations
 
 import pytest
+from casekit import each_of
 from format_names import SERVERS
 from formatkit import Told, read
 
@@ -312,7 +313,7 @@ FAMILIES: list[tuple[str, str, Told]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), FAMILIES)
+@each_of(("name", "text", "expected"), FAMILIES, every=3)
 def test_a_reply_is_read_wherever_it_is_cut(name: str, text: str, expected: Told) -> None:
     form = by_name(name)
     for cut in range(len(text)):

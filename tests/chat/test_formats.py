@@ -9,6 +9,7 @@ from pathlib import Path
 
 import formatkit
 import pytest
+from casekit import each_of
 from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning, write_said
 from formats_page import formats_page
 from hypothesis import given
@@ -364,7 +365,7 @@ def made(form: ModelFormat) -> list[Call]:
     return [first, Call("now", {}, "abcdefgh2")] if form.calls.parallel else [first]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_of("name", NAMES)
 def test_own_template_is_detected(name: str) -> None:
     assert detect((OWN / f"{name}.jinja").read_text()).name == name
 
@@ -391,7 +392,7 @@ def test_the_page_is_what_the_code_says() -> None:
     assert PAGE.read_text() == formats_page(), "run `make docs`"
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING)
 def test_triggers_are_where_a_section_begins(name: str) -> None:
     form = by_name(name)
     calls = form.calls
@@ -407,7 +408,7 @@ def test_triggers_are_where_a_section_begins(name: str) -> None:
         assert way.at_start or not calls.at_start
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_of("name", NAMES)
 def test_no_marker_begins_like_another(name: str) -> None:
     """A shorter marker would be taken before the longer one has arrived."""
     marks = list(_marks(by_name(name)))
@@ -423,7 +424,7 @@ def _marks(form: ModelFormat) -> Iterator[str]:
         yield from (*call_triggers(way), *way.lead_ins)
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING)
 def test_what_is_declared_is_read(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -438,7 +439,7 @@ def test_what_is_declared_is_read(name: str) -> None:
         assert same(read(form, text, size=size), expected), size
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING)
 def test_an_answer_may_come_before_calls(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -452,7 +453,7 @@ def test_an_answer_may_come_before_calls(name: str) -> None:
         assert same(told, Told(answer="Let me see.", calls=expected))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_of("name", NAMES)
 def test_reasoning_and_answer(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -467,7 +468,7 @@ def test_reasoning_and_answer(name: str) -> None:
         assert read(form, whole, size=size, tools=None) == expected, size
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_of("name", NAMES)
 def test_white_space_before_reasoning_is_no_answer(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -478,7 +479,7 @@ def test_white_space_before_reasoning_is_no_answer(name: str) -> None:
         assert read(form, " \n ", tools=tools, size=size) == Told("", " \n "), case
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_of("name", NAMES)
 def test_the_indentation_of_an_answer_is_part_of_it(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -489,7 +490,7 @@ def test_the_indentation_of_an_answer_is_part_of_it(name: str) -> None:
         assert told == Told("Hm, so.", text), (bool(tools), size)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_of("name", NAMES)
 def test_reasoning_that_is_cut_stays_reasoning(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -497,7 +498,7 @@ def test_reasoning_that_is_cut_stays_reasoning(name: str) -> None:
     assert told == Told(reasoning="I begin to")
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), SAMPLES)
+@each_of(("name", "text", "expected"), SAMPLES)
 def test_samples(name: str, text: str, expected: Told) -> None:
     for size in (0, 1, 2, 5):
         assert same(read(by_name(name), text, size=size), expected), size

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from casekit import examples
 from formatkit import TOOLS, Call, read, write_calls, write_reasoning
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ def _body(messages: list[dict[str, Any]], continued: bool, tools: bool) -> dict[
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     path=st.sampled_from([*_OWN, *_REAL]),
     body=st.builds(_body, st.lists(_message, min_size=1, max_size=7), st.booleans(), st.booleans()),
@@ -168,7 +169,7 @@ _FORGETS = {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     path=st.sampled_from([path for path in _OWN if path.stem not in _FORGETS]),
     thought=_text,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from casekit import each_of
 from deviationkit import headless_of, named_of
 from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from grammarkit import Vocabulary, closers, vocabularies
@@ -84,7 +85,7 @@ def refusal(
     return model[1].refused_at(grammar, text)
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_what_is_declared_is_admitted(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -95,7 +96,7 @@ def test_what_is_declared_is_admitted(name: str) -> None:
             assert refusal(form, model, section, required=required, reasoning="none") is None
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_calls_come_behind_reasoning(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -110,7 +111,7 @@ def test_calls_come_behind_reasoning(name: str) -> None:
         assert whole is None
 
 
-@pytest.mark.parametrize("name", ["qwen-3", "kimi-k3", "glm-4.7", "deepseek-v3.1", "magistral"])
+@each_of("name", ["qwen-3", "kimi-k3", "glm-4.7", "deepseek-v3.1", "magistral"])
 def test_a_forced_call_may_begin_inside_the_reasoning(name: str) -> None:
     """Where its marker is a control token; as plain text reasoning may speak of it."""
     form = by_name(name)
@@ -139,7 +140,7 @@ def test_a_forced_call_may_begin_inside_the_reasoning(name: str) -> None:
         assert (told.reasoning, told.answer, told.calls) == ("Hm.", "", calls)
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_an_answer_stays_free(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -149,7 +150,7 @@ def test_an_answer_stays_free(name: str) -> None:
         assert refusal(form, model, write_reasoning(form.reasoning, "Hm.") + said) is None
 
 
-@pytest.mark.parametrize("name", CALLING)
+@each_of("name", CALLING, every=3)
 def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -163,9 +164,7 @@ def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
             assert refusal(form, model, section, required=True) is not None
 
 
-@pytest.mark.parametrize(
-    "name", [form.name for form in FORMATS if form.calls and headless_of(form)]
-)
+@each_of("name", [form.name for form in FORMATS if form.calls and headless_of(form)])
 def test_a_section_without_its_first_marker_is_held_to_its_schema(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -208,7 +207,7 @@ def test_the_number_of_a_call_has_an_end() -> None:
         assert refusal(form, model, section, required=True) is not None
 
 
-@pytest.mark.parametrize("name", PARALLEL)
+@each_of("name", PARALLEL, every=3)
 def test_one_call_where_only_one_is_allowed(name: str) -> None:
     form = by_name(name)
     assert form.calls
@@ -220,7 +219,7 @@ def test_one_call_where_only_one_is_allowed(name: str) -> None:
         assert refusal(form, model, section, required=True, parallel=False) is not None
 
 
-@pytest.mark.parametrize("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_an_answer_by_schema_stands_where_answers_do(name: str) -> None:
     form = by_name(name)
     assert form.reasoning
@@ -235,8 +234,8 @@ def test_an_answer_by_schema_stands_where_answers_do(name: str) -> None:
         assert vocabulary.refused_at(grammar, "maybe") is not None
 
 
-@pytest.mark.parametrize("name", CALLING)
-@pytest.mark.parametrize("tools", [TOOLS, NESTED], ids=["flat", "nested"])
+@each_of("name", CALLING, every=3)
+@each_of("tools", [TOOLS, NESTED], ids=["flat", "nested"])
 def test_what_is_admitted_is_understood(
     name: str, tools: Mapping[str, Mapping[str, object]]
 ) -> None:
@@ -292,7 +291,7 @@ def offered(schema: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
     return {"f": closed_schema(anchored(closed_schema(schema)))}
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@each_of("name", NOTATIONS)
 def test_parameters_as_clients_write_them_are_held_to(name: str) -> None:
     form, tools = by_name(name), offered(WRITTEN)
     assert form.calls
@@ -320,7 +319,7 @@ def test_parameters_as_clients_write_them_are_held_to(name: str) -> None:
         assert vocabulary.refused_at(grammar, text) is not None
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@each_of("name", NOTATIONS)
 def test_rules_that_say_nothing_are_passed_over(name: str) -> None:
     record = {
         "type": "object",
@@ -334,8 +333,8 @@ def test_rules_that_say_nothing_are_passed_over(name: str) -> None:
     assert compose(form, {}, reasoning="none", calls=plan, answer=None)
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize("nested", [True, False])
+@each_of("name", NOTATIONS)
+@each_of("nested", [True, False])
 def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
     """As Pydantic writes a map whose keys are an enumeration, and Zod a record of one."""
     colours = {
@@ -359,8 +358,8 @@ def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(
+@each_of("name", NOTATIONS)
+@each_of(
     ("schema", "good", "bad"),
     [
         ({"type": "object", "propertyNames": {"type": "string", "pattern": "^a"},
@@ -388,8 +387,8 @@ def test_what_libraries_write_in_their_own_way_is_held_to(
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
-@pytest.mark.parametrize("name", ["lfm-2", "llama-4-pythonic", "qwen-3-coder", "seed-oss"])
-@pytest.mark.parametrize(
+@each_of("name", ["lfm-2", "llama-4-pythonic", "qwen-3-coder", "seed-oss"])
+@each_of(
     ("schema", "good", "bad"),
     [
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "None", "True"),
@@ -412,7 +411,7 @@ def test_python_s_constants_stand_beside_other_values(
         assert (vocabulary.refused_at(grammar, form.calls.lead + written) is None) == right
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@each_of("name", NOTATIONS)
 def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
     form = by_name(name)
     tools = offered({"type": "object", "propertyNames": {"enum": ["red", "green"]}})
@@ -425,8 +424,8 @@ def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(
+@each_of("name", NOTATIONS)
+@each_of(
     ("kind", "values"),
     [
         ({"anyOf": [{"type": "string", "enum": ["c"]}, {"type": "null"}]}, ["c", None]),
@@ -451,7 +450,7 @@ def test_words_mean_what_the_schema_has(
                 assert read(form, text, tools=tools).calls == [("f", {"a": value})], text
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@each_of("name", NOTATIONS)
 def test_one_item_or_key_at_most(name: str) -> None:
     one = {"type": "array", "items": {"type": "integer"}, "maxItems": 1}
     free = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 1}
@@ -471,7 +470,7 @@ def test_one_item_or_key_at_most(name: str) -> None:
                 assert (vocabulary.refused_at(grammar, text) is None) == (made is right), text
 
 
-@pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes", "lfm-2"}))
+@each_of("name", sorted({*NOTATIONS} - {"hermes", "lfm-2"}))
 def test_what_a_definition_forbids_is_not_written(name: str) -> None:
     """Models of JSON get this schema refused by the compiler."""
     never = {"a": {"$ref": "#/$defs/never"}, "b": {"type": "integer"}}
@@ -494,7 +493,7 @@ def test_what_nobody_refers_to_costs_nothing() -> None:
     assert "$ref" not in re.sub(r"'propertyNames': {'\$ref'", "", repr(tool))
 
 
-@pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes"}))
+@each_of("name", sorted({*NOTATIONS} - {"hermes"}))
 def test_references_that_lead_too_far_are_refused(name: str) -> None:
     chain = {str(at): {"$ref": f"#/$defs/{at + 1}"} for at in range(2000)}
     shared = {**chain, "2000": {"type": "integer"}}
@@ -525,8 +524,8 @@ STRINGS: list[tuple[Mapping[str, object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(("what", "right", "wrong"), STRINGS)
+@each_of("name", NOTATIONS)
+@each_of(("what", "right", "wrong"), STRINGS)
 def test_strings_are_held_to_format_and_pattern(
     name: str, what: Mapping[str, object], right: str, wrong: str
 ) -> None:
@@ -547,7 +546,7 @@ def texts_of(format: str) -> st.SearchStrategy[str]:
     return st.from_regex(re.compile(keywords.FORMATS[format], re.ASCII), fullmatch=True)
 
 
-@pytest.mark.parametrize("name", keywords.FORMATS)
+@each_of("name", keywords.FORMATS)
 @given(data=st.data())
 def test_what_a_format_admits_in_other_notations_it_admits_in_json(
     name: str, data: st.DataObject
@@ -558,8 +557,8 @@ def test_what_a_format_admits_in_other_notations_it_admits_in_json(
     assert wrong is None or "a day that does not exist" in wrong
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(
+@each_of("name", NOTATIONS)
+@each_of(
     ("schema", "right", "wrong"),
     [
         ({"$defs": {"Stop": STOP}, "$ref": "#/$defs/Stop"}, [{"at": "x"}], [{}, {"to": "x"}]),
@@ -631,8 +630,8 @@ ALONGSIDE: list[tuple[Mapping[str, object], list[object], list[object]]] = [
 ]
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(("what", "right", "wrong"), ALONGSIDE)
+@each_of("name", NOTATIONS)
+@each_of(("what", "right", "wrong"), ALONGSIDE)
 def test_what_holds_at_once_holds_in_every_notation(
     name: str, what: Mapping[str, object], right: list[object], wrong: list[object]
 ) -> None:
@@ -650,7 +649,7 @@ def test_what_holds_at_once_holds_in_every_notation(
             assert read(form, text, tools=tools).calls == [("f", {"v": value})]
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
+@each_of("name", NOTATIONS)
 def test_keys_of_the_model_s_own_where_the_function_takes_them(name: str) -> None:
     form = by_name(name)
     tools = offered({"properties": {"a": {"type": "integer"}}, "additionalProperties": True})
@@ -683,8 +682,8 @@ ALTERNATIVES: list[tuple[dict[str, object], list[dict[str, object]], list[dict[s
 ]
 
 
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(("rule", "right", "wrong"), ALTERNATIVES)
+@each_of("name", NOTATIONS)
+@each_of(("rule", "right", "wrong"), ALTERNATIVES)
 def test_rules_between_properties_hold_in_every_notation(
     name: str,
     rule: dict[str, object],

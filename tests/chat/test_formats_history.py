@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from formatkit import TOOLS, Call, write_calls, write_reasoning
 
 from causerie.chat.formats.format import ModelFormat
@@ -111,26 +112,26 @@ def _reasoning_in_prompt(template: ChatTemplate, form: ModelFormat) -> tuple[str
     return said, _rendered(template, form, answer, [], False)
 
 
-@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS if form.calls])
 def test_own_template_shows_calls_as_declared(name: str) -> None:
     declared, prompt = _calls_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
 
 
-@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS if form.calls])
 def test_no_call_is_lost_beside_text(name: str) -> None:
     template = _template(OWN / f"{name}.jinja")
     declared, prompt = _calls_in_prompt(template, by_name(name), "I look.")
     assert declared in prompt
 
 
-@pytest.mark.parametrize("name", [f.name for f in FORMATS if f.name not in OWN_NO_REASONING])
+@each_of("name", [f.name for f in FORMATS if f.name not in OWN_NO_REASONING])
 def test_own_template_shows_reasoning_as_declared(name: str) -> None:
     declared, prompt = _reasoning_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
 
 
-@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS if form.calls])
 def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
     template, form = _template(OWN / f"{name}.jinja"), by_name(name)
     declared, prompt = _calls_in_prompt(template, form, "I look.")
@@ -166,9 +167,9 @@ def _shows_both(template: ChatTemplate, form: ModelFormat, said: str | None, tho
     return 0 < text.find("UTC") < text.find("NOON") and 0 < text.find("Oslo") < text.find("RAIN")
 
 
-@pytest.mark.parametrize("thought", ["", "Hm, so."])
-@pytest.mark.parametrize("said", [None, "I look."])
-@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+@each_of("thought", ["", "Hm, so."])
+@each_of("said", [None, "I look."])
+@each_of("name", [form.name for form in FORMATS if form.calls])
 def test_no_call_is_lost_beside_another(name: str, said: str | None, thought: str) -> None:
     assert _shows_both(_template(OWN / f"{name}.jinja"), by_name(name), said, thought)
 
@@ -197,8 +198,8 @@ def _in_order(template: ChatTemplate, form: ModelFormat, thought: str) -> bool:
     return 0 < text.rfind("USER") < text.find("I look.") < text.rfind("Oslo") < text.rfind("RAIN")
 
 
-@pytest.mark.parametrize("thought", ["", "Hm, so."])
-@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+@each_of("thought", ["", "Hm, so."])
+@each_of("name", [form.name for form in FORMATS if form.calls])
 def test_what_was_said_before_a_call_stays_before_it(name: str, thought: str) -> None:
     assert _in_order(_template(OWN / f"{name}.jinja"), by_name(name), thought)
 
@@ -466,8 +467,8 @@ def _goes_on(template: ChatTemplate, form: ModelFormat, *, called: bool) -> bool
     return "".join(second.split()).startswith("".join(said.split()))
 
 
-@pytest.mark.parametrize("called", [False, True])
-@pytest.mark.parametrize("name", [f.name for f in FORMATS if f.name not in OWN_FORGETS_EVERYWHERE])
+@each_of("called", [False, True])
+@each_of("name", [f.name for f in FORMATS if f.name not in OWN_FORGETS_EVERYWHERE])
 def test_a_second_turn_goes_on_from_the_first(name: str, called: bool) -> None:
     goes_on = _goes_on(_template(OWN / f"{name}.jinja"), by_name(name), called=called)
     assert goes_on is (OWN_FORGETS.get(name) is not called)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,8 +53,8 @@ def python(value: object) -> str:
     return repr(value)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3])
-@pytest.mark.parametrize(
+@each_of("size", [0, 1, 2, 3])
+@each_of(
     ("text", "expected"),
     [
         (")", {}),
@@ -83,7 +84,7 @@ def test_python(text: str, expected: Mapping[str, object], size: int) -> None:
     assert rest == ")]"
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     ["a=x)", "a=1 2)", "a==1)", "1, 2, 3)", "a=inf)", "a=f(1))", "a={1, 2})", "a=" + "[" * 99],
 )
@@ -100,7 +101,7 @@ def test_python_round_trip(arguments: Mapping[str, object], size: int) -> None:
     assert rest == ")"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "expected"),
     [
         ("True", "true"),
@@ -117,8 +118,8 @@ def test_a_python_literal_as_json(text: str, expected: str | None) -> None:
     assert relaxed_json(text) == expected
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 5])
-@pytest.mark.parametrize(
+@each_of("size", [0, 1, 2, 3, 5])
+@each_of(
     ("text", "expected"),
     [
         ("{}", {}),
@@ -163,8 +164,8 @@ def element(name: str, inside: str) -> str:
     return f"{MARK}<{name}>{inside}{MARK}</{name}>"
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 7])
-@pytest.mark.parametrize(
+@each_of("size", [0, 1, 2, 3, 7])
+@each_of(
     ("text", "expected"),
     [
         ("", {}),
@@ -213,8 +214,8 @@ ANNOUNCED = ParameterList('<p k="', '" t="a">', "</p>", between_json='" t="b">')
 WRAPPED = ParameterList('<p k="', '">', "</p>", wrap=("<![CDATA[", "]]>"))
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3])
-@pytest.mark.parametrize(
+@each_of("size", [0, 1, 2, 3])
+@each_of(
     ("form", "text", "expected"),
     [
         (CODER, "<p=b>\nTrue\n</p>\n", {"b": True}),
@@ -305,7 +306,7 @@ def test_a_long_string_with_an_object_in_small_pieces_is_read_in_linear_time() -
     assert rest == "}\n"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("reader", "begin"),
     [
         (PythonReader(ANY), "city"),
@@ -327,7 +328,7 @@ def in_string(text: str) -> bool:
     return strings.holds
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.text("[]{},:\"'\\ ab1", max_size=24), st.data())
 def test_an_open_string_is_the_same_however_it_is_asked(text: str, data: st.DataObject) -> None:
     """By the places before it, and at once."""
@@ -340,7 +341,7 @@ def test_an_open_string_is_the_same_however_it_is_asked(text: str, data: st.Data
     assert found == [in_string(text[:place]) for place in places]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(VALUES.map(lambda value: [value]), st.data())
 def test_a_place_is_in_a_string_of_json_where_it_is(
     value: list[object], data: st.DataObject

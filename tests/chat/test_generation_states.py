@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -221,7 +222,7 @@ def test_every_transition_of_the_table_has_an_example() -> None:
     assert set(TABLE) == listed
 
 
-@pytest.mark.parametrize("transition", TABLE, ids=lambda pair: f"{pair[0].name}-{pair[1].name}")
+@each_of("transition", TABLE, ids=lambda pair: f"{pair[0].name}-{pair[1].name}")
 def test_a_transition_of_the_table(transition: Transition) -> None:
     assert transition in run(TABLE[transition]).transitions
 
@@ -265,7 +266,7 @@ def test_a_minimum_length_is_a_new_run_and_no_new_state() -> None:
     assert made.requests[0].ignore_eos
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("resumed", "state"),
     [((OPEN, WORD), T), ((WORD,), A), ((BEGIN, NAME), C), ((WORD, END), F), ((OPEN, END), L)],
 )

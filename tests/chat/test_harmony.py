@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from casekit import each_of
 from formatkit import TOOLS, Told, read
 from grammarkit import vocabularies
 
@@ -43,8 +44,8 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("size", [0, 1, 4])
-@pytest.mark.parametrize("name", NAMES)
+@each_of("size", [0, 1, 4])
+@each_of("name", NAMES)
 def test_every_spelling_of_a_call(name: str, size: int) -> None:
     form = by_name(name)
     for header, end in product(
@@ -67,8 +68,8 @@ def test_the_constraint_admits_what_models_write(name: str) -> None:
             assert vocabulary.refused_at(grammar, opened + "{}") is not None, header
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 8])
-@pytest.mark.parametrize(
+@each_of("size", [0, 1, 3, 8])
+@each_of(
     ("text", "expected"),
     [
         # Several calls, with nothing or a preamble between them.
@@ -113,8 +114,8 @@ def test_messages(text: str, expected: Told, size: int) -> None:
         assert read(by_name(name), text, size=size) == expected
 
 
-@pytest.mark.parametrize("name", ["python", "browser.search", "container.exec"])
-@pytest.mark.parametrize("channel", CHANNELS)
+@each_of("name", ["python", "browser.search", "container.exec"])
+@each_of("channel", CHANNELS)
 def test_a_built_in_recipient_is_a_function_where_one_is_offered(name: str, channel: str) -> None:
     tools = {name: {"type": "object"}}
     text = f'{THOUGHT}<|channel|>{channel} to={name} code<|message|>{{"code": "1"}}<|call|>'
@@ -123,7 +124,7 @@ def test_a_built_in_recipient_is_a_function_where_one_is_offered(name: str, chan
         assert told == Told("Hm.", "", [(name, {"code": "1"})])
 
 
-@pytest.mark.parametrize("header", [*BEHIND, *BEFORE, *ODD])
+@each_of("header", [*BEHIND, *BEFORE, *ODD])
 def test_a_call_that_nobody_asked_for_is_not_the_answer(header: str) -> None:
     text = (
         f"{THOUGHT}{header}<|message|>{BODY}<|call|><|start|>assistant"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ def test_the_values_inside_keep_their_text_too() -> None:
     assert arguments["f"] == 1.5
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text"), ["not json", '{"a": ', "[1]", '"text"', "null", '{"a": NaN}', "{" * 99, "[" * 9999]
 )
 def test_malformed_arguments_are_shown_and_never_fail(text: str) -> None:
@@ -327,7 +328,7 @@ def test_calls_and_results_become_plain_words() -> None:
     assert "tool_calls" not in told[1]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("calls", "text"),
     [
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from casekit import each_of
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.lark import embed, tokens
@@ -32,7 +33,7 @@ def test_rules_and_terminals_keep_to_themselves() -> None:
     assert not admits(source, "!")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source", "good", "bad"),
     [
         ('start: "a"i /b\\/#"c/', 'Ab/#"c', "ab"),
@@ -56,7 +57,7 @@ def test_what_the_dialect_has(source: str, good: str, bad: str) -> None:
     assert not admits(source, bad)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source", "words"),
     [
         ("start: <|im_end|>", "Control tokens"),

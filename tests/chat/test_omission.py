@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from casekit import each_of
 
 from causerie.chat.chat import BILLING_LINE, TOOL_ORDER, without_changing_parts
 from causerie.protocol.request import ChatRequest, Message, TextPart, Tool
@@ -16,7 +17,7 @@ def system(*texts: str) -> Message:
     return Message("system", tuple(TextPart(text) for text in texts))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("sent", "read"),
     [
         ([Message("system", f"{BILLING}\n\nBe kind.")], [Message("system", "Be kind.")]),

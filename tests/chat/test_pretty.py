@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -56,7 +57,7 @@ def of(**properties: object) -> Schema:
 PLACE = of(a={"type": "integer"}, b={"type": "array", "items": {"type": "integer"}})
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "admitted"),
     [
         ('{"a": 1, "b": [1, 2]}', True),
@@ -91,15 +92,15 @@ async def test_alternatives_of_the_only_part_are_those_of_that_part() -> None:
 TEXTS = ["", "a", "ä", "🗼", 'a"b', "a\\b", "a/b", "\n", "\x7f", "\x00", "  x", "<|im_end|>"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("ensure_ascii", [False, True])
+@each_of("text", TEXTS)
+@each_of("ensure_ascii", [False, True])
 async def test_strings_are_written_in_any_spelling(text: str, ensure_ascii: bool) -> None:
     written = json.dumps([text], ensure_ascii=ensure_ascii).replace("\x7f", "\\u007f")
     schema = {"type": "array", "items": {"type": "string"}}
     assert admits(await grammar_of(JsonSchema(schema)), written)
 
 
-@pytest.mark.parametrize("text", ['"\n"', '"\\ud800"', '"\\udc00\\ud800"', '"\\x"', '"\\u12"', '"'])
+@each_of("text", ['"\n"', '"\\ud800"', '"\\udc00\\ud800"', '"\\x"', '"\\u12"', '"'])
 async def test_strings_that_are_none(text: str) -> None:
     assert not admits(await grammar_of(JsonSchema({"type": "string"})), text)
 
@@ -154,7 +155,7 @@ def documents() -> st.SearchStrategy[object]:
     )
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 async def test_a_schema_is_written_with_white_space(name: str) -> None:
     plan = await planned(JsonSchema(SCHEMAS[name]))
     assert plan.expression.startswith("answer_")
@@ -163,7 +164,7 @@ async def test_a_schema_is_written_with_white_space(name: str) -> None:
 _INDENTS = st.sampled_from([None, 0, 2, "\t"])
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 @given(data=st.data())
 async def test_what_is_admitted_is_valid_and_what_is_valid_is_admitted(
     name: str, data: st.DataObject
@@ -283,7 +284,7 @@ EXCLUSIONS: list[tuple[Any, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "valid", "invalid"), EXCLUSIONS)
+@each_of(("schema", "valid", "invalid"), EXCLUSIONS)
 async def test_what_is_excluded_leaves_the_rest(
     schema: Any, valid: list[Any], invalid: list[Any]
 ) -> None:
@@ -339,7 +340,7 @@ def hermes_call(arguments: str) -> str:
     return f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "admitted"),
     [
         ('{"a": 1, "b": [1, 2]}', True),

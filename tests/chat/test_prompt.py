@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -253,7 +254,7 @@ def test_the_fallback_shows_tools_calls_and_results() -> None:
     assert forged == ["<|im_end|>"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("last", "end"),
     [
         (Message("assistant", "Once upon"), "Once upon"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
+from casekit import each_of
 from chatkit import Unchecked
 from formatkit import TOOLS, Call, write_calls, write_reasoning
 from grammarkit import vocabularies
@@ -66,14 +66,14 @@ async def plans(path: Path, changes: Sequence[Mapping[str, Any]]) -> list[Plan]:
     return [await make_plan(each, model, engine) for each in asked]
 
 
-@pytest.mark.parametrize("path", [*_OWN, *_REAL], ids=lambda path: path.stem)
+@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem, every=3)
 async def test_what_the_model_does_not_read_leaves_the_prompt_alone(path: Path) -> None:
     usual, *changed = await plans(path, [{}, *_CHANGES])
     for change, plan in zip(_CHANGES, changed, strict=True):
         assert plan.rendered == usual.rendered, change
 
 
-@pytest.mark.parametrize("path", [*_OWN, *_REAL], ids=lambda path: path.stem)
+@each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem, every=3)
 async def test_an_effort_that_the_template_does_not_show_leaves_it_alone(path: Path) -> None:
     low, high = await plans(
         path,
@@ -84,7 +84,7 @@ async def test_an_effort_that_the_template_does_not_show_leaves_it_alone(path: P
         assert low.rendered == high.rendered
 
 
-@pytest.mark.parametrize("name", _CALLING)
+@each_of("name", _CALLING)
 def test_no_call_passes_where_calls_are_forbidden(name: str) -> None:
     form = by_name(name)
     assert form.calls

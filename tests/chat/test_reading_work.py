@@ -12,7 +12,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 
-import pytest
+from casekit import each_of
 from formatkit import TOOLS, Call, admits, write_calls
 
 from causerie.chat.document_watch import DocumentWatch
@@ -86,7 +86,7 @@ def assert_linear(feed: Callable[[], Callable[[str], object]], text: str) -> Non
     assert searched(feed(), text) < MOST_SEARCHED
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("family", "value"),
     [
         ("hermes", "text"),  # JSON
@@ -111,7 +111,7 @@ def test_a_call(family: str, value: str) -> None:
     assert_linear(lambda: parser_of(family, ANY).feed, text)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         '<tool_call>\n{"name": "get_weather", "arguments": '

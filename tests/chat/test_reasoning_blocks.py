@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of
 from gatewaykit import gateway
 from provider import ScriptedProvider, piece, running
 from providerkit import F, joined, read, reader, request, sent
@@ -124,8 +125,8 @@ def test_text_alone_is_not_kept_as_a_block(block: Block) -> None:
     assert events[0] == ReasoningDelta("so")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("blocks", [[SIGNED], [SUMMARY, HIDDEN], [HIDDEN]])
+@each_of("dialect", DIALECTS)
+@each_of("blocks", [[SIGNED], [SUMMARY, HIDDEN], [HIDDEN]])
 def test_sent_back(dialect: str, blocks: list[dict[str, Any]]) -> None:
     told: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     without, _ = sent(dialect, messages=[USER, told, RESULT], tools=[F], reasoning_effort="none")
@@ -148,7 +149,7 @@ def test_sent_back(dialect: str, blocks: list[dict[str, Any]]) -> None:
         assert "so" in (message.get("reasoning_content"), message.get("reasoning"))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_blocks_that_are_only_text_go_back_as_text(dialect: str) -> None:
     text = {"role": "assistant", "content": "a", "reasoning_content": "so", "reasoning": "so"}
     blocks = {**text, "reasoning_details": [block_of("so")]}
@@ -228,8 +229,8 @@ def test_what_stands_beside_a_call_is_kept(whole: bool) -> None:
         assert ("reasoning_details" in plain(frame, events)) == router_names
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("way", ["beside", "block", "both"])
+@each_of("dialect", DIALECTS)
+@each_of("way", ["beside", "block", "both"])
 def test_what_stands_beside_a_call_goes_back(dialect: str, way: str) -> None:
     """Clients keep it alongside the call, or in the block that says the same."""
     call = CALL if way == "block" else CALL | {"extra_content": SIGNATURE}

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 import msgspec
-import pytest
+from casekit import each_of
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import ParsingRules
@@ -173,7 +173,7 @@ def told(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
     return heard(dialect, sent)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_every_combination(dialect: str) -> None:
     wrong = [
         (asked, told(dialect, asked), expected(dialect, asked))
@@ -183,7 +183,7 @@ def test_every_combination(dialect: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_what_is_said_otherwise_is_named(dialect: str) -> None:
     """A field that does not go out as it was sent is named in the changes."""
     for asked in COMBINATIONS:

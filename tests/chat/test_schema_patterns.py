@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from casekit import each_of
 
 from causerie.chat.answer import SchemaCache, answer_plan, callable_functions
 from causerie.chat.schema import WhiteSpace, prepare
@@ -42,7 +43,7 @@ def test_few_patterns_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(prepared.left) == 36  # the other patterns are only checked
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("one", "other", "apart"),
     [
         ("^a", "^b", True),
@@ -63,7 +64,7 @@ def test_beginnings_tell_patterns_apart(one: str, other: str, apart: bool) -> No
         assert (list(index.near(second)) == []) is apart
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("pattern", "matched", "others"),
     [
         ("^x-", ("x-", "x-a"), ("a", "ax-")),

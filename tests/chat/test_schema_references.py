@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from casekit import each_of
 from grammarkit import fault_in
 from jsonschema import Draft7Validator, Draft202012Validator
 from llguidance import LLMatcher, LLTokenizer
@@ -76,9 +77,9 @@ SIBLINGS: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("document", [{"file": {"size": 1}}, {"file": {"size": ""}},
+@each_of("document", [{"file": {"size": 1}}, {"file": {"size": ""}},
                                       {"file": {}}, {"$ref": "ab"}])  # fmt: skip
-@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", DRAFT])
+@each_of("draft", ["http://json-schema.org/draft-07/schema#", DRAFT])
 def test_rules_next_to_a_reference_hold_by_the_drafts_that_apply_them(
     draft: str, document: object
 ) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
+from casekit import each_of
 
 from causerie.chat.taint import authored
 from causerie.chat.template import ChatTemplate, Rendered
@@ -44,7 +45,7 @@ def test_the_template_keeps_its_words_and_users_theirs() -> None:
     assert _user_texts(rendered) == [message["content"]]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source"),
     [
         "<|a|>{{ x }}<|b|>",
@@ -93,7 +94,7 @@ def test_every_way_to_write_keeps_origins(source: str) -> None:
         assert _own_text(rendered) == "<|a|>" + "·" * len(word) + "<|b|>"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source"),
     [
         "{{ x | upper }}",
@@ -145,7 +146,7 @@ def test_the_templates_refusal_is_the_clients_message() -> None:
     assert caught.value.param == "messages"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source", "reason"),
     [
         ("{{ messages[0].none.at_all }}", "has no attribute 'none'"),
@@ -164,7 +165,7 @@ def test_a_failing_template_is_a_clear_400(source: str, reason: str) -> None:
     assert "Traced" not in caught.value.message
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name"), ["messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"]
 )
 def test_template_arguments_cannot_replace_the_services_own(name: str) -> None:
@@ -220,7 +221,7 @@ def test_a_prompt_can_be_cut() -> None:
     assert rendered.upto(3) == Rendered("abc", ((1, 2),))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source", "own"),
     [
         ("{{ strftime_now('<|a|>%Y') }}", "<|a|>9999"),

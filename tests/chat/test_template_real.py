@@ -18,6 +18,7 @@ from typing import Any, Self
 import jinja2
 import jinja2.ext
 import pytest
+from casekit import each_of
 from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
@@ -235,7 +236,7 @@ def _hostile(word: str) -> Iterator[ChatRequest]:
             yield ChatRequest(model="m", messages=messages, tools=offered)
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in [*_OWN, *_PATHS]])
+@each_of("path", [pytest.param(path, id=path.stem) for path in [*_OWN, *_PATHS]], every=3)
 def test_no_marker_can_be_forged(path: Path) -> None:
     """Markers that are read as such are those of an honest prompt, whatever its texts spell."""
     template = _template(path)
@@ -265,7 +266,7 @@ def test_no_marker_can_be_forged(path: Path) -> None:
                 assert spelled == honest, marker
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in [*_OWN, *_PATHS]])
+@each_of("path", [pytest.param(path, id=path.stem) for path in [*_OWN, *_PATHS]], every=3)
 def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None:
     """Every character still knows its author when it has been through another process."""
     source = path.read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
+from casekit import each_of
 
 from causerie.chat.thinking import budget
 from causerie.protocol.parameters import EFFORTS, ParsingRules, effort_within
@@ -17,7 +17,7 @@ def asked(**fields: object) -> Thinking:
     return parse(msgspec.json.encode(body), ParsingRules(reasoning_object=True)).thinking
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("effort", "tokens"),
     [
         ("max", 7500),  # a quarter is kept for the answer
@@ -28,7 +28,7 @@ def asked(**fields: object) -> Thinking:
         ("minimal", 1000),
     ],
 )
-@pytest.mark.parametrize("way", ["object", "field"])
+@each_of("way", ["object", "field"])
 def test_an_effort_is_a_share_of_the_limit(effort: str, tokens: int, way: str) -> None:
     said = {"reasoning": {"effort": effort}} if way == "object" else {"reasoning_effort": effort}
     assert budget(asked(**said), 10_000) == tokens
@@ -41,9 +41,7 @@ def test_on_without_more_is_medium_where_the_router_s_object_says_it() -> None:
     assert budget(asked(reasoning={"enabled": True}, reasoning_effort="low"), 10_000) == 2000
 
 
-@pytest.mark.parametrize(
-    ("limit", "most"), [(10_000, 7500), (1000, 744), (600, 344), (400, 200), (2, 1), (1, 0)]
-)
+@each_of(("limit", "most"), [(10_000, 7500), (1000, 744), (600, 344), (400, 200), (2, 1), (1, 0)])
 def test_an_answer_always_has_room(limit: int, most: int) -> None:
     for said in (*({"effort": effort} for effort in EFFORTS[:-1]), {"max_tokens": 1_000_000}):
         assert budget(asked(reasoning=said), limit) <= most

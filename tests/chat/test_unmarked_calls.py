@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 import pytest
+from casekit import each_of
 from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
 from formatkit import TOOLS, Told, read
 from grammarkit import Vocabulary, vocabularies
@@ -93,8 +94,8 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("size", [0, 1, 3])
-@pytest.mark.parametrize(("text", "arguments"), CALLS)
+@each_of("size", [0, 1, 3])
+@each_of(("text", "arguments"), CALLS)
 def test_an_answer_that_is_a_call_is_read_as_one(
     text: str, arguments: list[object], size: int
 ) -> None:
@@ -102,15 +103,15 @@ def test_an_answer_that_is_a_call_is_read_as_one(
     assert (told.answer, told.calls) == ("", [("get_weather", each) for each in arguments])
 
 
-@pytest.mark.parametrize("size", [0, 1, 3])
-@pytest.mark.parametrize("text", TEXTS)
+@each_of("size", [0, 1, 3])
+@each_of("text", TEXTS)
 def test_all_other_text_stays_text(text: str, size: int) -> None:
     assert read(by_name("hermes"), text, size=size) == Told(answer=text)
     thought = read(by_name("qwen-3"), f"<think>\nHm.\n</think>\n\n{text}", size=size)
     assert thought == Told(reasoning="Hm.", answer=text)
 
 
-@pytest.mark.parametrize("name", ["qwen-3", "kimi-k2", "deepseek-v3", "glm-4.5", "llama-3"])
+@each_of("name", ["qwen-3", "kimi-k2", "deepseek-v3", "glm-4.5", "llama-3"])
 def test_every_family_may_write_a_call_in_a_fence(name: str) -> None:
     told = read(by_name(name), f"```json\n{PRETTY}\n```", size=2)
     assert (told.answer, told.calls) == ("", [("get_weather", PARIS)])
@@ -156,7 +157,7 @@ def refused(
     return model[1].refused_at(grammar, text)
 
 
-@pytest.mark.parametrize("name", ["hermes", "qwen-3", "qwen-3-coder", "kimi-k2", "mistral"])
+@each_of("name", ["hermes", "qwen-3", "qwen-3-coder", "kimi-k2", "mistral"])
 def test_the_grammar_holds_unmarked_calls_to_the_schemas(name: str) -> None:
     form = by_name(name)
     for model in vocabularies(form):
@@ -169,7 +170,7 @@ def test_the_grammar_holds_unmarked_calls_to_the_schemas(name: str) -> None:
             assert refused(form, model, begin + "town") == begin + "t"
 
 
-@pytest.mark.parametrize("name", ["hermes", "qwen-3", "qwen-3-coder", "kimi-k2", "mistral"])
+@each_of("name", ["hermes", "qwen-3", "qwen-3-coder", "kimi-k2", "mistral"])
 def test_the_grammar_leaves_other_text_free(name: str) -> None:
     form = by_name(name)
     broken = ("{}", "[]", '"Paris"', "town", ": 1}")  # not by the schema

@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
@@ -23,7 +24,7 @@ def _schema(**keywords: object) -> JsonSchema:
     return JsonSchema(keywords)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("output", "good", "bad"),
     [
         (JsonObject(), ' {"a": [1]}\n', "[]"),
@@ -194,7 +195,7 @@ _HOSTILE = st.sampled_from(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.lists(_HOSTILE, min_size=1, max_size=6),
     st.text("ab", max_size=3_000),

@@ -13,6 +13,7 @@ from typing import Any
 
 import commandkit
 import pytest
+from casekit import each_of
 from provider import ScriptedProvider, piece, running
 
 from causerie.cli.chat import question_of
@@ -373,7 +374,7 @@ async def test_an_interrupt_ends_a_single_question() -> None:
         await provider.gone.wait()
 
 
-@pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "\x9b1m", "a\rb", "\u202eabc"])
+@each_of("text", ["\x1b[2J", "\x07", "\x9b1m", "a\rb", "\u202eabc"])
 def test_nothing_acts_on_the_terminal(text: str) -> None:
     assert not set("\x1b\x07\x9b\r\u202e") & set(printable(text))
     assert printable("plain\ttext\nnext ✓") == "plain\ttext\nnext ✓"

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from typer.testing import CliRunner, Result
 
 from causerie.cli.init import RemoteModels, gateway_file
@@ -67,7 +68,7 @@ def test_each_setting_in_a_comment_holds_too(words: list[str], folder: Path) -> 
     assert settings_of(wanted) != settings_of(text)
 
 
-@pytest.mark.parametrize("name", KNOWN_PROVIDERS)
+@each_of("name", KNOWN_PROVIDERS)
 def test_every_known_provider_can_be_written(name: str) -> None:
     remote = RemoteModels(KNOWN_PROVIDERS[name])
     settings = settings_of(gateway_file(remote))

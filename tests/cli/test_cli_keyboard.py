@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from casekit import each_of
 
 from causerie.cli.chat_terminal import append_history, load_history, read_message
 
@@ -17,7 +17,7 @@ def typed(*lines: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("lines", "text"),
     [
         ((" Why? ",), "Why?"),

@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from casekit import each_of
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -109,8 +110,8 @@ def test_blocks_are_rendered_one_by_one() -> None:
     assert not [line for line in lines if "```" in line or "**" in line or "|" in line]
 
 
-@pytest.mark.parametrize("width", [8, 13, 20, 40, 200])
-@pytest.mark.parametrize("height", [3, 24])
+@each_of("width", [8, 13, 20, 40, 200])
+@each_of("height", [3, 24])
 def test_nothing_is_lost_or_said_twice(width: int, height: int) -> None:
     """Neither on a narrow screen, nor where a block is higher than the screen."""
     seen = "".join("".join(shown(REPLY, width, height)).split())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from casekit import each_of
 from typer.testing import CliRunner
 
 from causerie.cli.root import COMMANDS, app, loaded
@@ -76,7 +77,7 @@ def test_help_has_every_part_and_fits_the_window() -> None:
     assert max(map(len, listed.splitlines())) <= 60
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_of("name", COMMANDS)
 def test_the_list_has_the_first_sentence_of_each_command(name: str) -> None:
     assert loaded(name).name == name
     first = loaded(name).help.split("\n\n")[0]

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from casekit import each_of
 from rich.console import Console
 from service import serving
 from typer.testing import CliRunner
@@ -40,7 +41,7 @@ from causerie.settings.tree import (
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ref", "expected"),
     [
         ("hf:Qwen/Qwen3-4B-GGUF:Q4_K_M", "qwen3-4b"),

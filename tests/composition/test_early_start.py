@@ -193,6 +193,7 @@ async def test_a_service_and_its_log(server: str, tmp_path: Path) -> None:
     assert (line["status"], line["early_start"]) == (200, True)
 
 
+@pytest.mark.full
 async def test_long_prompts_of_an_own_model_and_its_queue(tmp_path: Path, gguf: Path) -> None:
     """Both who is read and who waits for a slot get their streams; a full queue is a status."""
     models = OWN.format(weights=gguf)

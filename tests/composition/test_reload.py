@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from faultkit import Reply, upstream
 from hub import gguf
 from servicekit import SERVER, ServiceView, service_view
@@ -332,6 +333,7 @@ async def test_racing_reloads_end_with_the_last_file(tmp_path: Path) -> None:
         assert [f'id = "{id}"' for id in await service.models("/v1")] == [written]
 
 
+@pytest.mark.full
 async def test_fifty_reloads_under_load_fail_nobody(tmp_path: Path) -> None:
     """Streams from a provider and from our own engine, while everything else changes."""
     counts = {"tale": 0, "own": 0}

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from clusterkit import Cluster, cluster
 from postgres import PostgresServer
 from valkeyserver import ValkeyServer
@@ -101,6 +102,7 @@ async def replica_faults(at: Cluster) -> None:
     assert len(at.seen.lost) + len(at.seen.refused) <= CLIENTS
 
 
+@pytest.mark.full
 async def test_no_fault_of_a_part_loses_usage_or_bills_it_twice(
     own_valkey: ValkeyServer, own_postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from secrets import token_hex
 import aiohttp
 import pytest
 from aiohttp import web
+from casekit import first_of
 from hostedkit import SECRET, Office, office
 from postgres import PostgresServer
 from service import Service, serving
@@ -251,6 +252,7 @@ async def test_twice_as_many_as_a_budget_has_do_not_pass_it(
         await eventually(recorded)
 
 
+@pytest.mark.full
 async def test_what_a_killed_service_held_is_free_again(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
@@ -277,6 +279,7 @@ async def test_what_a_killed_service_held_is_free_again(
         assert (await service_view.ask(1, key)).status == 402
 
 
+@pytest.mark.full
 async def test_requests_go_on_whatever_becomes_of_the_shared_server(
     own_valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
@@ -395,7 +398,7 @@ async def test_a_database_that_is_stopped_opens_no_door_and_turns_nobody_away(
         await eventually(recorded)  # nothing is lost of what was served meanwhile
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", first_of(["sqlite", "postgresql"]))
 async def test_what_derives_from_people_stops_in_every_service_with_them(
     hosted_database: str, tmp_path: Path, kind: str
 ) -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hostedkit import office
 from replicakit import Balancer, Clients, PacedProvider, configuration, members
 from valkeyserver import ValkeyServer
@@ -15,6 +16,7 @@ STREAMS, ASKED_EVERY = 20, 0.1
 DELAY = 2.0  # long enough for a balancer on a machine whose cores are all busy
 
 
+@pytest.mark.full
 async def test_a_rolling_restart_loses_no_stream_and_refuses_no_request(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:

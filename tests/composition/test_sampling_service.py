@@ -62,6 +62,7 @@ def text(service: Service, model: str, **sampling: Any) -> str | None:
     return answer.choices[0].message.content
 
 
+@pytest.mark.full
 def test_what_is_left_out_is_what_the_catalog_shows(service: Service) -> None:
     assert shown(service) == {"usual": None, "neutral": None}  # not loaded yet
     silent = {model: text(service, model) for model in ("usual", "neutral")}

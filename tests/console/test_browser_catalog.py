@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from accountkit import PASSWORD, World
 from browserkit import copied, findings, window
+from casekit import first_of
 from consolekit import Place, console_of
 from ledgerkit import record
 from marketkit import FREE, Fair, large_market
@@ -40,6 +41,7 @@ def root(place: Place) -> str:
     return f"http://127.0.0.1:{place.port}/console"
 
 
+@pytest.mark.full
 async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog")
     rows = page.locator(".entries tbody tr")
@@ -70,6 +72,7 @@ async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await expect(rows.first).to_contain_text("Qwen3 8B (free)")
 
 
+@pytest.mark.full
 async def test_what_is_chosen_stays_chosen_and_is_compared(lite: World) -> None:
     async with console_of(lite, service_view=Fair(large_market(100))) as place, window() as page:
         await page.goto(f"{root(place)}/catalog?sort=name")
@@ -104,6 +107,7 @@ async def test_what_is_chosen_stays_chosen_and_is_compared(lite: World) -> None:
         await expect(page.locator(".entries input").nth(7)).to_be_enabled()
 
 
+@pytest.mark.full
 async def test_costs_follow_what_is_typed(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b")
     north = page.locator(".costs tbody tr", has_text="north")
@@ -117,6 +121,7 @@ async def test_costs_follow_what_is_typed(fair: Place, page: Page) -> None:
     await expect(north).to_contain_text("$0.0252")
 
 
+@pytest.mark.full
 async def test_a_snippet_is_copied(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b:free")
     await page.click("text=@openrouter/sdk")
@@ -126,6 +131,7 @@ async def test_a_snippet_is_copied(fair: Place, page: Page) -> None:
     assert await copied(page, "[data-copy=model-id]") == "qwen/qwen3-8b:free"
 
 
+@pytest.mark.full
 async def test_without_scripts_all_of_it_works(fair: Place) -> None:
     async with window(java_script_enabled=False) as page:
         await page.goto(f"{root(fair)}/catalog")
@@ -154,7 +160,7 @@ async def _ranked(world: World) -> None:
     await SqlUsage(world.database).append([record(at=at, model="qwen/qwen3-8b")])
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", first_of([1280, 390]))
 async def test_everybody_can_use_it(fair: Place, width: int) -> None:
     await _ranked(fair.world)
     viewport = {"width": width, "height": 850}
@@ -208,6 +214,7 @@ async def test_a_stranger_chats_with_a_free_model(fair: Place, page: Page) -> No
     await expect(page.locator("#empty")).to_be_visible()
 
 
+@pytest.mark.full
 async def test_members_reach_it_from_the_frame_and_strangers_sign_in(
     fair: Place, page: Page
 ) -> None:

@@ -105,6 +105,7 @@ async def test_a_message_is_edited_and_what_followed_it_goes(page: Page, service
     assert await page.locator(".turn").count() == 2
 
 
+@pytest.mark.full
 async def test_two_models_answer_beside_each_other(page: Page, service: Front) -> None:
     thinking = page.locator("[data-part=thinking]")
     await expect(thinking).to_be_hidden()
@@ -143,6 +144,7 @@ async def test_two_models_answer_beside_each_other(page: Page, service: Front) -
     await expect(page.locator(".pane .turn")).to_have_count(8)
 
 
+@pytest.mark.full
 async def test_a_page_that_closes_keeps_what_has_come_of_a_reply(
     page: Page, service: Front
 ) -> None:
@@ -155,6 +157,7 @@ async def test_a_page_that_closes_keeps_what_has_come_of_a_reply(
     await expect(page.locator(".turn-assistant [data-is=state]")).to_have_text("Stopped")
 
 
+@pytest.mark.full
 async def test_typing_goes_on_while_a_reply_streams_and_escape_stops_it(
     page: Page, service: Front
 ) -> None:
@@ -174,6 +177,7 @@ async def test_typing_goes_on_while_a_reply_streams_and_escape_stops_it(
     await expect(page.locator(".turn-assistant [data-is=state]")).to_have_text("Stopped")
 
 
+@pytest.mark.full
 async def test_files_go_with_a_message_where_the_model_takes_them(
     page: Page, service: Front
 ) -> None:
@@ -196,6 +200,7 @@ async def test_files_go_with_a_message_where_the_model_takes_them(
     await expect(page.locator(".turn-images img")).to_have_js_property("naturalWidth", 1)
 
 
+@pytest.mark.full
 async def test_a_chat_goes_to_a_file_and_comes_back(page: Page, service: Front) -> None:
     service.pipeline.script = CALL
     suggested = page.locator(".suggestions button:visible")
@@ -227,6 +232,7 @@ async def test_a_chat_goes_to_a_file_and_comes_back(page: Page, service: Front) 
     await expect(page.locator(".toast").last).to_contain_text("b.json: The file is damaged")
 
 
+@pytest.mark.full
 async def test_a_door_that_wants_a_key_gets_it_from_the_visitor() -> None:
     async with front(LOCKED) as locked, window(viewport={"width": 390, "height": 844}) as page:
         await page.goto(locked.root)

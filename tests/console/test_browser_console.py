@@ -86,6 +86,7 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     assert credential not in await page.content()
 
 
+@pytest.mark.full
 async def test_a_key_is_stopped_and_deleted(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -105,6 +106,7 @@ async def test_a_key_is_stopped_and_deleted(place: Place, page: Page) -> None:
     await expect(page.locator(".empty")).to_contain_text("No keys yet")
 
 
+@pytest.mark.full
 async def test_the_keyboard_is_where_it_was_before_a_dialog(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -125,6 +127,7 @@ async def test_the_keyboard_is_where_it_was_before_a_dialog(place: Place, page: 
     await expect(dialog).to_have_accessible_name("New")
 
 
+@pytest.mark.full
 async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)
@@ -144,6 +147,7 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     assert len(set(heard)) == len(heard) > 2
 
 
+@pytest.mark.full
 async def test_a_dialog_says_itself_what_is_wrong(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -167,6 +171,7 @@ async def test_a_dialog_says_itself_what_is_wrong(place: Place, page: Page) -> N
     assert [key.name for key in await place.world.keys.of(actor_of(owner), project.id)] == ["Typed"]
 
 
+@pytest.mark.full
 async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None:
     owner = await lite.person(password=PASSWORD)
     project = await lite.project(owner=owner)
@@ -178,6 +183,7 @@ async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None
         await expect(when).to_have_attribute("title", re.compile(r"21 November 2026.* 21:00:00"))
 
 
+@pytest.mark.full
 async def test_an_hour_of_a_chart_is_the_visitors_wherever_it_stands(
     lite: World, place: Place
 ) -> None:
@@ -196,6 +202,7 @@ async def test_an_hour_of_a_chart_is_the_visitors_wherever_it_stands(
         await expect(page.locator("#main .hint").last).to_contain_text("in UTC")
 
 
+@pytest.mark.full
 async def test_words_about_times_are_in_the_language_of_the_page(place: Place) -> None:
     """However the visitor writes a date: half of a sentence is not said in another language."""
     owner = await place.world.person(password=PASSWORD)
@@ -206,6 +213,7 @@ async def test_words_about_times_are_in_the_language_of_the_page(place: Place) -
         await expect(page.locator("time[data-look=ago]").first).to_have_text(words)
 
 
+@pytest.mark.full
 async def test_the_theme_stays_chosen(place: Place, page: Page) -> None:
     await page.goto(f"{root(place)}/sign-in")
     await page.click("[data-theme-switch]")
@@ -213,6 +221,7 @@ async def test_the_theme_stays_chosen(place: Place, page: Page) -> None:
     assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+@pytest.mark.full
 async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)
@@ -226,6 +235,7 @@ async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
         assert await page.evaluate(wider) <= 0
 
 
+@pytest.mark.full
 async def test_long_names_and_large_numbers_stay_in_their_places(place: Place) -> None:
     world, long = place.world, "ANameWithoutAnyBreak" * 4
     owner = await world.person(password=PASSWORD)
@@ -260,6 +270,7 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place) -
                 assert await caller.evaluate("each => each.clientWidth") >= 112
 
 
+@pytest.mark.full
 async def test_who_removes_rows_by_the_keyboard_stays_where_they_are(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD, operator=True)
     project = await place.world.project(owner=owner)
@@ -277,6 +288,7 @@ async def test_who_removes_rows_by_the_keyboard_stays_where_they_are(place: Plac
         await expect(add).to_be_focused()
 
 
+@pytest.mark.full
 async def test_a_dialog_keeps_what_was_typed_when_the_session_ends(
     place: Place, page: Page
 ) -> None:
@@ -320,6 +332,7 @@ async def test_forms_work_without_scripts(place: Place) -> None:
     assert len(await place.world.keys.of(actor_of(owner), project.id)) == 1
 
 
+@pytest.mark.full
 async def test_a_form_on_its_way_says_so_and_is_not_sent_twice(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)
@@ -349,6 +362,7 @@ async def test_a_form_on_its_way_says_so_and_is_not_sent_twice(place: Place, pag
     assert len(sent) == 1
 
 
+@pytest.mark.full
 async def test_keys_are_enough(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from browserkit import UNSEEN, findings, moved, window
 from edgekit import KEY, LOCKED
 from frontkit import front
@@ -14,6 +15,7 @@ from causerie.protocol.events import Finished, TextDelta, Usage
 COMPLETION = "#createChatCompletion"
 
 
+@pytest.mark.full
 async def test_an_example_runs_with_a_typed_key_and_is_found_by_its_words() -> None:
     async with front(LOCKED) as service, window(viewport={"width": 390, "height": 844}) as page:
         service.pipeline.script = (TextDelta("Glomma."), Finished("stop"), Usage(7, 3))

@@ -90,6 +90,7 @@ async def _refusal_is_explained(execution: Execution) -> None:
     await expect(page.locator("tbody .meter-bad")).to_have_count(1)
 
 
+@pytest.mark.full
 async def test_from_the_printed_link_to_a_revoked_key(
     tmp_path: Path, gguf: Path, page: Page
 ) -> None:
@@ -128,6 +129,7 @@ async def test_from_the_printed_link_to_a_revoked_key(
         assert not {first, second, third} & set(re.findall(r"ck_\w+", service.log.read_text()))
 
 
+@pytest.mark.full
 async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page: Page) -> None:
     with serving(tmp_path, config()) as service:
         execution = Execution(page, service)
@@ -150,6 +152,7 @@ async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page:
         assert {each["name"] for each in keys["data"]} == {"Snippets", "For a script"}
 
 
+@pytest.mark.full
 async def test_what_was_said_is_shown_where_its_row_is_opened(tmp_path: Path, page: Page) -> None:
     with serving(tmp_path, config()) as service:
         execution = Execution(page, service)

@@ -46,6 +46,7 @@ def root(place: Place) -> str:
     return f"http://127.0.0.1:{place.port}/console"
 
 
+@pytest.mark.full
 async def test_a_first_visit_is_small_and_moves_nothing(fair: Place, page: Page) -> None:
     owner = await fair.world.person(password=PASSWORD, operator=True)
     project = await fair.world.project(owner=owner)
@@ -69,6 +70,7 @@ async def test_a_first_visit_is_small_and_moves_nothing(fair: Place, page: Page)
         assert 35_000 < weight <= FIRST_VISIT, (url, weight)
 
 
+@pytest.mark.full
 async def test_a_page_has_the_typeface(place: Place, page: Page) -> None:
     await page.goto(f"{root(place)}/sign-in")
     await page.reload()  # a first visit shows the typeface only where it comes within 0.1 s
@@ -77,6 +79,7 @@ async def test_a_page_has_the_typeface(place: Place, page: Page) -> None:
     )
 
 
+@pytest.mark.full
 async def test_the_menu_of_a_narrow_screen_is_a_sheet_for_the_keyboard_too(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD, operator=True)
     await place.world.project(owner=owner)
@@ -108,6 +111,7 @@ async def test_the_menu_of_a_narrow_screen_is_a_sheet_for_the_keyboard_too(place
         assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.full
 async def test_the_gutter_beside_a_dialog_is_as_dark_as_its_veil(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -131,6 +135,7 @@ async def test_the_gutter_beside_a_dialog_is_as_dark_as_its_veil(place: Place, p
     assert max(colours) - min(colours) <= 2, colours
 
 
+@pytest.mark.full
 async def test_equal_rows_are_hidden_on_demand(fair: Place, page: Page) -> None:
     models = "model=acme/iris-large&model=qwen/qwen3-8b"
     await page.goto(f"{root(fair)}/catalog/compare?{models}")
@@ -178,6 +183,7 @@ async def test_the_palette_leads_to_pages_projects_and_models_by_the_keyboard(
     await expect(page.locator("dialog")).to_be_hidden()
 
 
+@pytest.mark.full
 async def test_slash_leads_to_the_search_field_of_a_list(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
@@ -193,6 +199,7 @@ async def test_slash_leads_to_the_search_field_of_a_list(place: Place, page: Pag
     await expect(page.locator("[data-table=keys] tbody summary").first).to_be_focused()
 
 
+@pytest.mark.full
 async def test_the_table_remembers_columns_sorts_and_is_walked_by_the_keyboard(
     shop: Place, page: Page
 ) -> None:
@@ -235,6 +242,7 @@ async def test_the_table_remembers_columns_sorts_and_is_walked_by_the_keyboard(
     await expect(tries.first).to_be_focused()
 
 
+@pytest.mark.full
 async def test_a_page_that_takes_long_is_announced_by_its_shape(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)

@@ -47,6 +47,7 @@ async def bench(lite: World, tmp_path: Path) -> AsyncIterator[tuple[Place, Listi
             yield place, lists
 
 
+@pytest.mark.full
 async def test_everybody_can_use_them_on_every_width(bench: tuple[Place, Listing]) -> None:
     place, _ = bench
     root = f"http://127.0.0.1:{place.port}/console"

@@ -57,6 +57,7 @@ async def test_hundreds_of_models_are_searched() -> None:
         await expect(page.locator("#picker")).to_be_hidden()
 
 
+@pytest.mark.full
 async def test_keys_and_models_of_forms_are_searched(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

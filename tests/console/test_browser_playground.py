@@ -106,6 +106,7 @@ async def test_stop_ends_the_generation(page: Page, shop: Place) -> None:
     await expect(page.locator("#send")).to_be_visible()
 
 
+@pytest.mark.full
 async def test_leaving_the_page_ends_it_too(page: Page, shop: Place) -> None:
     pipeline(shop).script = (TextDelta("One"), asyncio.Event())
     await ask(page, "Count")
@@ -136,6 +137,7 @@ async def test_what_a_model_says_never_runs(page: Page, shop: Place) -> None:
     assert await page.title() == "Playground · Causerie"
 
 
+@pytest.mark.full
 async def test_tool_calls_are_answered_by_hand(page: Page, shop: Place) -> None:
     pipeline(shop).script = CALL
     await page.get_by_text("Tools", exact=True).click()
@@ -156,6 +158,7 @@ async def test_tool_calls_are_answered_by_hand(page: Page, shop: Place) -> None:
     await expect(page.locator("#draft")).to_be_enabled()
 
 
+@pytest.mark.full
 async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
     await page.get_by_text("Response format").click()
     await page.check("[name=format][value=json_schema]")
@@ -176,6 +179,7 @@ async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
     await expect(wrong.locator("li")).to_have_text("/n is string, not integer")
 
 
+@pytest.mark.full
 async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place) -> None:
     pipeline(shop).prefill = [
         RateLimited("The project may make 60 requests per minute. `n` counts.")
@@ -194,6 +198,7 @@ async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place
     assert await page.locator(".turn").count() == 2
 
 
+@pytest.mark.full
 async def test_settings_that_cannot_be_sent_take_nothing_away(page: Page, shop: Place) -> None:
     pipeline(shop).script = said("First.")
     await ask(page, "One")
@@ -214,6 +219,7 @@ async def test_settings_that_cannot_be_sent_take_nothing_away(page: Page, shop: 
     await expect(page.locator(".turn-assistant").last).to_contain_text("It rains.")
 
 
+@pytest.mark.full
 async def test_an_answer_that_breaks_off_says_so(page: Page, shop: Place) -> None:
     pipeline(shop).script = (TextDelta("Half"), RateLimited("It broke."))
     await ask(page, "Hi")
@@ -221,6 +227,7 @@ async def test_an_answer_that_breaks_off_says_so(page: Page, shop: Place) -> Non
     await expect(page.locator(".turn-assistant [role=alert]")).to_contain_text("It broke.")
 
 
+@pytest.mark.full
 async def test_settings_follow_the_model(page: Page, shop: Place) -> None:
     await page.fill("[name=temperature]", "0.3")
     await page.fill("[name=seed]", "7")
@@ -249,6 +256,7 @@ async def test_settings_follow_the_model(page: Page, shop: Place) -> None:
     assert second.params.isdisjoint({"seed", "chat_template_kwargs", "reasoning_effort"})
 
 
+@pytest.mark.full
 async def test_code_says_what_is_asked(page: Page, shop: Place) -> None:
     await page.fill("[name=temperature]", "0.5")
     await page.fill("#draft", "What's up?")
@@ -263,6 +271,7 @@ async def test_code_says_what_is_asked(page: Page, shop: Place) -> None:
     await expect(page.locator("#code")).to_be_hidden()
 
 
+@pytest.mark.full
 async def test_arrow_keys_go_from_one_language_to_the_next(page: Page) -> None:
     await page.click("#show-code")
     tabs = page.get_by_role("tablist", name="Language").get_by_role("tab")
@@ -281,6 +290,7 @@ async def test_arrow_keys_go_from_one_language_to_the_next(page: Page) -> None:
     await expect(page.locator("#code-python")).to_be_focused()
 
 
+@pytest.mark.full
 async def test_a_conversation_is_still_there_after_another_page(page: Page, shop: Place) -> None:
     pipeline(shop).script = HELLO
     await ask(page, "Hi")
@@ -296,6 +306,7 @@ async def test_a_conversation_is_still_there_after_another_page(page: Page, shop
     await expect(page.locator("#empty")).to_be_visible()
 
 
+@pytest.mark.full
 async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
     await with_history(shop.world, team)
     root = f"http://127.0.0.1:{shop.port}/console"
@@ -317,6 +328,7 @@ async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
         await expect(page.locator("[name=model]")).to_have_value("thinker")
 
 
+@pytest.mark.full
 async def test_empty_fields_show_the_defaults_of_the_model(page: Page) -> None:
     names = ("temperature", "top_k", "min_p")
     temperature, top_k, min_p = (page.locator(f"#setting-{name}") for name in names)

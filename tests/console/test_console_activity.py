@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from consolekit import Place
 from ledgerkit import record
 from pageskit import Team, with_history
@@ -90,7 +91,7 @@ async def test_another_project_is_not_seen(shop: Place, team: Team) -> None:
     assert (await visitor.get(f"{team.path}/activity?request_id=req-0007")).status == 404
 
 
-@pytest.mark.parametrize(
+@each_of(
     "query",
     [
         "status=abc",

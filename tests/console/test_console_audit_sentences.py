@@ -6,8 +6,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from accountkit import World
+from casekit import each_of
 
 import causerie
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind, both, difference
@@ -41,7 +41,7 @@ def test_every_action_has_a_sentence() -> None:
     assert set(KINDS) == set(AuditKind)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("action", "subject", "details", "words", "path"),
     [
         ("key.create", "ck_1", {"name": "Reports"}, "created the key Reports in Atlas", ""),

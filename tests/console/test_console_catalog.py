@@ -8,8 +8,8 @@ import re
 from dataclasses import replace
 from html import unescape
 
-import pytest
 from accountkit import PASSWORD, World
+from casekit import each_of
 from consolekit import Page, Place, console_of
 from marketkit import (
     PLAIN,
@@ -73,7 +73,7 @@ async def test_everybody_sees_every_model_and_gets_no_cookie(fair: Place) -> Non
     assert 'href="/console/sign-in"' in page.text
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("query", "expected"),
     [
         ("q=QWEN", {"qwen/qwen3-8b", "qwen/qwen3-8b:free"}),
@@ -98,7 +98,7 @@ async def test_filters(fair: Place, query: str, expected: set[str]) -> None:
     assert set(await find(fair, query)) == expected
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("sort", "first", "last"),
     [
         ("newest", "acme/iris-large", "acme/old-timer"),
@@ -114,7 +114,7 @@ async def test_sorts(fair: Place, sort: str, first: str, last: str) -> None:
     assert (found[0], found[-1]) == (first, last)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "query", ["sort=best", "max=dear", "max=-1", "context=long", "cost=some", "page=x", "max=NaN"]
 )
 async def test_what_is_not_understood_is_said(fair: Place, query: str) -> None:
@@ -244,7 +244,7 @@ async def test_the_page_of_a_model(fair: Place) -> None:
     assert "its last day here is 2999-01-01" in old.text
 
 
-@pytest.mark.parametrize("path", ["acme/none", "acme/iris-large:none", "x/y", "acme%2Firis-large/"])
+@each_of("path", ["acme/none", "acme/iris-large:none", "x/y", "acme%2Firis-large/"])
 async def test_a_model_that_is_not_there(fair: Place, path: str) -> None:
     page = await fair.visitor().get(f"/catalog/{path}")
     assert page.status == 404
@@ -276,7 +276,7 @@ async def test_costs_are_what_is_charged(fair: Place) -> None:
     assert "$0.0060006" in fee.text
 
 
-@pytest.mark.parametrize(
+@each_of(
     "query",
     ["in=x", "out=-1", "requests=1.5", "in=1&cached=2", "out=1&thinking=2", "in=9999999999"],
 )

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import pytest
+from casekit import each_of
 from consolekit import MODELS, Place
 
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
@@ -75,7 +75,7 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
     assert "never" in listed.text
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "wrong", "said"),
     [
         ({"name": ""}, "name", "A name has 1 to 100"),

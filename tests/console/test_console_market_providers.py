@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from accountkit import World
+from casekit import each_of
 from consolekit import Place, console_of
 from marketkit import Fair, small_market
 from marketkit import fair as fair
@@ -53,7 +54,7 @@ async def test_a_logo_of_the_configuration_takes_the_place_of_initials(lite: Wor
         assert (await stranger.get("/logos/south")).status == 404
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "expected"),
     [("qwen", "QW"), ("mistral-ai", "MA"), ("x", "X"), ("01.ai labs", "0A"), ("…", "")],
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from accountkit import PASSWORD, World
 from browserkit import sign_in, window
+from casekit import first_of
 from consolekit import Place, ScriptedServiceView, Visitor, console_of
 from operationskit import MARKET, NOWHERE, Market, market, provider, result
 from playwright.async_api import expect
@@ -188,7 +189,7 @@ async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> No
     assert "There is no door none" in nowhere.text
 
 
-@pytest.mark.parametrize("text", MARKUP)
+@pytest.mark.parametrize("text", first_of(MARKUP, every=3))
 async def test_hostile_names_stay_text(lite: World, tmp_path: Path, text: str) -> None:
     named = json.dumps(text).replace("{", "{{").replace("}", "}}")
     config = MARKET.replace('model = "m"', f"model = {named}").replace('id = "m"', f"id = {named}")
@@ -233,6 +234,7 @@ async def test_a_provider_of_the_file_is_tested_and_quickly_probed(
     assert not await made.examinations.results.of("north"), "it decides too little"
 
 
+@pytest.mark.full
 async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
     """From the button over progress to the result in force."""
     halfway, go_on = asyncio.Event(), asyncio.Event()

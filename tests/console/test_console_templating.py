@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from casekit import each_of
 
 from causerie.hosted.console.charts import Chart, stacked
 from causerie.http.pages.assets import Statics
@@ -13,7 +13,7 @@ from causerie.http.pages.branding import Branding
 from causerie.http.pages.templating import environment, short, since
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("number", "shown"),
     [
         (0, "0"),
@@ -46,7 +46,7 @@ def test_no_axis_repeats_a_label() -> None:
     assert len(set(times)) == len(times) > 3
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("seconds", "words"),
     [
         (0, "this minute"),

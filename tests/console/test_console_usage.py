@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from casekit import each_of
 from consolekit import Place
 from hypothesis import given
 from hypothesis import strategies as st
@@ -379,7 +380,7 @@ def test_periods_are_whole_intervals_in_utc() -> None:
     assert failure.value.param == "to"
 
 
-@pytest.mark.parametrize("highest", [1e-7, 0.003, 1, 3.9, 4, 4.1, 99, 100, 12_345_678])
+@each_of("highest", [1e-7, 0.003, 1, 3.9, 4, 4.1, 99, 100, 12_345_678])
 def test_ticks_are_round_few_and_high_enough(highest: float) -> None:
     ticks = scale(highest)
     assert ticks[0] == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from casekit import each_of
 from frontkit import Front, front
 from markupsafe import Markup
 
@@ -70,7 +71,7 @@ def test_objects_are_those_that_operations_lead_to() -> None:
     assert found["EngineHealth"] == {""}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "words"),
     [
         ({"minimum": 0, "maximum": 2}, "0 to 2"),

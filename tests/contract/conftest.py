@@ -21,6 +21,20 @@ from causerie.engines.vllm.client import Elsewhere, VllmOptions
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.protocol.parameters import refused_by
 
+# Of these the fake one tells as much with every run, and llama.cpp takes seconds.
+_LONG = (
+    "test_a_full_context_ends_a_text[llamacpp]",
+    "test_a_grammar_goes_on_behind_what_it_has_accepted[llamacpp-",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before it is decided by marks what is run
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the longest cases to ``make test-all``."""
+    for item in items:
+        if item.name.startswith(_LONG):
+            item.add_marker(pytest.mark.full)
+
 
 @pytest_asyncio.fixture(
     scope="module",

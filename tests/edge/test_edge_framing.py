@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pytest
+from casekit import each_of
 from edgekit import ASK, MemoryTransport, Response, make_edge, parse_response, serving, wire
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def post(lines: str, body: bytes = b"0\r\n\r\n", target: str = "/", version: str
     return f"POST {target} HTTP/{version}\r\nhost: a\r\n{lines}\r\n".encode() + body
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("lines", "version", "status"),
     [
         ("transfer-encoding: gzip, chunked\r\n", "1.1", 501),
@@ -89,7 +89,7 @@ async def test_a_length_with_thousands_of_zeros_is_the_number_that_it_is() -> No
     assert (seen.first.status, [body for *_, body in seen.requests]) == (200, [b"hello"])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("target", "place"),
     [
         ("/a", ("/a", "a")),
@@ -115,7 +115,7 @@ async def test_an_absolute_target_has_path_and_host(
     assert seen.first.status == (400 if place is None else 200)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("target", "version", "lines", "status"),
     [
         ("/", "1.1", "", 400),

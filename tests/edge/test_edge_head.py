@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from casekit import each_of
 from edgekit import ASK, KEY, LOCKED, MemoryTransport, ScriptedPipeline, make_edge, wire
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,7 +112,7 @@ async def test_one_that_comes_again_now_and_then_stays_known() -> None:
     assert sum(one.head is known for one in listener.exchanges) == 11
 
 
-@pytest.mark.parametrize(
+@each_of(
     "before",
     [
         b"POST / HTTP/1.1\r\nx: ",
@@ -145,7 +146,7 @@ async def test_a_known_request_waits_for_the_answer_before() -> None:
     assert [body[-2:-1] for body in listener.bodies] == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "extra",
     [
         "cookie: session=abc\r\n",
@@ -212,7 +213,7 @@ async def test_a_key_is_nowhere_once_its_head_is_known() -> None:
             known += gc.get_referents(one)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "hidden",
     [
         b"POST /a HTTP/1.1\r\nhost: a\ncontent-length: %d\n\n",  # with the rest as its body
@@ -223,7 +224,7 @@ async def test_a_key_is_nowhere_once_its_head_is_known() -> None:
         b"\r\nPOST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc",
     ],
 )
-@pytest.mark.parametrize("lenient", [False, True])
+@each_of("lenient", [False, True])
 async def test_one_request_is_not_taken_for_another(hidden: bytes, lenient: bool) -> None:
     """Not even where the parser were to take lines that end otherwise, as it does not now."""
     rest = b"POST /b HTTP/1.1\r\nhost: b\r\ncontent-length: 3\r\n\r\nabc"
@@ -334,7 +335,7 @@ def test_a_header_without_a_token_is_known_as_such(header: str) -> None:
     assert bearer("") is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "formed"),
     [
         ("ck_abc_" + "x" * 43, True),

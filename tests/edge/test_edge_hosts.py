@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from casekit import each_of
 from edgekit import KEY, Response, ScriptedPipeline, Statuses, call, make_edge
 from hostedkit import config
 from hypothesis import given
@@ -56,14 +57,14 @@ async def asked(path: str, host: str | None, address: str = "", method: str = "G
     return await call(edge, path, method=method, headers=headers)
 
 
-@pytest.mark.parametrize("path", OURS + MOUNTED)
+@each_of("path", OURS + MOUNTED)
 async def test_own_paths_answer_to_own_names(path: str) -> None:
     for host in NEVER_FOREIGN:
         assert (await asked(path, host)).status == 200, host
 
 
-@pytest.mark.parametrize("path", OURS + MOUNTED)
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@each_of("path", OURS + MOUNTED)
+@each_of("method", ["GET", "POST"])
 async def test_own_paths_answer_to_no_other(path: str, method: str) -> None:
     for host in FOREIGN:
         reply = await asked(path, host, method=method)
@@ -71,7 +72,7 @@ async def test_own_paths_answer_to_no_other(path: str, method: str) -> None:
         assert "set-cookie" not in reply.headers
 
 
-@pytest.mark.parametrize("path", OURS)
+@each_of("path", OURS)
 async def test_names_of_doors_are_names_of_the_service(path: str) -> None:
     assert (await asked(path, "one.example")).status == 200
 
@@ -81,8 +82,8 @@ async def test_at_names_of_doors_there_is_no_console(path: str) -> None:
     assert (await asked(path, "one.example")).status == 404
 
 
-@pytest.mark.parametrize("path", ["/console", "/console/static/style.css"])
-@pytest.mark.parametrize("name", ["pages.example", "one.example", "open.localhost"])
+@each_of("path", ["/console", "/console/static/style.css"])
+@each_of("name", ["pages.example", "one.example", "open.localhost"])
 async def test_a_console_that_has_an_address_is_nowhere_else(path: str, name: str) -> None:
     """Also where a door has the name. The port is the proxy's."""
     address = f"https://{name}:8443"
@@ -99,8 +100,8 @@ async def test_a_console_that_has_an_address_is_nowhere_else(path: str, name: st
     assert (await asked("/v1/models", "127.0.0.1", address)).status == 200
 
 
-@pytest.mark.parametrize("path", [*OURS, *MOUNTED, "/v1/models", "/endpoints/open/v1/models"])
-@pytest.mark.parametrize("host", FOREIGN)
+@each_of("path", [*OURS, *MOUNTED, "/v1/models", "/endpoints/open/v1/models"])
+@each_of("host", FOREIGN)
 async def test_an_absolute_target_decides_the_host(path: str, host: str) -> None:
     assert (await asked(f"http://{host}:80{path}", "localhost")).status == 404
     assert (await asked(f"HTTPS://localhost{path}?a=b#c", host)).status == 200
@@ -132,7 +133,7 @@ async def test_a_private_address_has_the_names_of_a_local_network(name: str) -> 
     assert "`server.hosts`" in (await asked("/v1/models", "nobody.localhost")).error["message"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("address", "private"),
     [
         ("127.0.0.1", True),

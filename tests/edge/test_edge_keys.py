@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
+from casekit import each_of
 from edgekit import ASK, KEY, LOCKED, OPEN, ROUTER, ScriptedPipeline, call, make_edge
 
 from causerie.access.keys import Credential, KeyDigest, StaticKeys, sent_credential
@@ -96,7 +97,7 @@ async def test_a_key_may_come_in_other_headers(name: str) -> None:
     assert (await call(edge, "/endpoints/open/v1/models", headers={name: "x"})).status == 200
 
 
-@pytest.mark.parametrize(
+@each_of(
     "headers",
     [
         [("x-api-key", KEY), ("authorization", "Bearer other")],

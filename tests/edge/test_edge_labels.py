@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from casekit import each_of
 from edgekit import ASK, ScriptedPipeline, call, make_edge
 
 from causerie.http.headers import Headers, labels_of
@@ -17,7 +17,7 @@ def labels(**named: str) -> Labels:
     return labels_of(headers)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("title", "app"),
     [
         ("My Robot", "My Robot"),
@@ -40,7 +40,7 @@ def test_what_is_no_utf_8_is_latin_1() -> None:
     assert labels_of(Headers({"x-title": "Gespräch"})) == Labels("Gespräch")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("referer", "app", "kept"),
     [
         ("https://robot.example", "robot.example", "https://robot.example"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from browserkit import window
+from casekit import each_of
 from edgekit import ASK, KEY, LOCKED, OPEN, Response, ScriptedPipeline, call, make_edge
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +78,7 @@ async def test_a_page_that_is_not_listed_gets_no_headers() -> None:
         assert (reply.status, shared(reply)) == (200, {})
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "body", "key", "status"),
     [
         (CHAT, ASK, KEY, 200),
@@ -102,7 +103,7 @@ async def test_a_page_can_read_the_response(path: str, body: object, key: str, s
     assert {name for name in reply.headers if name not in others} <= {*shared(reply), *exposed}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "path", ["/console", "/console/sign-in", "/api/keys", "/health", "/metrics", "/openapi.json"]
 )
 async def test_other_paths_are_never_shared(path: str) -> None:
@@ -117,7 +118,7 @@ async def test_without_an_origin_nothing_is_added() -> None:
     assert (await asked("/v1/models", method="OPTIONS")).status == 405
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("origin", "allowed"),
     [
         ("http://localhost", True),
@@ -184,6 +185,7 @@ async def blank(_: web.Request) -> web.Response:
     return web.Response(text="<!doctype html><title>Page</title>", content_type="text/html")
 
 
+@pytest.mark.full
 async def test_a_page_in_a_browser_may_call_where_it_is_listed(tmp_path: Path) -> None:
     """The page has another origin than the service: other.localhost, and a port of its own."""
     site = web.Application()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from casekit import each_of
 from edgekit import ASK, LOCKED, Response, ScriptedPipeline, make_edge, read_response, serving, wire
 
 from causerie.http.api import RequestLimits
@@ -46,7 +47,7 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("name", BODIES)
+@each_of("name", BODIES)
 async def test_hostile_bodies_are_refused(name: str) -> None:
     async with serving(make_edge()) as port:
         answer = await exchange(port, wire(BODIES[name]))

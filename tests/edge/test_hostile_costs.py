@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of
 from costkit import Search
 from entrykit import entries
 from hostilekit import (
@@ -75,7 +76,7 @@ def test_each_place_gets_each_family() -> None:
     assert drawn == {(place, family) for place in entry.places for family in FAMILIES}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@each_of("family", FAMILIES)
 def test_inputs_are_about_as_large_as_their_weight(family: str) -> None:
     """A case that is drawn within a budget of bytes must not be larger by orders of magnitude."""
     for size in (size for size in FAMILIES[family].sizes if size <= 1_000):

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from casekit import each_of
 from faultkit import Reply, upstream
 from gatewaykit import gateway
 from hypothesis import given
@@ -79,13 +80,13 @@ def refusal(url: str, inside: InsideHosts = NO_INSIDE_HOSTS) -> InvalidRequest |
     return None
 
 
-@pytest.mark.parametrize("host", GOOD)
+@each_of("host", GOOD)
 def test_public_hosts_are_passed_on(host: str) -> None:
     for rest in ("", "/a.png", "/a.png?b=c#d", "?x", "#x", "/a@b/c:d"):
         assert refusal(f"https://{host}{rest}") is None, rest
 
 
-@pytest.mark.parametrize("host", BAD)
+@each_of("host", BAD)
 def test_hosts_inside_are_refused(host: str) -> None:
     for rest in ("", "/a.png", "?@example.org", "#@example.org", "/@example.org"):
         refused = refusal(f"https://{host}{rest}")
@@ -93,7 +94,7 @@ def test_hosts_inside_are_refused(host: str) -> None:
         assert (refused.status, refused.param) == (400, AT), rest
 
 
-@pytest.mark.parametrize(
+@each_of(
     "url",
     [
         "http://example.org/", "HTTPS://example.org/", "ftp://example.org/", "file:///etc/passwd",
@@ -112,7 +113,7 @@ def test_other_schemes_and_characters_are_refused(url: str) -> None:
     assert (refused.status, refused.param) == (400, AT)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_no_image_hides_in_a_part_of_another_type(dialect: str) -> None:
     hidden = {"type": "text", "text": "Hi", "image_url": {"url": "https://127.0.0.1/"}}
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": [hidden]}]}).encode()
@@ -221,7 +222,7 @@ def test_what_may_be_an_exception() -> None:
         assert not is_host_rule(host)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("host", "passes"),
     [
         ("minio", True), ("MinIO:9000", True), ("minio.", True), ("x.minio", True),

@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from casekit import first_of
 from edgekit import ScriptedPipeline, call, make_edge
 from openapikit import judged
 
@@ -154,7 +155,11 @@ async def test_any_value_of_a_parameter(agreement: Agreement, name: str) -> None
         await agreement.hold(f"{name}={value!r}", SMALL | {name: value})
 
 
-@pytest.mark.parametrize("place", list(places(WHOLE)), ids=lambda p: ".".join(map(str, p)))
+@pytest.mark.parametrize(
+    "place",
+    first_of([(place,) for place in places(WHOLE)], every=3),
+    ids=lambda p: ".".join(map(str, p)),
+)
 async def test_any_change_of_a_request(agreement: Agreement, place: Path) -> None:
     for change, body in changes(place):
         await agreement.hold(f"{place}: {change}", body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-import pytest
+from casekit import each_of
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.process import Pulse, wait_for_silence
@@ -33,8 +33,8 @@ class Child:
         return {}
 
 
-@pytest.mark.parametrize("seconds", [(0.01, _LONG), (_LONG, 0.01)])
-@pytest.mark.parametrize(
+@each_of("seconds", [(0.01, _LONG), (_LONG, 0.01)])
+@each_of(
     "words",
     [
         ("well", "late", "late", "late"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 import pytest
+from casekit import each_of
 
 from causerie.chat.formats.registry import detect
 from causerie.engines.base import (
@@ -52,9 +53,7 @@ async def test_replies_are_said_in_turn() -> None:
     assert len(engine.requests) == 3
 
 
-@pytest.mark.parametrize(
-    "text", ["Hello", "two\nlines", "the user\nsaid", "ends in\nassistant", "ä🎉", ""]
-)
+@each_of("text", ["Hello", "two\nlines", "the user\nsaid", "ends in\nassistant", "ä🎉", ""])
 async def test_without_a_script_it_repeats_the_user(text: str) -> None:
     prompt = chat({"role": "system", "content": "Be."}, {"role": "user", "content": text})
     assert (await said(FakeEngine("a"), prompt))[0] == text
@@ -154,7 +153,7 @@ async def test_a_banned_token_is_left_out() -> None:
     assert (await said(engine, sampling=SamplingParams(logit_bias={97: -100.0})))[0] == "bnn"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("reply", "grammar", "text"),
     [
         ("yes", 'start: "yes" | "no"', "yes"),
@@ -207,7 +206,7 @@ async def test_it_comes_from_options() -> None:
         await said(engine)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("options", "message"),
     [
         ({"repies": []}, "no option repies; it takes replies, fail_after"),

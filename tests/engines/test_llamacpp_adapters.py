@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from casekit import first_of
 from enginekit import THREADS
 from hub import item, text
 
@@ -106,7 +107,7 @@ async def plain(gguf: Path) -> list[int]:
         return await said(alone)
 
 
-@pytest.mark.parametrize(("scale", "same"), [(0.0, True), (0.5, False)])
+@pytest.mark.parametrize(("scale", "same"), first_of([(0.5, False), (0.0, True)]))
 async def test_an_adapter_is_added_to_the_weights(
     gguf: Path, tmp_path: Path, plain: list[int], scale: float, same: bool
 ) -> None:
@@ -163,6 +164,7 @@ async def test_a_file_beside_the_weights_that_is_gone_is_not_waited_for(
         assert f"{file} does not exist any more" in made.status().detail
 
 
+@pytest.mark.full
 async def test_a_draft_model_says_ahead_and_changes_nothing(gguf: Path, plain: list[int]) -> None:
     async with engine(gguf, draft=str(gguf)) as drafted:
         assert await said(drafted) == plain

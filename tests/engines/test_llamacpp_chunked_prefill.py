@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from casekit import each_of
 
 from causerie.engines.llamacpp.client import ChunkedPrefill
 
@@ -14,7 +14,7 @@ def prefill(token_seconds: float = SLOW, *, enabled: bool = True) -> ChunkedPref
     return ChunkedPrefill(BATCH, 8192, token_seconds, enabled=enabled)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("token_seconds", "alone", "streaming"),
     [
         (0.0001, 40_000, 40_000),  # a batch takes 6 ms: streams go on between batches

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from aiohttp import web
+from casekit import each_of
 
 from causerie.engines.base import (
     EngineFailed,
@@ -180,7 +181,7 @@ async def test_the_key_goes_along() -> None:
     assert seen == ["Bearer secret"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "last", "predicted", "expected"),
     [
         ("a", 0, 1, []),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from casekit import first_of
 from enginekit import THREADS
 
 from causerie.engines.base import (
@@ -166,7 +167,7 @@ async def test_every_token_of_every_character(engine: LlamaCppEngine, prompt: li
         )
 
 
-@pytest.mark.parametrize("penalty", [None, 1.3])
+@pytest.mark.parametrize("penalty", first_of([None, 1.3]))
 async def test_a_grammar_that_the_engine_does_not_follow_is_followed_here(
     engine: LlamaCppEngine,
     prompt: list[int],
@@ -250,6 +251,7 @@ async def test_a_text_that_cannot_fit_is_not_read(
     assert (failure.value.tokens, failure.value.context_length) == (CONTEXT + 1, CONTEXT)
 
 
+@pytest.mark.full
 async def test_an_answer_ends_where_the_context_does(engine: LlamaCppEngine) -> None:
     request = TextRequest([100] * (CONTEXT - 3), 50, GREEDY, ignore_eos=True)
     last = (await run(engine, request))[-1]
@@ -290,6 +292,7 @@ class Slow(PrefillSpeed):
         """Note nothing."""
 
 
+@pytest.mark.full
 async def test_a_stream_goes_on_while_a_long_prompt_is_read(
     engine: LlamaCppEngine, prompt: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +370,7 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
     assert len(tokens(await run(engine, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
 
 
+@pytest.mark.full
 async def test_a_child_that_lives_and_answers_no_more_is_replaced(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +496,7 @@ async def test_more_slots_than_a_batch_was_to_have_tokens(tiny_gguf: Path) -> No
     await engine.stop()
 
 
+@pytest.mark.full
 async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
     """Repetition is proposed in all slots at once, and a batch holds it.
 

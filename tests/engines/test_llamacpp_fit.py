@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from casekit import each_of
 from hub import gguf
 from test_llamacpp_options import GIB, HEADER, KV
 
@@ -21,7 +22,7 @@ from causerie.engines.weights.gguf import smaller_that_fits
 FIXED = model_memory_bytes(HEADER, 0)  # weights and buffers
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("room", "context"),
     [
         (FIXED + 1000 * KV, 768),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
+from casekit import each_of
 
 from causerie.engines.openvino.prefill import BATCH, KnownBlocks, Prefill, block_keys
 
@@ -44,7 +44,7 @@ def again(
     return [(part.prompt.id, part.begin, part.end) for part in parts]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("token_seconds", "alone", "streaming"),
     [(0.0001, BATCH, BATCH), (0.001, BATCH, 96), (0.003, BATCH, 32), (0.006, 160, 32), (1, 32, 32)],
 )

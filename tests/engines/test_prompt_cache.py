@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from casekit import first_of
 from enginekit import THREADS, Run, Subject
 from waiting import eventually
 
@@ -68,7 +69,7 @@ def words(draw: random.Random, count: int) -> list[int]:
     return [draw.randrange(1000, 40_000) for _ in range(count)]
 
 
-@pytest.mark.parametrize("shared", [0, 150])
+@pytest.mark.parametrize("shared", first_of([0, 150]))
 async def test_more_conversations_than_slots_are_found_again(subject: Subject, shared: int) -> None:
     draw = random.Random(shared)
     instructions = words(draw, shared)
@@ -125,6 +126,7 @@ async def test_what_memory_kept_outlives_a_crash_of_the_engine(subject: Subject)
         assert min(conversation.shares) >= SHARE
 
 
+@pytest.mark.full
 async def test_the_text_is_the_same_from_memory(gguf: Path) -> None:
     """Of a real model: the likeliest tokens of random weights lie too close to each other."""
     draw = random.Random(3)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -294,7 +295,9 @@ class Scopes(RuleBasedStateMachine):
         self.runner.close()
 
 
-Scopes.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+Scopes.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=20, deadline=None
+)
 TestScopes = Scopes.TestCase
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hub import gguf as gguf_file
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,7 +165,7 @@ def test_whatever_a_file_says_is_in_range_or_ignored(said: dict[str, object]) ->
         assert number.least <= value <= number.most
 
 
-@pytest.mark.parametrize(("name", "temperature"), NAMES.items())
+@each_of(("name", "temperature"), NAMES.items())
 def test_families_by_name(name: str, temperature: float) -> None:
     family = family_of([name])
     assert family is not None
@@ -176,7 +177,7 @@ def test_no_row_stands_behind_one_that_takes_its_names() -> None:
     assert found == {family.pattern for family in FAMILIES}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "name",
     ["Phi-4", "Granite 4.0 Micro", "LFM2.5-1.2B-Instruct", "Qwen3-VL-8B-Instruct", "Qwen2.5-VL-7B",
      "Kimi-K2.7-Code", "DeepSeek-V3", "llama", "Mistral-7B-Instruct-v0.3", ""],

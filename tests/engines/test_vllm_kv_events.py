@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of, examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -27,8 +28,8 @@ def held(index: PrefixIndex, name: str, tokens: list[int]) -> int:
     return index.runs(chain(tokens)).get(name, 0)
 
 
-@pytest.mark.parametrize("size", [16, 64])
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@each_of("size", [16, 64])
+@each_of("encoding", ENCODINGS)
 def test_every_encoding_says_the_same(encoding: str, size: int) -> None:
     index, cache = PrefixIndex(10_000), EngineCache(encoding, size)
     view = KvView(index, "a", "m")
@@ -47,7 +48,7 @@ def test_every_encoding_says_the_same(encoding: str, size: int) -> None:
     assert (held(index, "a", OTHER), len(view), view.complete) == (0, 0, True)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "more",
     [
         {"medium": "CPU"},
@@ -88,7 +89,7 @@ def test_blocks_of_a_scope_are_held_for_that_scope_alone() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_of(
     "payload",
     [
         b"", b"\x93", b"\xc0", b"nonsense",
@@ -184,7 +185,9 @@ class Arrivals(RuleBasedStateMachine):
             assert has or not self.view.complete or path not in truth
 
 
-Arrivals.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Arrivals.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestArrivals = Arrivals.TestCase
 
 

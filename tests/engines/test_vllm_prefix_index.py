@@ -6,6 +6,7 @@ import math
 from itertools import takewhile
 
 import pytest
+from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -75,7 +76,7 @@ class Holding(RuleBasedStateMachine):
 
 
 TestHolding = Holding.TestCase
-TestHolding.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestHolding.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 
 def test_what_is_not_used_is_forgotten_and_what_is_used_is_not() -> None:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizer_kinds import ADDED, KINDS, SPECIAL
@@ -68,8 +69,8 @@ def test_special_is_what_the_library_makes_of_it(kind: str, text: str) -> None:
     assert tokenizer.ids([text], special=True) == wanted
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", CONTROL)
+@each_of("kind", KINDS)
+@each_of("text", CONTROL)
 def test_an_added_token_is_itself_or_its_letters(kind: str, text: str) -> None:
     tokenizer, vocabulary, library = usual(kind)
     id = library.token_to_id(text)

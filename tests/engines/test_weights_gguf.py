@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from casekit import examples
 from hub import gguf, item, split, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -188,7 +189,7 @@ def test_huge_layer_count_builds_nothing_huge(tmp_path: Path) -> None:
     assert len(header.head_count_kv) <= 4096
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data())
 def test_any_damage_is_named_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 
 from causerie.engines.weights.errors import BadLibrary, BadReference
 from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
@@ -119,7 +120,7 @@ def test_a_wrong_file_is_named(text: str, tmp_path: Path) -> None:
         load_library(own)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "quantization"),
     [
         ("SmolLM2-135M-Instruct.Q4_1", "Q4_1"),

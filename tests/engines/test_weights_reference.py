@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from casekit import each_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.engines.weights.selection import choose_gguf
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("written", "kind", "name", "wanted"),
     [
         ("hf:org/repo", Kind.HUB, "org/repo", None),
@@ -35,7 +36,7 @@ def test_forms(written: str, kind: Kind, name: str, wanted: str | None) -> None:
     assert Reference.parse(str(reference)) == reference
 
 
-@pytest.mark.parametrize(
+@each_of(
     "written",
     [
         *("", " ", "hf:", "hf:repo", "hf:a/b/c", "hf:../x", "hf:a/b:", "ollama:llama3"),
@@ -58,7 +59,7 @@ FILES = (
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("wanted", "chosen"),
     [
         (None, ("m-Q4_K_M.gguf",)),
@@ -80,7 +81,7 @@ def test_the_only_file_is_the_one() -> None:
     assert choose_gguf("o/r", ["m-f16.gguf", "m-q8_0.gguf"], None) == ("m-q8_0.gguf",)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("files", "wanted", "kind", "said"),
     [
         (("a.safetensors",), None, WeightsNotFound, "no .gguf"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from casekit import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import ADDED, BYTE_NAMES, KINDS, SPECIAL
@@ -166,7 +167,7 @@ def test_nesting_costs_no_stack(tmp_path: Path) -> None:
             read_vocabulary(tmp_path / "tokenizer.json")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_damaged_files_raise_only_our_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

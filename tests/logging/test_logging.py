@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 import structlog
+from casekit import each_of
 from hub import gguf, serving
 
 from causerie.engines.weights import HubOptions, Silent
@@ -158,7 +159,7 @@ def on_a_terminal(record: Record, stream: io.StringIO, *, shows_door: bool = Fal
     return line
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("record", "line"),
     [
         (answered(), "200 m  15 in, 41 out  TTFT 0.50 s  16.4 tok/s  3.00 s"),

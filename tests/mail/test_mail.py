@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from accountkit import PASSWORD, World
+from casekit import each_of
 from certificates import Certificates
 from consolekit import Place, console_of
 from smtpserver import LOGIN, Mailbox, smtp
@@ -66,7 +67,7 @@ async def test_where_tls_fails_nothing_is_sent(
     assert "ada@" not in said.out + said.err
 
 
-@pytest.mark.parametrize(
+@each_of(
     "to",
     [
         "eve@example.org,ada@example.org",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from accountkit import World
+from casekit import each_of
 from managekit import OPERATOR, Office, office
 
 from causerie.hosted.accounts.people import SYSTEM, Project, Role
@@ -241,7 +242,7 @@ async def test_a_management_key_sees_its_own_project_alone(
     assert {each["id"] for each in both.json()["data"]} == {project.id, other.id}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("body", "status", "code", "param"),
     [
         ({}, 400, "missing_parameter", "name"),
@@ -293,7 +294,7 @@ async def test_a_wrong_body_says_where(
     assert (answer.error["code"], answer.error["param"]) == (code, param)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "param"),
     [
         ("/users?limit=0", "limit"),
@@ -400,6 +401,8 @@ async def test_credits(services: Office) -> None:
     project = await world.project(owner=await world.person())
     manager = await services.manager(project)
     place = f"/projects/{project.id}/credits"
+    other = await world.project(owner=await world.person())
+    await services.ask(OPERATOR, f"/projects/{other.id}/credits", {"amount": "7"})
     put = await services.ask(OPERATOR, place, {"amount": "12.50", "note": "by transfer"})
     assert put.status == 201
     assert (put.json()["amount"], put.json()["note"]) == ("12.5", "by transfer")

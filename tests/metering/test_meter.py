@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
+from casekit import each_of
 
 from causerie.errors import (
     InvalidRequest,
@@ -58,7 +59,7 @@ class Gone:
         return Usage(7, 5, estimated=True)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("whole", "failure", "status"),
     [
         (True, None, 200),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from accountkit import World
+from casekit import each_of
 from configurekit import LISTED, added, configured
 from consolekit import lite as lite
 
@@ -184,7 +185,7 @@ async def test_what_the_file_has_stays_the_files(lite: World, tmp_path: Path) ->
             await publish(configuration, "west", [filed.name.upper()])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("model", "expected"),
     [
         ("Qwen/Qwen3-8B", "qwen/qwen3-8b"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from casekit import each_of
 from faultkit import Broken, Fault, upstream
 
 from causerie.probe.asker import ProbeBounds, ProbeClient
@@ -26,7 +26,7 @@ async def asked(fault: Fault) -> dict[str, Finding]:
     return found
 
 
-@pytest.mark.parametrize("fault", _GOING_WRONG, ids=lambda fault: fault.name.lower())
+@each_of("fault", _GOING_WRONG, ids=lambda fault: fault.name.lower())
 async def test_nothing_is_supported_where_replies_break(fault: Fault) -> None:
     found = await asked(fault)
     plain = {Fault.ERROR_IN_STREAM, Fault.SLOW_HEADERS}  # whole where no stream was asked for
@@ -36,7 +36,7 @@ async def test_nothing_is_supported_where_replies_break(fault: Fault) -> None:
     assert not found["stream"].verdict.good
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fault", "question", "grade", "words"),
     [
         (Fault.TWO_DONE, "stream", Grade.PARTLY, "more after [DONE]"),

@@ -83,6 +83,7 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
     assert KEY not in repr(list(found.values()))
 
 
+@pytest.mark.full
 @pytest.mark.engine
 async def test_real_weights_on_our_own_engine(gguf: Path, tiny_gguf: Path, tmp_path: Path) -> None:
     """The measured parameters are those that the catalog claims."""
@@ -143,6 +144,7 @@ def _await(url: str, deadline: float) -> None:
         time.sleep(0.1)  # another process: there is nothing to await but its answer
 
 
+@pytest.mark.full
 @pytest.mark.engine
 async def test_the_http_server_of_llama_cpp(gguf: Path, tiny_gguf: Path) -> None:
     """It takes much in silence that it does not do."""

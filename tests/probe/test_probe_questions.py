@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+from casekit import each_of
 from probekit import (
     BY_ID,
     LOUD,
@@ -447,7 +448,7 @@ FLAT = [
 ]
 
 
-@pytest.mark.parametrize(("id", "grade", "subject", "replies"), FLAT)
+@each_of(("id", "grade", "subject", "replies"), FLAT)
 def test_verdict(id: str, grade: Grade, subject: Subject, replies: Sequence[ProbeReply]) -> None:
     verdict = judged(id, *replies, subject=subject)
     assert verdict.grade is grade, verdict
@@ -543,7 +544,7 @@ def test_leaving_is_seen_on_a_page_of_the_server() -> None:
     assert judged("cancel.plain", none, idle, answer()).grade is UNCLEAR
 
 
-@pytest.mark.parametrize("number", [b"1.2.3", b"1e+", b"1e999", b"..", b"9" * 40])
+@each_of("number", [b"1.2.3", b"1e+", b"1e999", b"..", b"9" * 40])
 async def test_a_gauge_may_hold_any_number(number: bytes) -> None:
     page = ProbeReply(200, {}, b"vllm:num_requests_running " + number)
     asked = [BY_ID["cancel.stream"]]
@@ -600,7 +601,7 @@ async def test_what_is_claimed_and_not_done_is_told() -> None:
     assert "not honoured: " in made.evidence
 
 
-@pytest.mark.parametrize(
+@each_of(
     "reply",
     [
         ProbeReply(200, {"content-type": "text/html"}, b"<html><body>Welcome</body></html>"),

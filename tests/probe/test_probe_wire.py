@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from casekit import each_of
 from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
@@ -16,7 +17,7 @@ from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.interview import Interview, Patience
 from causerie.probe.question import Grade, ProbeReply, ProbeRequest, Subject, chat
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reading import exchange
+from causerie.probe.reading import exchange, trouble
 
 KEY = "sk-very/secret+key"
 SHORT = ProbeBounds(seconds=0.4, bytes=20_000, listing_bytes=20_000)
@@ -104,7 +105,7 @@ NASTY: dict[str, Serve] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("serve", NASTY.values(), ids=NASTY)
+@each_of("serve", NASTY.values(), ids=NASTY)
 async def test_nothing_makes_the_probe_hang_or_fail(serve: Serve) -> None:
     async with server(serve) as base_url, ProbeClient(base_url, KEY, bounds=SHORT) as asker:
         interview = Interview(Subject(base_url, "m", keyed=True), asker)
@@ -157,6 +158,13 @@ async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
     assert interview.complete
 
 
+@each_of("ended", ["late", "broken"])
+def test_a_reply_that_does_not_end_tells_nothing(ended: str) -> None:
+    verdict = trouble(ProbeReply(200, {}, b"", ended=ended, trouble="no end"))
+    assert verdict is not None
+    assert verdict.grade is Grade.UNCLEAR
+
+
 async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     busy = always(
         response(ProbeReply(503, {"retry-after": "0"}, b'{"error": {"message": "full"}}'))
@@ -169,7 +177,7 @@ async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     assert not interview.complete
 
 
-@pytest.mark.parametrize("placeholder", ["x", "1", "none", "EMPTY", "ollama"])
+@each_of("placeholder", ["x", "1", "none", "EMPTY", "ollama"])
 async def test_a_placeholder_for_a_key_spoils_no_reply(placeholder: str) -> None:
     """Clients that insist on a key send such; what is so short is no secret."""
     said = answer(f"1 {placeholder} x")

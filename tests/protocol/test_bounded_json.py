@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ def test_what_exceeds_a_bound_is_refused_and_nothing_else(value: Any) -> None:
         assert values <= 100
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "why"),
     [
         (b"[" * 65 + b"]" * 65, "64 deep"),
@@ -114,7 +115,7 @@ def test_expensive_documents(text: bytes, why: str) -> None:
         check(text)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         b'["' + b"7" * 4_000 + b'"]',
@@ -184,7 +185,7 @@ COSTLY = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(numbers=st.lists(COSTLY, min_size=1, max_size=4), size=st.sampled_from([SMALL, MIB // 2]))
 def test_costly_numbers_are_few_in_what_is_admitted(numbers: list[bytes], size: int) -> None:
     """Numbers that take microseconds each are counted before decoding, in any repetition."""

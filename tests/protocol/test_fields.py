@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of, examples
 from faultkit import Fault, Reply, Upstream, upstream
 from gatewaykit import gateway
 from hostedkit import office
@@ -476,7 +477,7 @@ KEYS = st.sampled_from(["messages", "content", "image_url", "url", "tools", "a"]
 NAME = st.sampled_from(NAMES) | st.text(max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     chance=st.randoms(use_true_random=False),
     names=st.lists(NAME, min_size=1, max_size=12),
@@ -518,7 +519,7 @@ def test_what_a_provider_gets_is_listed(
         assert any(param.endswith(name.rpartition(".")[2]) for name in unlisted.names)
 
 
-@pytest.mark.parametrize("dialect", ["generic", "openai", "vllm", "openrouter", "llama-server"])
+@each_of("dialect", ["generic", "openai", "vllm", "openrouter", "llama-server"])
 async def test_what_a_provider_gets_is_listed_through_a_gateway(dialect: str) -> None:
     chance, answered = random.Random(dialect), 0
     async with upstream(Reply()) as up, gateway(up.base_url, dialect=dialect) as there:
@@ -533,7 +534,7 @@ async def test_what_a_provider_gets_is_listed_through_a_gateway(dialect: str) ->
     assert answered > 30
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_only_an_assistants_message_has_what_assistants_say(dialect: str) -> None:
     said = {"tool_calls": [], "reasoning": "r", "reasoning_details": [{"url": "https://10.0.0.9"}]}
     messages = [{"role": "user", "content": "Hi"} | said, {"role": "system", "content": ""} | said]
@@ -582,8 +583,8 @@ def test_a_template_gets_its_own_arguments_and_the_renderer_none(dialect: str) -
     }
 
 
-@pytest.mark.parametrize("dialect", ["generic", "openai", "mistral"])
-@pytest.mark.parametrize("odd", [{"tags": ["a"]}, {"a": 1}, {"a": {"url": "x"}}, ["a"]])
+@each_of("dialect", ["generic", "openai", "mistral"])
+@each_of("odd", [{"tags": ["a"]}, {"a": 1}, {"a": {"url": "x"}}, ["a"]])
 def test_metadata_is_of_strings(dialect: str, odd: Any) -> None:
     for metadata, told in (({"a": "b"}, ()), (odd, ("metadata dropped",))):
         body = {"model": "m", "messages": HELLO, "metadata": metadata}
@@ -597,7 +598,7 @@ def test_metadata_is_of_strings(dialect: str, odd: Any) -> None:
 IDS = {"$id": "https://example.org/tree", "properties": {"next": {"$ref": "tree"}}}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "fine"),
     [
         ({"$ref": "#/$defs/a", "$defs": {"a": {}}}, True),
@@ -616,7 +617,7 @@ IDS = {"$id": "https://example.org/tree", "properties": {"next": {"$ref": "tree"
         ({"$defs": {"const": 1, "x": [[{"$ref": "http://a/"}]]}}, False),
     ],
 )
-@pytest.mark.parametrize("dialect", ["generic", "openai", "vllm"])
+@each_of("dialect", ["generic", "openai", "vllm"])
 def test_no_schema_makes_a_provider_fetch_another(
     dialect: str, schema: dict[str, Any], fine: bool
 ) -> None:
@@ -688,7 +689,7 @@ STRUCTURED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("body", "path"),
     [(body, path) for body in (NESTED, STRUCTURED) for path in objects_in(body)],
 )

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +69,7 @@ def test_an_amount_of_money_is_small_whatever_is_given(
     int(amount * amount / 3)
 
 
-@pytest.mark.parametrize("text", ["0", "1.50", "1.5e-07", "0.000000001", "1E3"])
+@each_of("text", ["0", "1.50", "1.5e-07", "0.000000001", "1E3"])
 def test_an_amount_of_money_keeps_its_digits(text: str) -> None:
     assert money(text) == Decimal(text)
     assert money("-" + text, signed=True) == -Decimal(text)
@@ -93,7 +94,7 @@ def test_only_one_place_makes_decimals_of_what_comes_from_outside() -> None:
     assert found == {"protocol/numbers.py", *DECIMALS_ELSEWHERE}, "read it with `money`"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_of("text", HOSTILE)
 async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(text: str) -> None:
     kinds = {
         name
@@ -136,8 +137,8 @@ READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("place", READERS)
-@pytest.mark.parametrize("text", [each for each in HOSTILE if not each.startswith("0e")])
+@each_of("place", READERS)
+@each_of("text", [each for each in HOSTILE if not each.startswith("0e")])
 def test_every_reader_refuses_an_amount_that_is_none(place: str, text: str) -> None:
     with pytest.raises(InvalidRequest):
         READERS[place](text)

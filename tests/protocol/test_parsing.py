@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from casekit import each_of
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import HINT_NAMES, REFUSED, ParsingRules
@@ -70,7 +71,7 @@ def test_what_a_door_says_of_long_output_reaches_every_request() -> None:
         assert read(ParsingRules(reject_long_output=True), **more).keeps_output_limit
 
 
-@pytest.mark.parametrize("name", sorted(HINT_NAMES))
+@each_of("name", sorted(HINT_NAMES))
 def test_hints_are_taken_and_dropped_whatever_they_hold(name: str) -> None:
     request = read(**{name: {"any": ["thing"]}})
     assert request.unlisted is None or name == "prediction"
@@ -82,7 +83,7 @@ def test_logprobs_that_are_declined_are_not_asked_for() -> None:
     assert "logprobs" in read(logprobs=True).params
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@each_of("name", sorted(REFUSED))
 def test_what_is_known_and_not_offered_is_refused_by_name(name: str) -> None:
     error = refuse(**{name: True})
     assert (error.code, error.param) == ("unsupported_parameter", name)
@@ -100,7 +101,7 @@ def test_unknown_fields_are_named_and_are_not_among_what_is_passed_on() -> None:
     assert not request.strict
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "good", "bad"),
     [
         ("temperature", [0, 0.5, 2], [-0.1, 2.1, 10**300]),
@@ -129,7 +130,7 @@ def test_numbers_are_held_to_their_range(name: str, good: list[float], bad: list
         assert (error.code, error.param) == ("invalid_type", name)
 
 
-@pytest.mark.parametrize("name", ["seed", "n", "max_tokens", "top_k", "min_tokens"])
+@each_of("name", ["seed", "n", "max_tokens", "top_k", "min_tokens"])
 def test_integers_have_no_fraction_but_zero(name: str) -> None:
     assert name in read(**{name: 2.0}).params
     broken = refuse(**{name: 1.5})
@@ -138,7 +139,7 @@ def test_integers_have_no_fraction_but_zero(name: str) -> None:
     assert refuse(**{name: 1e300}).code == "invalid_value"
 
 
-@pytest.mark.parametrize(
+@each_of(
     "name",
     ["stream", "logprobs", "ignore_eos", "parallel_tool_calls", "include_reasoning"],
 )
@@ -218,7 +219,7 @@ def test_thinking_is_one_setting() -> None:
     assert both == Thinking(enabled=True, effort="low", budget=9)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "fields",
     [
         {"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": False}},
@@ -397,7 +398,7 @@ def test_what_came_back_can_be_sent_back() -> None:
     assert request.messages[2].tool_call_id == "c1"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("message", "param", "code"),
     [
         ({"content": "x"}, "role", "missing_parameter"),
@@ -421,7 +422,7 @@ def test_a_bad_message_is_named_by_its_index(
     assert (error.param, error.code) == (f"messages[1].{param}", code)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "param", "right"),
     [
         (
@@ -467,7 +468,7 @@ def test_an_error_says_what_would_be_right(
     assert right in str(error)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("part", "place", "right"),
     [
         ({"type": "input_text", "text": "a"}, ".type", '{"type": "text", "text": TEXT}'),

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def code(body: bytes) -> str | None:
     return result.code if isinstance(result, InvalidRequest) else None
 
 
-@pytest.mark.parametrize(
+@each_of(
     "body",
     [
         b"",
@@ -175,7 +176,7 @@ bodies = st.dictionaries(names, anything, max_size=6) | st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(document=anything | bodies, router=st.booleans(), strict=st.booleans())
 def test_any_json_is_a_request_or_a_refusal(document: Any, router: bool, strict: bool) -> None:
     text = json.dumps(document).encode("utf-8", "surrogatepass")
@@ -196,7 +197,7 @@ def test_any_json_is_a_request_or_a_refusal(document: Any, router: bool, strict:
     assert all(value is None or math.isfinite(value) for value in values)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=64) | st.binary(max_size=16).map(lambda tail: MINIMAL % (tail, b"")))
 def test_any_bytes_are_a_request_or_a_refusal(body: bytes) -> None:
     attempt(body)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from casekit import each_of, examples
 from faultkit import Call, Fault, Reply, upstream
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def result(identifier: Any = "c1", content: Any = "1") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": identifier, "content": content}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("message", "change"),
     [
         ({"role": "assistant", "content": None}, "messages[1].content emptied"),
@@ -110,7 +111,7 @@ def test_texts_of_other_apis_are_kept() -> None:
     assert read(USER, calling(call()), result(content={"a": 1})).messages[2].content == '{"a":1}'
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "there"),
     [
         ("", "{}"),
@@ -344,7 +345,7 @@ def fields_of(message: Message) -> object:
     return msgspec.structs.asdict(message)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(histories, st.booleans())
 def test_any_history_is_taken_by_every_provider(messages: list[Any], tools: bool) -> None:
     body = body_of(messages, **({"tools": TOOLS} if tools else {}))
@@ -401,7 +402,7 @@ def with_names(message: Any, request: ChatRequest) -> Any:
     return json.loads(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(said_messages, ENDS), min_size=1, max_size=4))
 def test_whatever_was_given_is_accepted_when_it_comes_back(
     said: list[tuple[Any, str | None]],
@@ -439,7 +440,7 @@ def template_of(path: Path) -> ChatTemplate:
     return ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(path=st.sampled_from(TEMPLATES), messages=histories)
 def test_any_history_is_rendered(path: Path, messages: list[Any]) -> None:
     if b"image_url" in json.dumps(messages).encode():

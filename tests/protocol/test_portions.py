@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from providerkit import chunk, reader
@@ -56,7 +57,7 @@ def _answer(batch: Batch) -> Any:
     return completion(_CONTEXT, [started, *batch, *end])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(events=st.lists(_events, min_size=1, max_size=6))
 def test_portions_say_what_the_events_said(events: list[Event]) -> None:
     portions = in_portions(events)

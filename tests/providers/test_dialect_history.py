@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from casekit import each_of
 from providerkit import F, sent
 
 from causerie.errors import InvalidRequest
@@ -45,8 +46,8 @@ REASONING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@each_of("dialect", DIALECTS)
+@each_of("name", ["reasoning_content", "reasoning"])
 def test_earlier_reasoning(dialect: str, name: str) -> None:
     told = {"role": "assistant", "content": "a", name: "r"}
     messages, changes = history(dialect, USER, told, USER)
@@ -63,7 +64,7 @@ def test_earlier_reasoning(dialect: str, name: str) -> None:
         assert changes == [f"messages.{name}->messages.{there}"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_calls_without_their_reasoning(dialect: str) -> None:
     told = {"role": "assistant", "content": "", "tool_calls": [CALL]}
     result = {"role": "tool", "tool_call_id": "call_1", "content": "2"}
@@ -75,8 +76,8 @@ def test_calls_without_their_reasoning(dialect: str) -> None:
     assert "reasoning_content" not in messages[1]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("calls", [[], None])
+@each_of("dialect", DIALECTS)
+@each_of("calls", [[], None])
 def test_no_calls_are_not_told(dialect: str, calls: object) -> None:
     """Several servers refuse a list without calls, which some clients send back."""
     told = {"role": "assistant", "content": "a", "tool_calls": calls}
@@ -85,7 +86,7 @@ def test_no_calls_are_not_told(dialect: str, calls: object) -> None:
     assert changes == []
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_ids_of_calls(dialect: str) -> None:
     kept = {**CALL, "id": "Ab3456789"}
     told = {"role": "assistant", "content": "", "tool_calls": [CALL, kept]}
@@ -105,8 +106,8 @@ def test_ids_of_calls(dialect: str) -> None:
         assert ids == ["call_1", "Ab3456789"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(
+@each_of("dialect", DIALECTS)
+@each_of(
     ("arguments", "there"),
     [
         ("", "{}"),
@@ -126,7 +127,7 @@ def test_arguments_of_earlier_calls_are_objects(dialect: str, arguments: str, th
     assert repaired == (arguments != there)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_roles_and_names(dialect: str) -> None:
     messages, changes = history(
         dialect, {"role": "developer", "content": "d"}, {**USER, "name": "bob"}
@@ -158,7 +159,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_continuing_a_reply(dialect: str) -> None:
     partial = Partial(text="One, ", completion=3)
     way = WAYS.get(dialect)
@@ -197,7 +198,7 @@ def test_continuing_after_reasoning_and_after_a_client_s_own_message() -> None:
     assert body["messages"] == [USER, {"role": "assistant", "content": "so far and more"}]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_a_client_continues_its_own_message(dialect: str) -> None:
     begun = [USER, {"role": "assistant", "content": "One, "}]
     way = WAYS.get(dialect)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from casekit import each_of
 from msgspec import structs
 from providerkit import request, sent
 
@@ -42,8 +43,8 @@ SWITCHED_OFF: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("way", ["kwargs", "effort", "object", "enabled", "budget"])
+@each_of("dialect", DIALECTS)
+@each_of("way", ["kwargs", "effort", "object", "enabled", "budget"])
 def test_off(dialect: str, way: str) -> None:
     ways: dict[str, dict[str, Any]] = {
         "kwargs": {"chat_template_kwargs": {"enable_thinking": False}},
@@ -66,7 +67,7 @@ def test_off(dialect: str, way: str) -> None:
         assert changes or (dialect, way) not in (("openai", "kwargs"), ("deepseek", "effort"))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_on(dialect: str) -> None:
     found, changes = said(dialect, chat_template_kwargs={"enable_thinking": True})
     expected: dict[str, dict[str, Any]] = {
@@ -106,7 +107,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_effort(dialect: str) -> None:
     for effort, word in zip(EFFORTS, WORDS[dialect], strict=True):
         found, changes = said(dialect, reasoning_effort=effort)
@@ -138,7 +139,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_budget(dialect: str) -> None:
     if dialect not in BUDGETS:
         with pytest.raises(InvalidRequest) as refused:
@@ -162,8 +163,8 @@ def test_budget(dialect: str) -> None:
 IN_WORDS = ("openai", "ollama", "lmstudio", "deepseek", *AZURE)
 
 
-@pytest.mark.parametrize("dialect", IN_WORDS)
-@pytest.mark.parametrize(
+@each_of("dialect", IN_WORDS)
+@each_of(
     ("budget", "limit", "effort"),
     [
         (50, None, "minimal"),
@@ -185,7 +186,7 @@ def test_a_router_s_budget_in_words(
     assert found.get("thinking") == ({"type": "enabled"} if dialect == "deepseek" else None)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_how_reasoning_is_summed_up_is_a_hint(dialect: str) -> None:
     found, changes = said(dialect, reasoning={"summary": "auto"})
     if dialect == "openrouter":
@@ -211,13 +212,13 @@ def test_a_router_takes_an_effort_or_a_budget() -> None:
     )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_upstreams_are_never_asked_to_hide_the_reasoning(dialect: str) -> None:
     assert said(dialect, include_reasoning=False) == ({}, [])
     assert said(dialect, reasoning={"exclude": True}) == ({}, [])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_other_arguments_of_a_template(dialect: str) -> None:
     kwargs = {"documents_style": "short"}
     if dialect in (*TEMPLATE, *KIN):
@@ -240,8 +241,8 @@ def test_a_template_that_was_told_is_told_nothing_more(dialect: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("budget", [None, 50])
+@each_of("dialect", DIALECTS)
+@each_of("budget", [None, 50])
 def test_thinking_turned_on_by_the_name_of_a_model(dialect: str, budget: int | None) -> None:
     asked = request(thinking_token_budget=budget)
     on = structs.replace(asked.thinking, enabled=True)

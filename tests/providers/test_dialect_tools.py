@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from providerkit import F, G, sent
@@ -49,7 +50,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "choice", "what"), CASES)
+@each_of(("dialect", "choice", "what"), CASES)
 def test_choice(dialect: str, choice: Any, what: str) -> None:
     if what == "r":
         with pytest.raises(InvalidRequest) as refused:
@@ -77,7 +78,7 @@ def test_choice(dialect: str, choice: Any, what: str) -> None:
             assert changes == ["tool_choice dropped"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_one_call_at_a_time(dialect: str) -> None:
     if dialect in ("ollama", "lmstudio", "deepseek"):
         with pytest.raises(InvalidRequest, match="parallel_tool_calls"):
@@ -91,7 +92,7 @@ def test_one_call_at_a_time(dialect: str) -> None:
     assert sent(dialect, tools=[F])[0].get("parallel_tool_calls") is default
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_settings_of_calls_without_functions(dialect: str) -> None:
     body, changes = sent(dialect, tool_choice="none", parallel_tool_calls=False)
     assert not body.keys() & {"tool_choice", "parallel_tool_calls"}
@@ -141,8 +142,8 @@ def shaped(dialect: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     ]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("kind", ["regex", "choice", "grammar"])
+@each_of("dialect", DIALECTS)
+@each_of("kind", ["regex", "choice", "grammar"])
 def test_structured_outputs(dialect: str, kind: str) -> None:
     values = {"regex": "a+", "choice": ["a", "b."], "grammar": "root ::= x"}
     structured = {kind: values[kind]}
@@ -160,7 +161,7 @@ def test_structured_outputs(dialect: str, kind: str) -> None:
     assert changes == said
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_schemas(dialect: str) -> None:
     if dialect == "deepseek":
         for fields in ({"response_format": FORMAT}, {"structured_outputs": {"json": SCHEMA}}):
@@ -174,7 +175,7 @@ def test_schemas(dialect: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_a_schema_is_enforced_though_it_does_not_say_strict(dialect: str) -> None:
     loose = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": False}}
     if dialect == "deepseek":
@@ -187,7 +188,7 @@ def test_a_schema_is_enforced_though_it_does_not_say_strict(dialect: str) -> Non
         assert (body, changes) == ({"response_format": loose}, [])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_any_object(dialect: str) -> None:
     if dialect == "anthropic":  # which knows objects of listed members only
         with pytest.raises(InvalidRequest, match="hold an answer"):
@@ -202,7 +203,7 @@ def test_any_object(dialect: str) -> None:
         assert (body, changes) == ({"response_format": OBJECT}, [])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_a_schema_beside_the_type_is_one_to_follow(dialect: str) -> None:
     """As clients of llama.cpp's server and of several hosts write it."""
     alongside = {"type": "json_object", "schema": SCHEMA}
@@ -217,7 +218,7 @@ def test_a_schema_beside_the_type_is_one_to_follow(dialect: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_plain_text_beside_a_structured_output_takes_nothing_away(dialect: str) -> None:
     fields = {"structured_outputs": {"json": SCHEMA}}
     if dialect != "deepseek":

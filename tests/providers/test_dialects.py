@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from casekit import each_of
 from providerkit import F, request, sent
 
 from causerie.errors import InvalidRequest
@@ -89,7 +90,7 @@ def test_no_parameter_is_forgotten() -> None:
     assert set(VALUES) == set(TABLE)
 
 
-@pytest.mark.parametrize(("dialect", "name", "what"), CASES)
+@each_of(("dialect", "name", "what"), CASES)
 def test_parameter(dialect: str, name: str, what: str) -> None:
     value = VALUES[name]
     if what == "r":
@@ -111,15 +112,15 @@ def test_parameter(dialect: str, name: str, what: str) -> None:
         assert changes == [f"{name}->{what}"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", sorted(HINT_NAMES))
+@each_of("dialect", DIALECTS)
+@each_of("name", sorted(HINT_NAMES))
 def test_a_hint_that_no_server_would_take_is_dropped(dialect: str, name: str) -> None:
     body, changes = sent(dialect, **{name: 5})
     assert name not in body
     assert changes == [f"{name} dropped"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_what_asks_for_nothing_is_never_refused(dialect: str) -> None:
     nothing: dict[str, Any] = {
         "temperature": 1, "top_p": 1, "top_k": -1, "min_p": 0, "repetition_penalty": 1.0,
@@ -137,7 +138,7 @@ def test_what_asks_for_nothing_is_never_refused(dialect: str) -> None:
     assert not [change for change in changes if change.startswith("max_")]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_the_common_request_is_passed_on_as_it_is(dialect: str) -> None:
     assert sent(dialect, stop="x", top_p=0.9) == (
         {"stop": "x", "top_p": 0.9} | ({"stream": True} if DIALECTS[dialect].streams else {})
@@ -147,7 +148,7 @@ def test_the_common_request_is_passed_on_as_it_is(dialect: str) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_what_nobody_knows_is_dropped_and_named(dialect: str) -> None:
     body, changes = sent(dialect, frobnicate={"a": [1]}, stream_options={"include_usage": False})
     assert "frobnicate" not in body
@@ -172,7 +173,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_output_limit(dialect: str) -> None:
     for name, there in zip(("max_tokens", "max_completion_tokens"), LIMITS[dialect], strict=True):
         body, changes = sent(dialect, **{name: 9})
@@ -183,7 +184,7 @@ def test_output_limit(dialect: str) -> None:
     assert len([key for key in body if key.startswith("max_")]) == 1
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_streams_are_asked_for_their_usage(dialect: str) -> None:
     body, changes = sent(dialect, stream=True, stream_options={"include_obfuscation": False})
     assert body["stream"] is True
@@ -193,7 +194,7 @@ def test_streams_are_asked_for_their_usage(dialect: str) -> None:
     assert ("stream" in sent(dialect)[0]) == (dialect in ("llama-server", "lmstudio", "anthropic"))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_log_probabilities(dialect: str) -> None:
     if dialect in ("lmstudio", "mistral", "anthropic"):
         with pytest.raises(InvalidRequest, match="logprobs"):
@@ -244,8 +245,8 @@ ELSEWHERE_SAID: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("fields", ELSEWHERE_SAID, ids=lambda fields: "+".join(fields))
+@each_of("dialect", DIALECTS)
+@each_of("fields", ELSEWHERE_SAID, ids=lambda fields: "+".join(fields))
 def test_whatever_does_not_go_out_as_it_came_is_told_once(
     dialect: str, fields: dict[str, Any]
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from casekit import each_of
 from faultkit import BEFORE_FIRST, BEFORE_HEAD, Broken, Call, Fault, Received, Reply, upstream
 from faultkit.upstream import Script, Upstream
 
@@ -193,7 +194,7 @@ async def test_what_the_reply_had_not_begun_with_is_a_mistake() -> None:
 # Breaks. What is told of the reply until then, and how it ends.
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fault", "end"),
     [
         (Fault.RESET, "reset"),
@@ -206,8 +207,8 @@ async def test_what_the_reply_had_not_begun_with_is_a_mistake() -> None:
         (Fault.STALL_MID_STREAM, "open"),
     ],
 )
-@pytest.mark.parametrize("after", [BEFORE_HEAD, BEFORE_FIRST, 3])
-@pytest.mark.parametrize("body", [STREAMED, SENT])
+@each_of("after", [BEFORE_HEAD, BEFORE_FIRST, 3])
+@each_of("body", [STREAMED, SENT])
 async def test_a_reply_breaks_off(fault: Fault, end: str, after: int, body: dict[str, Any]) -> None:
     head, rest, ended = await exchange(Broken(fault, after=after, reply=REPLY), body)
     assert ended == end
@@ -286,7 +287,7 @@ async def test_content_without_end(body: dict[str, Any]) -> None:
 # Answers of the wrong kind.
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("step", "status", "content_type", "word"),
     [
         (Fault.HTML_ERROR_PAGE, 502, b"text/html", b"<h1>"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from casekit import each_of
 from faultkit import Broken, Call, Fault, Received, Reply, upstream
 from gatewaykit import Answer, gateway, settled
 
@@ -157,7 +158,7 @@ def test_the_page_shows_this_table() -> None:
     assert table() in PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fault", "status"),
     [
         (Broken(Fault.SERVER_ERROR, status=400), 400),
@@ -177,7 +178,7 @@ async def test_a_refusal_says_what_was_changed(fault: Fault | Broken, status: in
 # Replies that go on elsewhere.
 
 
-@pytest.mark.parametrize("after", range(1, 9))
+@each_of("after", range(1, 9))
 async def test_wherever_a_stream_breaks_the_rest_comes_from_elsewhere(after: int) -> None:
     reply = Reply(reasoning="Was soll ich sagen …")
     broken = Broken(Fault.RESET_MID_STREAM, after=after, reply=reply)
@@ -326,6 +327,7 @@ async def test_when_the_client_leaves_the_provider_is_left(streamed: bool, begun
         assert there.records[0].code == "client_gone"
 
 
+@pytest.mark.full
 async def test_a_thousand_streams_with_faults_lose_nothing() -> None:
     """A tenth of the replies go wrong; none hangs, and none is lost without a word."""
     faults = [
@@ -372,7 +374,7 @@ def kept() -> Counter[str]:
 # What a request that failed says of why.
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fault", "cause"),
     [
         (Broken(Fault.SERVER_ERROR, status=401), ErrorClass.REJECTED_KEY),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from casekit import each_of
 from gatewaykit import Answer, Gateway, gateway
 from messageskit import (
     KEY,
@@ -309,7 +310,7 @@ async def test_blocks_of_other_providers_are_left_out() -> None:
     assert changes == ["messages.reasoning_details dropped"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "error", "ours", "code"),
     [
         (400, ("invalid_request_error", "messages: too odd"), 400, None),

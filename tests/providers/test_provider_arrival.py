@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+from casekit import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from providerkit import chunk, joined, reader
@@ -132,7 +133,7 @@ def _event(document: dict[str, Any], style: dict[str, Any]) -> bytes:
     st.sampled_from([1, 2]),
 )
 @example([chunk(content="<think>a"), *_THOUGHTS, chunk(content="d")], {}, [], [], 1)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_stream_cut_anywhere_says_the_same(
     documents: list[dict[str, Any]],
     style: dict[str, Any],

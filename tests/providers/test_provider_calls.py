@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from providerkit import chunk, read, reader
@@ -65,7 +66,7 @@ def entry(name: str, arguments: Any, **fields: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "arguments": arguments}, **fields}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "names",
     [
         ["look", "_up"],
@@ -75,8 +76,8 @@ def entry(name: str, arguments: Any, **fields: Any) -> dict[str, Any]:
         ["look_up"],
     ],
 )
-@pytest.mark.parametrize("fields", [{"index": 0, "id": "a"}, {"index": 0}, {"id": "a"}, {}])
-@pytest.mark.parametrize("apart", [True, False])
+@each_of("fields", [{"index": 0, "id": "a"}, {"index": 0}, {"id": "a"}, {}])
+@each_of("apart", [True, False])
 def test_a_name_in_pieces_or_said_again(
     names: list[str], fields: dict[str, Any], apart: bool
 ) -> None:
@@ -114,10 +115,8 @@ def test_a_name_that_no_function_has_fails(name: str) -> None:
         read(reader(tools=[]), piece(index=0, name="look_up", arguments="{}"), chunk("tool_calls"))
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"pla', "[1]", '"Lima"', "7", '{"a":1}]', '{"a":1,}', "{}x"]
-)
-@pytest.mark.parametrize("finish", ["tool_calls", "stop", None])
+@each_of("arguments", ['{"pla', "[1]", '"Lima"', "7", '{"a":1}]', '{"a":1,}', "{}x"])
+@each_of("finish", ["tool_calls", "stop", None])
 def test_arguments_that_are_no_object_fail(arguments: str, finish: str | None) -> None:
     with pytest.raises(UpstreamFailed):
         read(
@@ -134,7 +133,7 @@ def test_arguments_that_a_limit_cut_are_passed_on() -> None:
     assert streamed(cut, finish="length") == [("look_up", '{"pla')]
 
 
-@pytest.mark.parametrize("arguments", ["", " \n", "null", '""', None, {}, []])
+@each_of("arguments", ["", " \n", "null", '""', None, {}, []])
 def test_arguments_of_nothing_are_an_empty_object(arguments: Any) -> None:
     assert streamed(piece(index=0, id="a", name="clock", arguments=arguments)) == [("clock", "{}")]
     assert plain(entry("clock", arguments)) == [("clock", "{}")]
@@ -155,8 +154,8 @@ def test_calls_go_by_their_ids_whatever_their_index() -> None:
         ) == [("look_up", LIMA), (name, other)]
 
 
-@pytest.mark.parametrize("again", [{"index": 0, "id": "a"}, {"index": 7, "id": "a"}, {"index": 0}])
-@pytest.mark.parametrize("spaced", [LIMA, '{"place": "Lima"}'])
+@each_of("again", [{"index": 0, "id": "a"}, {"index": 7, "id": "a"}, {"index": 0}])
+@each_of("spaced", [LIMA, '{"place": "Lima"}'])
 def test_a_call_that_comes_again_is_one(again: dict[str, Any], spaced: str) -> None:
     first = piece(index=0, id="a", name="look_up", arguments=LIMA)
     assert streamed(first, piece(name="look_up", arguments=spaced, **again)) == [("look_up", LIMA)]
@@ -206,7 +205,7 @@ STYLES = st.sampled_from(["indexed", "by id", "index 0", "repeated name", "no id
 
 
 @given(CALLS, STYLES, st.booleans(), st.booleans(), st.booleans(), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_any_way_to_send_calls_makes_the_same_calls(
     calls: list[tuple[str, dict[str, Any]]],
     style: str,

@@ -12,6 +12,7 @@ from typing import Any
 
 import brotli
 import pytest
+from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from providerkit import chunk, joined, read, reader, request
@@ -58,7 +59,7 @@ WORDED = st.text(alphabet='ab <>/\\n"', min_size=1, max_size=12).filter(str.stri
 
 
 @given(WORDED, WORDED, CUTS, st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_what_is_said_again_is_said_once(
     thought: str, answer: str, cuts: list[int], data: st.DataObject
 ) -> None:
@@ -135,7 +136,7 @@ def test_no_word_has_two_meanings() -> None:
     assert all(word == word.lower() and "-" not in word for word in words)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("word", "meaning"),
     [
         (word, meaning)
@@ -157,7 +158,7 @@ def test_every_listed_word(word: str, meaning: str) -> None:
             assert said(chunk(content="Hi"), chunk(written))[-1] == Finished(reason)
 
 
-@pytest.mark.parametrize("word", ["eureka", "tool_calls", None, "", 7, {"type": "x"}])
+@each_of("word", ["eureka", "tool_calls", None, "", 7, {"type": "x"}])
 def test_nothing_said_and_no_good_reason_is_a_failure(word: Any) -> None:
     silent = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": word}]}
     with pytest.raises(UpstreamFailed):
@@ -173,8 +174,8 @@ def test_an_empty_reply_that_stopped_is_one() -> None:
     assert said(chunk("length", content="")) == [Finished("length")]
 
 
-@pytest.mark.parametrize("first", ["length", "content_filter", "MAX_TOKENS", "SAFETY"])
-@pytest.mark.parametrize("later", ["stop", "tool_calls", "eureka", "error", "length"])
+@each_of("first", ["length", "content_filter", "MAX_TOKENS", "SAFETY"])
+@each_of("later", ["stop", "tool_calls", "eureka", "error", "length"])
 def test_the_first_cut_stands(first: str, later: str) -> None:
     reason = said(chunk(content="Hi"), chunk(first))[-1]
     assert said(chunk(content="Hi"), chunk(first), chunk(later))[-1] == reason
@@ -225,7 +226,7 @@ def test_more_cached_than_prompt_is_counted_apart() -> None:
     st.none() | st.integers(1, 4096),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_no_usage_is_charged_that_cannot_be(
     prompt: int, completion: int, reasoning: int, limit: int | None, plain: bool
 ) -> None:
@@ -287,7 +288,7 @@ NOISE = [
     st.booleans(),
     st.none() | st.lists(st.integers(0, 999), max_size=6),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_whatever_surrounds_the_chunks_they_say_the_same(
     before: list[bytes],
     between: list[bytes],
@@ -360,8 +361,8 @@ async def answered(reply: bytes, *, cut: bool, streamed: bool) -> list[Event]:
         server.close()
 
 
-@pytest.mark.parametrize("label", ["application/json", "text/event-stream", "text/plain"])
-@pytest.mark.parametrize("coding", CODINGS)
+@each_of("label", ["application/json", "text/event-stream", "text/plain"])
+@each_of("coding", CODINGS)
 async def test_the_content_decides_and_not_the_label(label: str, coding: str) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {label}\r\nContent-Encoding: {coding}\r\n\r\n"
     for body in BODIES:

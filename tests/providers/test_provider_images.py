@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from casekit import each_of
 from chatkit import Unchecked
 from faultkit import Reply, upstream
 from gatewaykit import gateway
@@ -47,7 +48,7 @@ def seen(url: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@each_of("name", DIALECTS)
 def test_who_is_given_an_address(name: str) -> None:
     dialect = DIALECTS[name]
     assert dialect.fetches == (name in FETCH)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from providerkit import QUESTION, F, chunk, fed, in_order, joined, read, reader
@@ -68,7 +69,7 @@ def test_what_has_been_read_is_free_at_once() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize(
+@each_of(
     "chunks",
     [
         [chunk(role="assistant", content=""), chunk(content="Hi"), chunk("stop"), LAST],
@@ -118,7 +119,7 @@ def test_usage_is_last_and_once() -> None:
     assert [event for event in events if isinstance(event, Usage)] == [TOLD]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("usage", "cached", "reasoning"),
     [
         ({**USAGE, "prompt_tokens_details": {"cached_tokens": 3}}, 3, 0),
@@ -164,8 +165,8 @@ def test_reasoning_that_is_counted_beside_the_completion_is_part_of_it(completio
     ] == Usage(prompt=5, completion=107, reasoning=100)
 
 
-@pytest.mark.parametrize("count", [0, -1, -(2**40), 2**31, 2**62])
-@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+@each_of("count", [0, -1, -(2**40), 2**31, 2**62])
+@each_of("name", ["prompt_tokens", "completion_tokens"])
 def test_a_count_that_no_reply_has_is_not_believed(name: str, count: int) -> None:
     told = {**USAGE, name: count}
     streamed = read(reader(), chunk(content="Hi"), chunk("stop"), {"choices": [], "usage": told})
@@ -245,7 +246,7 @@ def test_what_comes_after_usage_was_told_is_added_to_it() -> None:
     assert one.usage == Usage(prompt=90, completion=3)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "thought",
     [
         {"reasoning_content": "hm"},
@@ -287,7 +288,7 @@ def test_tags_are_looked_for_only_where_servers_leave_them() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["<", "<th", "<think", " <", "<b>", "<think>never closed"])
+@each_of("text", ["<", "<th", "<think", " <", "<b>", "<think>never closed"])
 def test_what_only_began_like_a_tag_is_not_lost(text: str) -> None:
     events = said(*(chunk(content=letter) for letter in text), chunk("stop"))
     got = "".join(event.text for event in events if isinstance(event, TextDelta | ReasoningDelta))
@@ -298,7 +299,7 @@ STARTED = ToolCallStarted(0, "c1", "f")
 CALLED = [STARTED, ToolCallDelta(0, '{"a":1}'), Finished("tool_calls")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "chunks",
     [
         [call(id="c1", name="f", arguments=""), call(arguments='{"a"'), call(arguments=":1}")],
@@ -312,7 +313,7 @@ CALLED = [STARTED, ToolCallDelta(0, '{"a":1}'), Finished("tool_calls")]
         [call(7, id="c1", name="f", arguments='{"a":1}')],
     ],
 )
-@pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call"])
+@each_of("finish", ["tool_calls", "stop", "function_call"])
 def test_one_call(chunks: list[dict[str, Any]], finish: str) -> None:
     assert said(*chunks, chunk(finish)) == CALLED
 
@@ -506,7 +507,7 @@ def test_log_probabilities(top: int) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("told", "tokens"),
     [
         ({"tokens": ["a", "b"], "token_logprobs": [-1.0, -2.0], "token_ids": [1, 2]},
@@ -602,8 +603,8 @@ def test_text_goes_on_as_text() -> None:
     assert events == [TextDelta("two<think>"), Finished("stop")]
 
 
-@pytest.mark.parametrize("cut", range(1, 9))
-@pytest.mark.parametrize(("reply", "new"), [("One, two", "two"), ("two", "two"), ("One", "One")])
+@each_of("cut", range(1, 9))
+@each_of(("reply", "new"), [("One, two", "two"), ("two", "two"), ("One", "One")])
 def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> None:
     chunks = [chunk(content=reply[:cut]), chunk(content=reply[cut:]), chunk("stop")]
     partial = Partial(text="One, ")
@@ -623,7 +624,7 @@ def test_what_the_client_began_with_is_not_repeated(there: str) -> None:
     assert events == [TextDelta("three"), Finished("stop")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "data",
     [
         "<html>", "{", "3", '"x"', '{"choices": 3}', '{"choices": [3]}',
@@ -638,7 +639,7 @@ def test_what_is_no_reply(data: str | bytes) -> None:
         reader().whole(data.encode() if isinstance(data, str) else data)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("error", "kind", "code"),
     [
         ({"error": {"message": "broke", "code": 500}}, UpstreamFailed, "bad_gateway"),
@@ -675,7 +676,7 @@ def test_errors_in_a_reply(error: dict[str, Any], kind: type[ServiceError], code
         fed(begun, data)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "nothing", [None, {}, "", [], False, 0, {"code": None, "message": ""}, {"type": {}, "code": []}]
 )
 def test_an_error_that_is_empty_is_none(nothing: object) -> None:
@@ -689,7 +690,7 @@ def test_an_error_that_is_empty_is_none(nothing: object) -> None:
         reader().whole(json.dumps({"error": nothing}).encode())
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("reason", "told"),
     [
         ("MAX_TOKENS", "length"),
@@ -803,7 +804,7 @@ def test_events_without_empty_lines_between_them(end: str) -> None:
     assert joined(events[:-1]) == STOP
 
 
-@pytest.mark.parametrize("nothing", ["[]", "null", '{"foo": 1}', '{"type": {}}', "{}"])
+@each_of("nothing", ["[]", "null", '{"foo": 1}', '{"type": {}}', "{}"])
 def test_what_says_nothing_is_a_sign_of_life(nothing: str) -> None:
     assert said(nothing, chunk(content="H"), nothing, chunk("stop", content="i"), nothing) == STOP
     with pytest.raises(UpstreamFailed):

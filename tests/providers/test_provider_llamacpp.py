@@ -77,6 +77,7 @@ def text(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
+@pytest.mark.full
 async def test_a_stream_and_a_plain_request_say_the_same(chat: ProviderTarget) -> None:
     streamed = await said(chat, request(messages=COUNT, stream=True, **GREEDY))
     plain = await said(chat, request(messages=COUNT, **GREEDY))

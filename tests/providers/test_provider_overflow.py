@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,8 +111,8 @@ def refused(error: object, status: int = 400) -> ServiceError:
     return refusal(status, {}, json.dumps({"error": error}).encode(), GENERIC)
 
 
-@pytest.mark.parametrize("words", SAID)
-@pytest.mark.parametrize("status", [400, 413, 422, 500])
+@each_of("words", SAID)
+@each_of("status", [400, 413, 422, 500])
 def test_words_of_servers(words: str, status: int) -> None:
     failure = refused({"message": words}, status)
     assert (failure.status, failure.code) == (400, "context_length_exceeded")
@@ -120,14 +121,14 @@ def test_words_of_servers(words: str, status: int) -> None:
     assert failure.param == "messages"
 
 
-@pytest.mark.parametrize("words", SAID)
+@each_of("words", SAID)
 def test_words_behind_a_router_and_within_a_stream(words: str) -> None:
     behind = {"message": "Provider returned error", "code": 400, "metadata": {"raw": words}}
     assert refused(behind).code == "context_length_exceeded"
     assert failure_in_reply({"message": words}, started=False).code == "context_length_exceeded"
 
 
-@pytest.mark.parametrize("words", OTHER_ERRORS)
+@each_of("words", OTHER_ERRORS)
 def test_other_errors_are_no_overflow(words: str) -> None:
     assert overflow({"message": words}) is None
 

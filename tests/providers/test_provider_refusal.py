@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from casekit import each_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def refused(
     return refusal(status, headers or {}, body, GENERIC)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "kind", "ours", "code"),
     [
         (307, UpstreamFailed, 502, "bad_gateway"),
@@ -82,7 +83,7 @@ def test_our_key_is_not_the_client_s_fault_whatever_the_status(words: str) -> No
     assert failure.message == "The provider did not accept our credentials."
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "error", "cause"),
     [
         (302, {}, ErrorClass.WRONG_ADDRESS),
@@ -154,7 +155,7 @@ def test_the_parameter_by_our_client_s_name() -> None:
     assert refused(400, {**error, "param": "a b\r\nc"}).param is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     "body",
     [b"", b"<html><body>nginx 1.2</body></html>", b"\xff\xfe", b"[]", b'"x"', b'{"error": 3}',
      b'{"detail": [{"loc": ["body"]}]}', b'{"error": {"message": ["x"]}}',
@@ -165,7 +166,7 @@ def test_bodies_that_say_nothing(body: bytes) -> None:
     assert failure.message == "The provider refused the request."
 
 
-@pytest.mark.parametrize(
+@each_of(
     "body",
     [
         b'{"error": "bad thing"}',
@@ -234,7 +235,7 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("secret", SECRETS)
+@each_of("secret", SECRETS)
 def test_what_is_not_the_client_s_is_taken_out(secret: str) -> None:
     shown = phrase(f"Invalid value near {secret} for field temperature")
     assert shown.startswith("Invalid value near")
@@ -245,7 +246,7 @@ def test_what_is_not_the_client_s_is_taken_out(secret: str) -> None:
     assert secret not in msgspec.json.encode(failure.body()).decode()
 
 
-@pytest.mark.parametrize(
+@each_of(
     "words",
     [
         "temperature must be at most 2.0, got 3.5",

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from casekit import each_of
 from faultkit import Broken, Call, Fault, Reply, Upstream, upstream
 from providerkit import F, G, in_order, joined, request
 
@@ -151,8 +152,8 @@ async def test_no_other_kept_connection_is_tried_after_one_that_was_lost() -> No
 COMPLETE = sorted((fault for fault in Fault if fault.complete), key=lambda fault: fault.name)
 
 
-@pytest.mark.parametrize("fault", COMPLETE)
-@pytest.mark.parametrize("asked", [STREAMED, PLAIN])
+@each_of("fault", COMPLETE)
+@each_of("asked", [STREAMED, PLAIN])
 async def test_oddities_do_no_harm(fault: Fault, asked: ChatRequest) -> None:
     script = Broken(fault, pause=0.001)
     async with upstream(script) as up, remote(up, deadlines=Deadlines()) as chat:
@@ -184,8 +185,8 @@ BEFORE = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "kind", "code"), BEFORE)
-@pytest.mark.parametrize("asked", [STREAMED, PLAIN])
+@each_of(("fault", "kind", "code"), BEFORE)
+@each_of("asked", [STREAMED, PLAIN])
 async def test_failing_before_the_first_content(
     fault: Fault, kind: type[ServiceError], code: str, asked: ChatRequest
 ) -> None:
@@ -221,7 +222,7 @@ def test_no_fault_is_forgotten() -> None:
     assert tested == set(Fault)
 
 
-@pytest.mark.parametrize(("fault", "code"), MIDWAY)
+@each_of(("fault", "code"), MIDWAY)
 async def test_failing_in_the_middle(fault: Fault, code: str) -> None:
     reply = Reply(pause=0.01)  # so that the pieces are apart
     async with upstream(Broken(fault, reply=reply)) as up, remote(up) as chat:
@@ -235,7 +236,7 @@ async def test_failing_in_the_middle(fault: Fault, code: str) -> None:
         assert text_of(got) == reply.text[:10]
 
 
-@pytest.mark.parametrize(("fault", "code"), MIDWAY)
+@each_of(("fault", "code"), MIDWAY)
 async def test_a_plain_reply_that_breaks(fault: Fault, code: str) -> None:
     deadlines = Deadlines(total=0.3)
     async with upstream(fault) as up, remote(up, deadlines=deadlines) as chat:
@@ -443,8 +444,8 @@ async def test_changes_and_the_fingerprint() -> None:
         assert up.requests[0].body["max_tokens"] == 50
 
 
-@pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama-server", "deepseek", "mistral"])
-@pytest.mark.parametrize("cut", [1, 3, 7])
+@each_of("dialect", ["vllm", "sglang", "llama-server", "deepseek", "mistral"])
+@each_of("cut", [1, 3, 7])
 async def test_a_reply_is_continued(dialect: str, cut: int) -> None:
     whole = Reply("One, two, three, four, five.", piece=2)
     partial = Partial(text=whole.text[: 2 * cut], completion=cut)
@@ -464,7 +465,7 @@ def chat_of(dialect: str, continues: bool | None = None) -> ProviderTarget:
     return ProviderTarget(provider, "m", continues=continues)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_of("dialect", DIALECTS)
 def test_where_a_reply_can_be_continued(dialect: str) -> None:
     ways = {
         "causerie": {"text", "both"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,7 +106,7 @@ def test_data_is_a_schema_where_a_reference_names_it(schema: dict[str, Any]) -> 
         checked({**schema, "properties": {"a": {"$ref": place}}})
 
 
-@pytest.mark.parametrize(
+@each_of(
     "schema",
     [
         {"$id": "https://acme.test/a", "$defs": {"b": {"$id": "b", "type": "string"}}, "$ref": "b"},

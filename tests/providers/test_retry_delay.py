@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ DATE = {"date": "Sat, 21 Nov 2026 10:00:00 GMT"}
 RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("headers", "seconds"),
     [
         ({}, None),
@@ -51,7 +51,7 @@ def test_headers(headers: dict[str, str], seconds: int | None) -> None:
     assert refusal(429, headers, b"", GENERIC).headers["Retry-After"] == str(seconds or 1)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     ["1e3", "1_000", "+5", "-5", "NaN", "inf", "Infinity", "1.5", "0x10", "٣", "5, 5", "5s", "",
      "soon", "Sat, 21 Nov 99999999 10:00:30 GMT", "21 Nov 2026 10:00:30 +0000", "2_1 Nov 2026"],
@@ -62,7 +62,7 @@ def test_what_is_no_retry_after(text: str) -> None:
         assert retry_delay({"retry-after-ms": text.replace("1.5", "x")}, {}) is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("error", "seconds"),
     [
         ({"details": [{"@type": RETRY_INFO, "retryDelay": "26.4s"}]}, 27),

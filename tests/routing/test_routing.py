@@ -33,7 +33,15 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.protocol.events import Batch, Event, Finished, Partial, TextDelta, Usage
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    Partial,
+    TextDelta,
+    ToolCallStarted,
+    Usage,
+)
 from causerie.protocol.request import ChatRequest
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.target_selector import RetryBudget
@@ -113,6 +121,14 @@ async def test_when_all_rest_the_one_that_is_back_first_is_told(
     with pytest.raises(Overloaded) as failure:
         await told(made, 2)
     assert failure.value.headers["Retry-After"] == said
+
+
+async def test_a_call_is_content_and_waits_for_no_end() -> None:
+    """So it is passed on at once, and what breaks behind it breaks a reply that has begun."""
+    target = Scripted([ToolCallStarted(0, "call_1", "look"), UpstreamFailed("No.")])
+    async with begun(router(target).generate(in_turn(1), ASK)) as execution:
+        assert execution.attempt is not None
+        assert list(execution.attempt.first) == [ToolCallStarted(0, "call_1", "look")]
 
 
 async def test_one_budget_for_all_attempts() -> None:

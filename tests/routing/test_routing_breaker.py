@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -205,7 +206,7 @@ async def test_a_target_that_breaks_every_reply_off_is_down_in_the_end() -> None
     assert len(bad.asked) == THRESHOLD
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "code", "moves"),
     [
         (401, None, False),
@@ -269,7 +270,7 @@ def rejects(cause: ErrorClass) -> UpstreamFailed:
     return UpstreamFailed("No.", metadata={"upstream_status": 400}).caused_by(cause)
 
 
-@pytest.mark.parametrize("cause", ErrorClass)
+@each_of("cause", ErrorClass)
 async def test_what_a_target_rejects_of_everybody_puts_it_behind_others(cause: ErrorClass) -> None:
     bad = Scripted([rejects(cause)])
     way = router(bad, Scripted(REPLY))

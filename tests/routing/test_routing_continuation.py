@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -49,8 +50,8 @@ def breaks(after: int) -> list[Event | ServiceError]:
     return [*REPLY[:after], BROKEN]
 
 
-@pytest.mark.parametrize("arriving", [False, True])
-@pytest.mark.parametrize("after", range(1, len(REPLY)))
+@each_of("arriving", [False, True])
+@each_of("after", range(1, len(REPLY)))
 async def test_a_reply_that_breaks_goes_on_elsewhere(after: int, arriving: bool) -> None:
     first, second = Scripted(breaks(after), arriving=arriving), Scripted(REPLY, arriving=arriving)
     way = router(first, second)

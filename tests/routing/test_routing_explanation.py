@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from routingkit import REPLY, Clock, Scripted, middle
@@ -220,7 +221,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(MARKETS, REQUESTS)
 async def test_the_first_foreseen_is_the_one_that_a_real_request_goes_to(
     stands: Sequence[Stand], fields: Mapping[str, Any]
@@ -244,7 +245,7 @@ async def test_the_first_foreseen_is_the_one_that_a_real_request_goes_to(
         assert answered.model == record.model
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     MARKETS,
     st.lists(
@@ -262,7 +263,7 @@ async def test_so_it_is_with_the_priorities_and_weights_of_an_alias(
     assert told.goes_to == (await made.ask(request)).served_by
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(MARKETS, REQUESTS)
 async def test_every_provider_is_placed_or_left_out_with_a_reason(
     stands: Sequence[Stand], fields: Mapping[str, Any]
@@ -280,7 +281,7 @@ async def test_every_provider_is_placed_or_left_out_with_a_reason(
 
 
 @given(MARKETS, REQUESTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 async def test_the_places_are_asked_in_their_order(
     stands: Sequence[Stand], fields: Mapping[str, Any]
 ) -> None:

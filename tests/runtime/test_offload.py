@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 
 import pytest
+from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ async def test_a_caller_with_much_large_work_keeps_nobody_else_waiting() -> None
         await asyncio.gather(*greedy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=24), st.integers(1, 3))
 def test_callers_take_turns(jobs: list[str], threads: int) -> None:
     """None has two jobs under way, and none begins a second one before all that wait began one."""

@@ -11,6 +11,7 @@ from typing import cast
 
 import brotli
 import pytest
+from casekit import each_of, examples, first_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,9 +70,9 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(edges)]
 
 
-@pytest.mark.parametrize("coding", PACKERS)
+@pytest.mark.parametrize("coding", first_of(PACKERS))
 @given(st.binary(max_size=300) | st.just(TEXT), st.lists(st.integers(0, 999), max_size=6))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_every_cut_of_a_compressed_body_is_read(
     coding: str, data: bytes, places: list[int]
 ) -> None:
@@ -92,7 +93,7 @@ def test_members_of_gzip_follow_each_other() -> None:
     assert read([gzip.compress(TEXT) + gzip.compress(b"more")], "gzip") == TEXT + b"more"
 
 
-@pytest.mark.parametrize("coding", PACKERS)
+@each_of("coding", PACKERS)
 def test_a_body_that_is_cut_off_or_damaged_fails(coding: str) -> None:
     packed = PACKERS[coding](TEXT * 3)
     with pytest.raises(TransportFailed, match="compressed"):
@@ -108,7 +109,7 @@ def test_an_unknown_coding_fails() -> None:
         read([gzip.compress(TEXT)], "gzip, gzip, gzip")
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+@pytest.mark.parametrize("coding", first_of(["gzip", "br", "zstd"]))
 def test_a_small_body_does_not_become_a_large_one(coding: str) -> None:
     async def largest() -> int:
         body = await decoded(cast(HttpResponse, Arrived([PACKERS[coding](bytes(1 << 26))], coding)))

@@ -12,6 +12,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from casekit import each_of
 
 from causerie.composition.account_frontend import identity_providers
 from causerie.composition.configuring import _trial
@@ -126,7 +127,7 @@ async def test_the_next_address_is_dialled_if_the_first_does_not_answer(
         assert here.connections == 1
 
 
-@pytest.mark.parametrize(
+@each_of(
     "number",
     ["169.254.169.254", "100.100.100.200", "168.63.129.16", "10.0.0.1", "172.16.0.1", "192.168.1.1",
      "127.0.0.1", "0.0.0.0", "224.0.0.1", "::1", "::", "fe80::1", "fd00:ec2::254",

@@ -6,6 +6,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
+from casekit import each_of
 from certificates import Certificates, made
 from limitkit import key
 from postgres import PostgresServer
@@ -69,6 +70,7 @@ async def test_a_certificate_of_another_host(tmp_path: Path) -> None:
         server.close()
 
 
+@pytest.mark.full
 async def test_a_server_without_tls(own_valkey: ValkeyServer, certificates: Certificates) -> None:
     url = own_valkey.url.replace("valkey:", "valkeys:")
     why = await _why(url, certificates.ca)
@@ -126,7 +128,7 @@ async def test_a_database_whose_certificate_is_not_trusted(
         await opens(address(tls_postgres, "?sslmode=disable"))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("more", "words"),
     [
         ("?sslmode=sure", "`sslmode` is one of disable, allow,"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import trustme
+from casekit import each_of
 from faultkit import Reply, upstream
 
 from causerie.cli.serve import run_on_loop
@@ -408,7 +409,7 @@ async def test_headers_are_joined_and_by_lower_case_name() -> None:
         assert there.connections == 1
 
 
-@pytest.mark.parametrize("cut", [0, 1, 12, 40, 70, 100])
+@each_of("cut", [0, 1, 12, 40, 70, 100])
 async def test_headers_are_of_the_response_and_not_of_those_before_it(cut: int) -> None:
     said = (
         b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import aiohttp
+import pytest
 from hostedkit import Office, office
 from ledgerkit import record
 from sqlalchemy import select
@@ -78,6 +79,7 @@ async def recorded(books: Office, number: int) -> bool:
     return len(await books.records()) == number
 
 
+@pytest.mark.full
 async def test_limits_are_those_of_all_workers(tmp_path: Path, valkey: ValkeyServer) -> None:
     bounds = LimitsAndBudgets((Limit("other", requests_per_minute=25, concurrent=6),), ())
     async with hosted(tmp_path, valkey, bounds) as (made, books):
@@ -136,6 +138,7 @@ async def test_requests_of_a_killed_worker_are_recorded_by_the_next(
         assert found[200] == ended["One two."]
 
 
+@pytest.mark.full
 async def test_quick_requests_at_two_workers_are_all_recorded_in_sqlite(
     tmp_path: Path, valkey: ValkeyServer
 ) -> None:
@@ -162,6 +165,7 @@ async def test_quick_requests_at_two_workers_are_all_recorded_in_sqlite(
         assert sum((one.cost for one in found), Decimal()) == requests * connections * COST
 
 
+@pytest.mark.full
 async def test_journals_that_no_worker_has_any_more_are_written_at_the_next_start(
     tmp_path: Path,
 ) -> None:

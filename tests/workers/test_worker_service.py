@@ -56,6 +56,7 @@ async def _counted(made: Setup, number: int) -> bool:
     return await made.requests_counted() == number
 
 
+@pytest.mark.full
 async def test_a_provider_gets_no_more_than_its_slots(tmp_path: Path) -> None:
     async with two_workers(tmp_path, CONFIG, concurrent=3) as made:
         made.provider.open.clear()
@@ -90,6 +91,7 @@ async def test_a_killed_worker_loses_its_own_streams_only(tmp_path: Path) -> Non
         assert await made.requests_counted() >= before + 8  # those of the dead stay counted
 
 
+@pytest.mark.full
 async def test_a_reload_reaches_all_workers(tmp_path: Path) -> None:
     async with two_workers(tmp_path, CONFIG) as made:
         file = tmp_path / "causerie.toml"
@@ -121,6 +123,7 @@ async def test_a_stop_loses_no_stream(tmp_path: Path) -> None:
         assert await asyncio.to_thread(made.service.process.wait, 30) == 0
 
 
+@pytest.mark.full
 async def test_a_stop_is_announced_by_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +140,7 @@ async def test_a_stop_is_announced_by_all_workers(
         assert await asyncio.to_thread(made.service.process.wait, 30) == 0
 
 
+@pytest.mark.full
 async def test_a_second_signal_ends_all_workers_at_once(tmp_path: Path) -> None:
     async with two_workers(tmp_path, CONFIG) as made:
         made.provider.open.clear()
@@ -154,6 +158,7 @@ async def _stopping(made: Setup) -> bool:
         return answer.status == 503
 
 
+@pytest.mark.full
 async def test_commands_reach_all_workers_and_nothing_is_left_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +181,7 @@ async def _command(*words: str) -> int:
     return await made.wait()
 
 
+@pytest.mark.full
 async def test_sockets_of_a_killed_supervisor_are_removed_by_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +198,7 @@ async def test_sockets_of_a_killed_supervisor_are_removed_by_the_next_command(
         assert not await asyncio.to_thread(lambda: list(folder.iterdir()))
 
 
+@pytest.mark.full
 async def test_metrics_at_an_address_of_their_own_are_those_of_all(tmp_path: Path) -> None:
     port = free_port()
     apart = f'[metrics]\nlisten = "127.0.0.1:{port}"\n{CONFIG}'
@@ -225,6 +232,7 @@ async def _gone(workers: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
+@pytest.mark.full
 async def test_a_worker_that_stands_still_is_replaced(tmp_path: Path) -> None:
     async with two_workers(tmp_path, CONFIG) as made:
         victim = (await made.workers())[0]
@@ -233,6 +241,7 @@ async def test_a_worker_that_stands_still_is_replaced(tmp_path: Path) -> None:
         assert {(await made.ask("fast"))[0] for _ in range(6)} == {200}
 
 
+@pytest.mark.full
 async def test_a_service_whose_workers_cannot_start_ends(tmp_path: Path) -> None:
     broken = (
         CONFIG + '[store]\nfolder = "/dev/null/data"\n[[doors]]\nname = "hosted"\nkind = "hosted"\n'
