@@ -23,6 +23,8 @@ from causerie.chat.schema import prepare, regex
 from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InvalidRequest, Overloaded
 
+# Where a worker finds this module, and the kit that it imports.
+_TESTS = os.pathsep.join(str(folder) for folder in Path(__file__).parents[:2])
 _FINE = '%llguidance {}\nstart: "a" %json ' + prepare({"type": "object"}, param="p").text
 _MULTIPLE = {"type": "integer", "multipleOf": 999_983}
 _SLOW = "%llguidance {}\nstart: %json " + json.dumps(_MULTIPLE)  # as no schema is written
@@ -247,7 +249,7 @@ async def test_memory_is_bounded() -> None:
 async def test_a_model_vocabulary_is_read_by_the_named_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", _TESTS)
     path = tmp_path / "vocabulary.json"
     path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
@@ -264,7 +266,7 @@ async def test_a_model_vocabulary_is_read_by_the_named_function(
 async def test_another_vocabulary_in_the_same_place_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", _TESTS, prepend=os.pathsep)
     path = tmp_path / "vocabulary.json"
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
     try:
