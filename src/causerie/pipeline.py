@@ -397,7 +397,7 @@ def _kept(asked: _Asked) -> Contents:
 
 
 def another_may(failure: ServiceError) -> bool:
-    """Return true if another model may do better: not for an error in the request itself."""
+    """Return true for failures at which another model may succeed: overload, limits, upstream."""
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True
     return failure.code in ("unsupported_parameter", "context_length_exceeded")

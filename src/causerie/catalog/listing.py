@@ -71,7 +71,7 @@ class _KeptFacts:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A model of the router's catalog until ``ends``; ``twist`` is the suffix of the id.
+    """A model of the router's catalog, offered until ``ends``; ``twist`` is like ``nitro``.
 
     ``nitro``: the fastest first; ``floor``: the cheapest first; ``thinking``: the model thinks;
     ``extended``: only endpoints with the longest context.

@@ -351,7 +351,7 @@ class WatchedDocuments:
         return _TOKENS_A_COPY + held + self._parser.unmarked_pieces
 
     def content_behind(self, token: int) -> list[int]:
-        """Return the positions from that of a token on that have a part of a value."""
+        """Return the positions of the tokens, from a token on, that hold part of a value."""
         content = self._content.behind(0)
         return content[bisect_left(content, token) :]
 

@@ -198,7 +198,7 @@ class Generation:
     _unsaid: list[ContentEvent] = field(init=False, default_factory=list)
     _limit: int = field(init=False)
     _budget: int = field(init=False)
-    _made_before: int = field(init=False, default=0)
+    _tokens_made_before: int = field(init=False, default=0)
     _thought_before: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -325,14 +325,14 @@ class Generation:
 
     def _read_resumed(self, resumed: ResumedReply) -> None:
         given = Given(resumed.partial)
-        self._made_before = max(resumed.made - len(resumed.tokens), 0)
+        self._tokens_made_before = max(resumed.made - len(resumed.tokens), 0)
         for text in resumed.texts:
-            self._made_before += 1
+            self._tokens_made_before += 1
             self.said += not given.all_seen
-            self._unsaid += given.new(self._place_events(self._parser.feed(text)))
+            self._unsaid += given.new(self._to_choice_events(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
             # What looks like the beginning of a marker was none, for it has gone out.
-            self._unsaid += given.new(self._place_events(self._parser.finish()))
+            self._unsaid += given.new(self._to_choice_events(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
@@ -340,7 +340,7 @@ class Generation:
         # A reply may be given as one text of all its tokens.
         self._texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
         self._uncounted = len(resumed.tokens)
-        self._made_before = resumed.made
+        self._tokens_made_before = resumed.made
         self._thought_before = resumed.partial.reasoning_tokens
         self._limit = min(self._limit, resumed.made + self.plan.room - len(resumed.tokens))
 
@@ -378,12 +378,12 @@ class Generation:
         if self._plain:
             return events
         output.note(token)
-        placed = self._place_events(events)
+        placed = self._to_choice_events(events)
         if token.text and not self._parser.holding:
             output.forget()  # a marker, reasoning or a call: no part of the answer
         return placed
 
-    def _place_events(self, events: list[ContentEvent]) -> list[ContentEvent]:
+    def _to_choice_events(self, events: list[ContentEvent]) -> list[ContentEvent]:
         # The first `min_tokens` are never cut at a stop string.
         if self._plain:
             return events
@@ -430,7 +430,7 @@ class Generation:
 
     @property
     def _made(self) -> int:
-        return self._made_before + self.completion
+        return self._tokens_made_before + self.completion
 
     @property
     def _thought(self) -> int:
@@ -480,7 +480,7 @@ class Generation:
         self.reasoning += len(tokens)
         self._grammar, self._since = self.plan.answer_grammar, len(self._generated)
         self._output.forget()
-        events = self._place_events(self._parser.feed(text))
+        events = self._to_choice_events(self._parser.feed(text))
         self._update_state()
         return events
 
@@ -490,11 +490,11 @@ class Generation:
         output = self._output
         if output.stopped:
             return []
-        ended = self._place_events(self._parser.end()) if self._ended else []
+        ended = self._to_choice_events(self._parser.end()) if self._ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         half = self._parser.under_way or self._before_forced_call
         self.cut = half and self.plan.grammar is not None
-        events = [] if self.cut else self._place_events(self._parser.finish())
+        events = [] if self.cut else self._to_choice_events(self._parser.finish())
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
         return ended + events + output.finish()

@@ -180,7 +180,7 @@ class GrammarText:
         return f"{text}? ({self._marked} {text}?)*" if self._marked else f"{text}?"
 
     def free_until(self, marker: str) -> str:
-        """Return the same up to and including ``marker``."""
+        """Return an expression for an unconstrained reply up to and including ``marker``."""
         head, *rest = self._parts(marker)
         if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"

@@ -156,9 +156,9 @@ class _Embedder:
         self._defined.add(name)
         self._out.append(self._renamed(name))
         if follows == "[":
-            self._options()
+            self._copy_rule_options()
 
-    def _options(self) -> None:
+    def _copy_rule_options(self) -> None:
         while (token := self._next()) is not None:
             if token.kind == "mark" and token.text.islower():
                 if token.text not in _OPTIONS:

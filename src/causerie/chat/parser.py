@@ -210,7 +210,7 @@ class Parser:
                 return
             start, mark = found
             yield from self._emit_trimmed(text[:start])
-            yield from self._space_before_close(mark)
+            yield from self._emit_space_before_close(mark)
             left = self._change_mode_at(mark, text[start:])
             if left is None:
                 yield from self._emit_trimmed(mark)
@@ -256,7 +256,7 @@ class Parser:
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
 
-    def _space_before_close(self, mark: str) -> Iterator[ContentEvent]:
+    def _emit_space_before_close(self, mark: str) -> Iterator[ContentEvent]:
         reasoning = self._form.reasoning
         if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
             yield from self._emit(self._release_space().removesuffix(reasoning.before_close))

@@ -148,7 +148,7 @@ class Sandbox(SandboxedEnvironment):
         self.globals |= {"raise_exception": _raise, "strftime_now": strftime_now}
 
     def authored(self, text: str) -> str:
-        """Python source that stands for a literal of the template in compiled code."""
+        """Return the Python expression that stands for a literal in the compiled template."""
         self.literals.append(authored(text))
         return f"environment.literals[{len(self.literals) - 1}]"
 
@@ -251,7 +251,7 @@ class ChatTemplate:
         self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
         environment = Sandbox()
-        self._compiled = {name: _compiled(environment, text) for name, text in self.sources.items()}
+        self._compile = {name: _compile(environment, text) for name, text in self.sources.items()}
 
     @property
     def source(self) -> str:
@@ -288,8 +288,8 @@ class ChatTemplate:
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
     def _variant(self, tools: bool) -> Template:
-        wanted = "tool_use" if tools and "tool_use" in self._compiled else "default"
-        return self._compiled.get(wanted) or next(iter(self._compiled.values()))
+        wanted = "tool_use" if tools and "tool_use" in self._compile else "default"
+        return self._compile.get(wanted) or next(iter(self._compile.values()))
 
     def _run(self, template: Template, variables: dict[str, object]) -> Traced:
         try:
@@ -333,7 +333,7 @@ def _named_sources(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]
     return named
 
 
-def _compiled(environment: Environment, text: str) -> Template:
+def _compile(environment: Environment, text: str) -> Template:
     try:
         return environment.from_string(text)
     except TemplateSyntaxError as error:

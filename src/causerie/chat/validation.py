@@ -160,7 +160,7 @@ class _Checker:
             return
         self._check_type(value, schema, at)
         self._check_constants(value, schema, at)
-        self._check_applied(value, schema, at)
+        self._check_ref_and_combinations(value, schema, at)
         self._check_conditions(value, schema, at)
         if isinstance(value, str):
             self._check_string(value, schema, at)
@@ -202,7 +202,9 @@ class _Checker:
             return len(a) == len(b) and all(map(self._same, a, b))
         return a == b
 
-    def _check_applied(self, value: object, schema: Mapping[str, object], at: str) -> None:
+    def _check_ref_and_combinations(
+        self, value: object, schema: Mapping[str, object], at: str
+    ) -> None:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.check(value, self._definition(reference), at)

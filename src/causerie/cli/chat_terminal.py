@@ -262,31 +262,34 @@ class StreamedMarkdown:
 
     def __init__(self, out: Console) -> None:
         self._out = out
-        self._pending = ""
+        self._unrendered = ""
         self._size: ConsoleDimensions = out.size
         self._lines_seen = 0
 
     def add(self, text: str) -> None:
         """Show more of the text, which has no control characters."""
         text = text.replace("\t", "    ")
-        if not self._pending:
+        if not self._unrendered:
             text = text.lstrip("\n")
             self._size = self._out.size
-        self._pending += text
+        self._unrendered += text
         self._print_source(text)
         if self._shows_its_block():
-            self._finish_until(list(_blocks(self._pending))[-1][0])
+            self._finish_until(list(_blocks(self._unrendered))[-1][0])
 
     def end(self) -> None:
         """The text is complete; leaves the cursor at the beginning of a line."""
-        if self._pending and not self._pending.endswith("\n"):
-            self._pending += "\n"
+        if self._unrendered and not self._unrendered.endswith("\n"):
+            self._unrendered += "\n"
             self._print_source("\n")
-        self._finish_until(len(self._pending))
+        self._finish_until(len(self._unrendered))
 
     def _shows_its_block(self) -> bool:
-        lines = self._pending.count("\n")
-        if lines == self._lines_seen or len(self._pending.rpartition("\n")[2].strip()) < _TELLING:
+        lines = self._unrendered.count("\n")
+        if (
+            lines == self._lines_seen
+            or len(self._unrendered.rpartition("\n")[2].strip()) < _TELLING
+        ):
             return False
         self._lines_seen = lines
         return True
@@ -294,19 +297,19 @@ class StreamedMarkdown:
     def _finish_until(self, end: int) -> None:
         if not end:
             return
-        rest = self._pending[end:]
-        rows = shown_rows(self._pending, self._out.width)
+        rest = self._unrendered[end:]
+        rows = shown_rows(self._unrendered, self._out.width)
         if rows and rows <= self._out.height and self._size == self._out.size:
             with self._out:  # one write, so that nothing flickers
                 self._out.control(_cleared(rows))
-                for start, block in _blocks(self._pending[:end]):
+                for start, block in _blocks(self._unrendered[:end]):
                     if start:
                         self._out.line()
                     self._rendered(block)
                 if rest:
                     self._out.line()
                     self._print_source(rest)
-        self._pending, self._lines_seen, self._size = rest, rest.count("\n"), self._out.size
+        self._unrendered, self._lines_seen, self._size = rest, rest.count("\n"), self._out.size
 
     def _rendered(self, block: str) -> None:
         markdown = _with_hard_breaks(block)

@@ -265,7 +265,7 @@ class AccountFrontend:
             running, configuration, alerts, accounts, self._examinations, clock
         )
         most = options.api_requests_per_minute
-        management = Management(accounts, self._managers, clock, _link, operations, most)
+        management = Management(accounts, self._managers, clock, _link_path, operations, most)
         edge.mount("/api", management.answer)
         console = ConsoleApplication(
             accounts,
@@ -306,7 +306,7 @@ def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
     return PublicChatOptions(**bounds)
 
 
-def _link(_: LinkKind, token: str) -> str:
+def _link_path(_: LinkKind, token: str) -> str:
     # The part behind the # is sent to no server.
     return f"/console/link#{token}"
 

@@ -42,7 +42,7 @@ class FairThreads:
         self._lock = Lock()
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         """Jobs by their callers, in the order of turns."""
-        self._busy: set[str] = set()
+        self._busy_callers: set[str] = set()
         """Callers with a running job."""
 
     def submit(self, caller: str, work: Callable[[], R]) -> Future[R]:
@@ -54,7 +54,7 @@ class FairThreads:
 
     def _start(self) -> None:
         while self._free:
-            ready = (caller for caller in self._waiting if caller not in self._busy)
+            ready = (caller for caller in self._waiting if caller not in self._busy_callers)
             caller = next(ready, None)
             if caller is None:
                 return
@@ -63,7 +63,7 @@ class FairThreads:
             if not jobs:
                 del self._waiting[caller]
             self._free -= 1
-            self._busy.add(caller)
+            self._busy_callers.add(caller)
             self._threads.submit(self._do, caller, job, work)
 
     def _do(self, caller: str, job: Future[Any], work: Callable[[], object]) -> None:
@@ -77,7 +77,7 @@ class FairThreads:
         del job, work  # a failure holds this frame, and the job the failure
         with self._lock:
             self._free += 1
-            self._busy.discard(caller)
+            self._busy_callers.discard(caller)
             if caller in self._waiting:
                 self._waiting.move_to_end(caller)
             self._start()

@@ -40,7 +40,7 @@ class Headers(dict[str, str]):
         return False
 
     def take_keys(self) -> list[str]:
-        """Remove repeated key headers; return their values without the scheme."""
+        """Remove the second and later key headers; return their values without the scheme."""
         again = self.again or []
         self.again = [(name, value) for name, value in again if name not in KEY_HEADERS]
         return [value.rpartition(" ")[2] for name, value in again if name in KEY_HEADERS]

@@ -97,7 +97,7 @@ class ObjectReader(Struct, frozen=True):
         return integer(value, self.param(name), least, most)
 
     def number(self, name: str, least: float, most: float, *, above: bool = False) -> float | None:
-        """Return a finite number from ``least`` (excluded with ``above``) to ``most``."""
+        """Return the finite number in a field, from ``least`` (or ``above`` it) to ``most``."""
         value = self.values.get(name)
         if value is None:
             return None

@@ -121,7 +121,7 @@ class _Scan:
         self._strings = 0
         self._escapes = 0
         self._values = 1
-        self._size = 0
+        self._bare_bytes = 0
         self._bare: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
@@ -139,8 +139,8 @@ class _Scan:
         self._values += _count(bare, _OF_VALUES)
         if self._values > bounds.values or self._strings > 2 * bounds.values:
             raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
-        self._size += len(bare)
-        if self._size > bounds.bare:
+        self._bare_bytes += len(bare)
+        if self._bare_bytes > bounds.bare:
             why = f"it has more than {bounds.bare} bytes of numbers and punctuation"
             raise TooMuchWork("bare", why)
         self._bare.append(bare)

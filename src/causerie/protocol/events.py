@@ -152,7 +152,7 @@ class CacheReport(Struct, frozen=True):
     miss: CacheMiss | None = None
 
     def __str__(self) -> str:
-        """Return the value of the header ``x-cache``."""
+        """Return the value of the header ``x-cache``: reused and prompt tokens, and a reason."""
         found = f"reused={self.reused}, prompt={self.prompt}"
         if self.miss is None:
             return found

@@ -232,7 +232,7 @@ class FormatParameters(Struct):
 
 
 class ReasoningBody(Struct):
-    """Settings of the model's thinking, at doors of routers."""
+    """The object ``reasoning`` of a request, which only doors of routers accept."""
 
     effort: Effort | None = None
     max_tokens: Annotated[Natural | None, Meta(description="Not alongside `effort`.")] = None

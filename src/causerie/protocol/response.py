@@ -48,7 +48,7 @@ ReplyFormat = Callable[[ResponseContext, Sequence[Event]], object]
 
 
 class Response(Protocol):
-    """Response to a request, which starts with the reply or, if that is late, before it."""
+    """How a door answers a request: its start, which a late reply may come behind."""
 
     @property
     def completion(self) -> ReplyFormat: ...

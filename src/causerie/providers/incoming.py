@@ -357,7 +357,7 @@ class Incoming(Struct, eq=False):
         return event
 
     def whole(self, body: bytes) -> list[Event]:
-        """Return the events of a plain reply; raises :class:`ServiceError`."""
+        """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         events: list[Event] = []
         decoder = EventDecoder(MAX_EVENT_BYTES, values=True)
         try:

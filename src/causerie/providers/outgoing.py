@@ -109,7 +109,7 @@ def drafted(
     *,
     streamed: bool,
 ) -> RequestDraft:
-    """Return the request with what the provider supports, in the terms of chat completions."""
+    """Return a draft of the provider's request: chat-completions fields that it supports."""
     document, unlisted = _listed_fields(request, dialect)
     draft = RequestDraft(request, dialect, document)
     draft.fields["model"] = model

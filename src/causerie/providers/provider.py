@@ -110,8 +110,9 @@ def too_late() -> UpstreamFailed:
 
 
 class Provider:
-    """``credential`` is sent in the header of the dialect; it shows in no text.
+    """Client of one upstream provider: sends requests in its dialect, within its slots.
 
+    ``credential`` is sent in the header of the dialect; it shows in no text.
     As many requests are under way as there are ``slots``; one more is refused, so
     that another provider gets it. ``candid`` shows the server's words whatever
     it refuses, for somebody who speaks to it for himself. ``fingerprint`` is for replies

@@ -200,7 +200,7 @@ _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
 class LatencyStats:
-    """Latency, speed and uptime of a target, in seconds of ``clock``.
+    """Latency, speed and uptime of one target; ``clock`` returns seconds.
 
     ``wall`` returns Unix nanoseconds. ``waiting`` has the start of each attempt that waits for its
     first token.

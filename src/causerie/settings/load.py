@@ -404,7 +404,7 @@ def read_entry_file(file: Path) -> EntryFile:
             path = PATHS[section]
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
-                filed = _filed_entry(section, table, place)
+                filed = _entry_from_file(section, table, place)
                 if (other := found.get(filed.entry.key)) is not None:
                     advice = f'"{filed.entry.name}" stands here twice ({other.entry.place})'
                     raise SettingsError([Problem(place, "", advice)])
@@ -439,7 +439,7 @@ def _entry_tables(
         )
 
 
-def _filed_entry(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
+def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
     label = NAMES[section]
     known = KNOWN_PROVIDERS.get(str(body.get("known"))) if section == "providers" else None

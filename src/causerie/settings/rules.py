@@ -204,12 +204,12 @@ def notes(settings: Settings) -> Iterator[str]:
     """Yield warnings about what strangers may do."""
     found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
     yield from _unlimited_free_models(settings, found)
-    if _may_sign_up(settings, found):
+    if _sign_up_is_open(settings, found):
         yield _newcomers_budget(settings.console.new_project_budget)
         yield from _without_price(settings, found)
 
 
-def _may_sign_up(settings: Settings, found: list[DoorAddress]) -> bool:
+def _sign_up_is_open(settings: Settings, found: list[DoorAddress]) -> bool:
     by_identity = any(each.sign_up for each in settings.identity_providers)
     return bool(found) and settings.console.enabled and (settings.console.sign_up or by_identity)
 

@@ -72,7 +72,7 @@ class ElementReader:
         self._held = GrowingText()  # of an element, before what is left to be searched
         self._done = False
         self._resumed = False
-        self._streams = False
+        self._value_is_streamed = False
         self._step: Callable[[], str | None] = self._tag
 
     def feed(self, text: str) -> Read:
@@ -127,10 +127,10 @@ class ElementReader:
         self._open.append(_Element(name, schema, free))
         self._resumed = False
         self._held = GrowingText()
-        self._streams = kinds(schema) == {"string"}
+        self._value_is_streamed = kinds(schema) == {"string"}
         self._step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
-        return lead + key + ('"' if self._streams else "")
+        return lead + key + ('"' if self._value_is_streamed else "")
 
     def _schema_of(self, outer: _Element, name: str) -> Schema:
         if outer.brackets == "[]":
@@ -138,14 +138,14 @@ class ElementReader:
         return property_in(outer.schema, name)
 
     def _read_value(self) -> str | None:
-        if not self._resumed and not self._streams and not self._holds_text():
+        if not self._resumed and not self._value_is_streamed and not self._holds_text():
             return "" if self._step == self._tag else None
         at = self._text.find(self._mark)
         if at >= 0:
             piece, self._text = str(self._held) + self._text[:at], self._text[at:]
             self._step = self._tag
             return self._written(piece, self._open[-1].schema)
-        if not self._streams:
+        if not self._value_is_streamed:
             self._set_aside(max(len(self._text) - len(self._mark) + 1, 0))
             return None
         ready = len(self._text) - text_overlap(self._text, self._mark)
@@ -169,7 +169,7 @@ class ElementReader:
         self._text = self._text[size:]
 
     def _written(self, piece: str, schema: Schema) -> str:
-        if self._streams:
+        if self._value_is_streamed:
             return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
         expected = kinds(schema)
         if not piece.strip() and expected and expected <= {"array", "object"}:
@@ -281,6 +281,6 @@ def _default_kinds(choice: Schema) -> tuple[str]:
 
 
 def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:
-    """Return the elements of a function's parameters."""
+    """Return a grammar for a function's parameters, written as elements."""
     writer = _Elements(mark, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))

@@ -43,7 +43,7 @@ class CheckedRules:
     _known: dict[int, bool] = field(default_factory=dict)  # by identity
 
     def checked(self, schema: Schema) -> bool:
-        """Return whether more than the parts that surely apply has to be checked."""
+        """Return whether a part that may not apply, or the schema, is marked to be checked."""
         if id(schema) not in self._known:
             certain = {"items", "prefixItems", "properties", *_IN_PLACE}
             if "patternProperties" not in schema:

@@ -249,7 +249,7 @@ def is_unknown(key: str) -> bool:
 
 
 def ignored_keyword(key: str) -> str:
-    """Return how a response header names an unknown keyword, and the rule it resembles."""
+    """Return the header text for an unknown keyword, with a known one of similar spelling."""
     name = key[:_LONGEST_NAME]
     distance, similar = min((_distance(name, rule), rule) for rule in _RULES)
     hint = f" (similar to {similar})" if distance <= _MOST_DISTANCE else ""

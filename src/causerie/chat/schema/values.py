@@ -51,7 +51,7 @@ class Values:
                 raise self.refuse(pointer, f"the schema has more than {limit} {what}.")
 
     def constant(self, value: object, pointer: str, depth: int = 0) -> object:
-        """Return a constant unchanged, with its numbers written so that they are exact."""
+        """Count a constant against the limits and return it; refuse inexact numbers."""
         self.count(pointer, values=1)
         if depth > MAX_DEPTH:
             raise self.refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")

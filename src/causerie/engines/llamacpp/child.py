@@ -48,7 +48,7 @@ def give_back_zero_pages() -> int:
     library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     zeros = ctypes.create_string_buffer(_PIECE)
     size = 0
-    for piece in _pieces(private_mappings(_MAPS.read_text().splitlines())):
+    for piece in _piece_addresses(private_mappings(_MAPS.read_text().splitlines())):
         if library.memcmp(piece, zeros, _PIECE) != 0:
             continue
         if library.madvise(piece, _PIECE, mmap.MADV_DONTNEED) == 0:
@@ -69,7 +69,7 @@ def private_mappings(lines: Iterable[str]) -> Iterator[range]:
             yield range(begin, end)
 
 
-def _pieces(mappings: Iterable[range]) -> Iterator[int]:
+def _piece_addresses(mappings: Iterable[range]) -> Iterator[int]:
     for mapping in mappings:
         first = -(-mapping.start // _PIECE) * _PIECE
         yield from range(first, mapping.stop - _PIECE + 1, _PIECE)

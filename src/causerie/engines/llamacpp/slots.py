@@ -284,7 +284,7 @@ class Slots:
     async def hold(
         self, engine: Engine, prompt: Sequence[int], max_tokens: int, scope: str = ""
     ) -> AsyncIterator[Slot]:
-        """Yield the slot for a prompt and at most ``max_tokens`` behind it, once one is free.
+        """Wait for a free slot, reserve room for prompt and ``max_tokens``, and yield it.
 
         Raises :class:`EngineFailed` where they do not fit next to what runs.
         """

@@ -128,7 +128,7 @@ class Discovery:
         return next(iter(self._failures.values()), "")
 
     def renew(self, urls: Sequence[str]) -> None:
-        """Have the servers of these base URLs from now on.
+        """Replace the base URLs; members stay until the new names are looked up.
 
         Where a name is new, those before are kept until it has been looked up.
         """

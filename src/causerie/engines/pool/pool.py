@@ -229,7 +229,7 @@ class EnginePool:
         )
 
     async def facts(self) -> ModelFacts:
-        """Return the facts that hold for every member: of contexts the least."""
+        """Return the facts of the pool: the least context, all slots, the rest of one member."""
         ready = self._members.ready()
         if not ready:
             raise self._members.nobody()

@@ -127,7 +127,7 @@ def _lacking(
     reference: Reference, sources: Sequence[DownloadSource], store: Cache
 ) -> Sequence[DownloadSource]:
     # Those that are not in the cache, or may be there with another content.
-    return [one for one in sources if not _stored(store, one, store.place(reference, one.name))]
+    return [one for one in sources if not _is_stored(store, one, store.place(reference, one.name))]
 
 
 async def _in_daemon_thread(question: Callable[[], T]) -> T:
@@ -145,7 +145,7 @@ async def _in_daemon_thread(question: Callable[[], T]) -> T:
     return await asyncio.wrap_future(answer)
 
 
-def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
+def _is_stored(store: Cache, source: DownloadSource, target: Path) -> bool:
     return (
         source.sha256 is not None
         and store.checksum(target) == source.sha256

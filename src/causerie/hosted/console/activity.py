@@ -104,7 +104,7 @@ class TimelineSegment:
 
 @dataclass(frozen=True, slots=True)
 class RequestExplanation:
-    """A request, explained."""
+    """What the page of a request shows: outcome, reason, attempts and timeline."""
 
     record: UsageRecord
     outcome: str

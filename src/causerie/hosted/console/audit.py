@@ -157,13 +157,13 @@ class AuditWords:
 
     def row(self, entry: AuditEntry) -> AuditRow:
         parts = list(self._parts(entry))
-        named = "{project}" in _sentence(entry) or entry.action.startswith("project.")
+        named = "{project}" in _sentence_pattern(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:
             parts += [AuditPart(" in "), self._project(entry)]
         return AuditRow(entry, parts, [*self._changes(entry)])
 
     def _parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
-        for piece in _PLACES.split(_sentence(entry)):
+        for piece in _PLACES.split(_sentence_pattern(entry)):
             if piece == "{object}":
                 yield self._object(entry)
             elif piece == "{project}":
@@ -232,7 +232,7 @@ def _entry_path(kind: str, name: str) -> str:
     return _ENTRIES[kind][1].replace("{name}", quote(name, safe=""))
 
 
-def _sentence(entry: AuditEntry) -> str:
+def _sentence_pattern(entry: AuditEntry) -> str:
     action = entry.action
     if action == "user.operator" and entry.details.get("operator") == "False":
         return "removed the operator role of {object}"

@@ -37,7 +37,7 @@ async def new(context: RequestContext) -> None:
             "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
         )
         return
-    await _show(
+    await _show_add_form(
         context, SettingsForm(FIELDS, {"name": known.name, "known": known.name} if known else {})
     )
 
@@ -50,7 +50,7 @@ async def create(context: RequestContext) -> None:
         step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
         await context.configuration.apply(context.actor, [step])
     except InvalidRequest as failure:
-        await _show(context, form, failure)
+        await _show_add_form(context, form, failure)
         return
     context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
 
@@ -66,9 +66,9 @@ async def test(context: RequestContext) -> None:
             "",
         )
     except InvalidRequest as failure:
-        await _show(context, form, failure, tested=True)
+        await _show_add_form(context, form, failure, tested=True)
         return
-    await _show(context, form, trial=trial)
+    await _show_add_form(context, form, trial=trial)
 
 
 async def edit(context: RequestContext) -> None:
@@ -139,7 +139,7 @@ async def _entry(context: RequestContext) -> EntryView:
     return changeable_provider(entries, context.params["provider"])
 
 
-async def _show(
+async def _show_add_form(
     context: RequestContext,
     form: SettingsForm,
     failure: InvalidRequest | None = None,

@@ -62,7 +62,7 @@ class PublicChat:
         self._shared = shared
         self._day: date | None = None
         self._used: dict[str, int] = {}
-        self._total = 0
+        self._used_by_all = 0
         self._running: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
@@ -115,7 +115,7 @@ class PublicChat:
     @contextmanager
     def _counted_here(self, where: str, now: datetime) -> Iterator[None]:
         if self._day != now.date():
-            self._day, self._used, self._total = now.date(), {}, 0
+            self._day, self._used, self._used_by_all = now.date(), {}, 0
         self._check(where, now)
         day = self._day
         self._running.add(where)
@@ -131,17 +131,17 @@ class PublicChat:
 
     def _count(self, where: str, number: int) -> None:
         self._used[where] = self._used.get(where, 0) + number
-        self._total += number
+        self._used_by_all += number
 
     def _check(self, where: str, now: datetime) -> None:
         full = where not in self._used and len(self._used) >= _MOST_ADDRESSES
         stood = (
             self._used.get(where, 0),
-            self.options.total_messages_per_day if full else self._total,
+            self.options.total_messages_per_day if full else self._used_by_all,
             int(where in self._running),
             len(self._running),
         )
-        self._refuse(stood, now)
+        self._refuse_if_exhausted(stood, now)
 
     async def _hold(self, where: str, now: datetime) -> Sequence[HoldRequest]:
         # Replicas count together only while the shared server answers.
@@ -152,7 +152,7 @@ class PublicChat:
         if answer is None:  # this process decides alone, which it has
             return ()
         if answer.outcome is HoldOutcome.REFUSED:
-            self._refuse([spent + held for spent, held in answer.stood], now)
+            self._refuse_if_exhausted([spent + held for spent, held in answer.stood], now)
         return wants
 
     def _wants(self, where: str, now: datetime) -> Sequence[HoldRequest]:
@@ -167,7 +167,7 @@ class PublicChat:
         options = self.options
         return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
 
-    def _refuse(self, stood: Sequence[int], now: datetime) -> None:
+    def _refuse_if_exhausted(self, stood: Sequence[int], now: datetime) -> None:
         amounts = self._amounts()
         words = (
             f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "

@@ -137,7 +137,7 @@ def told_length(reply: ProbeReply) -> int | None:
     return int(re.sub("[,_]", "", found[1])) if found else None
 
 
-def _length(subject: Subject) -> Script:
+def _context_length(subject: Subject) -> Script:
     if subject.context_length is not None:
         return yes(f"{subject.context_length} tokens, by the list of models")
     again = entry_of((yield LIST), subject.model)
@@ -182,7 +182,12 @@ def _too_long(subject: Subject) -> Script:
 
 CONTEXT_QUESTIONS = (
     ProbeQuestion(
-        "context_length", "8, contract 3", "Is the context length told?", _length, asks=3, tokens=60
+        "context_length",
+        "8, contract 3",
+        "Is the context length told?",
+        _context_length,
+        asks=3,
+        tokens=60,
     ),
     ProbeQuestion(
         TOO_LONG, "contract 3", "Is a prompt that is too long refused, and never cut?", _too_long

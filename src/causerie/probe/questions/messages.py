@@ -155,7 +155,7 @@ def _roles(subject: Subject) -> Script:
     return weighed(refused, of=len(_KINDS))
 
 
-def _hints(subject: Subject) -> Script:
+def _optional_parameters(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
     if refusal(reply) is None:
         answered(reply)
@@ -213,7 +213,9 @@ QUESTIONS = (
         asks=4,
         tokens=60,
     ),
-    ProbeQuestion("hints", "contract 1", "Are hints taken?", _hints, asks=9, tokens=50),
+    ProbeQuestion(
+        "hints", "contract 1", "Are hints taken?", _optional_parameters, asks=9, tokens=50
+    ),
     ProbeQuestion("unknown", "contract 1", "Is an unknown field told of?", _unknown, tokens=50),
     of_parameter("documents", "Do `documents` reach the prompt?", _documents, asks=2, tokens=130),
     ProbeQuestion("session_id", "contract 1", "Is `session_id` taken?", _session, tokens=50),

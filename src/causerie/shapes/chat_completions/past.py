@@ -269,21 +269,21 @@ class _CallIds:
 class _OpenCalls:
     def __init__(self) -> None:
         self._by_id: dict[object, deque[deque[_Call]]] = {}
-        self._newest: deque[_Call] = deque()
+        self._newest_calls: deque[_Call] = deque()
 
     def add(self, calls: Iterable[_Call]) -> None:
         groups: dict[object, deque[_Call]] = {}
-        self._newest = deque(calls)
-        for call in self._newest:
+        self._newest_calls = deque(calls)
+        for call in self._newest_calls:
             groups.setdefault(call.given, deque()).append(call)
         for given, group in groups.items():
             self._by_id.setdefault(given, deque()).append(group)
 
     def take(self, given: object) -> _Call | None:
         if not isinstance(given, str):
-            while self._newest and self._newest[0].result is not None:
-                self._newest.popleft()
-            return self._newest[0] if self._newest else None
+            while self._newest_calls and self._newest_calls[0].result is not None:
+                self._newest_calls.popleft()
+            return self._newest_calls[0] if self._newest_calls else None
         return self._from(self._by_id.get(given), newest=True)
 
     def take_later(self, given: object) -> _Call | None:
