@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,27 @@ def test_a_table_with_a_circle_is_noticed() -> None:
 def test_the_table_keeps_the_stages_apart(stage: str) -> None:
     allowed = {TABLE.room_of(entry) for entry in TABLE.rooms[stage].rooms}
     assert not allowed & STAGES, f"stages meet in pipeline.py, not in {stage}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports at the start of a module; those for type checkers alone are not run."""
+    files = {
+        ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts): file
+        for file in SOURCE.rglob("*.py")
+    }
+    trees = {
+        name.removesuffix(".__init__"): ast.parse(file.read_text(encoding="utf-8"))
+        for name, file in files.items()
+    }
+    graph: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
+        parts = [(each.module or "", one.name) for each in imports for one in each.names]
+        found = {
+            f"{module}.{part}" if f"{module}.{part}" in trees else module for module, part in parts
+        }
+        graph[name] = found & trees.keys() - {name}
+    assert set(TopologicalSorter(graph).static_order()) == trees.keys()
 
 
 def test_the_table_keeps_the_settings_for_those_who_assemble() -> None:
