@@ -225,7 +225,7 @@ class FreeAllowance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AccountPorts:
-    """What the pipeline needs for callers with keys of accounts."""
+    """Interface of callers with keys of accounts, as the pipeline needs it."""
 
     keys: KeyAuthenticator
     allowances: Allowances

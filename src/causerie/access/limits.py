@@ -247,7 +247,7 @@ class RateLimiter(Protocol):
     """Admits requests, and counts the use of scopes."""
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
-        """Like :meth:`take`, but return ``None`` if that would have to wait."""
+        """Reserve as :meth:`take` does; return ``None`` if that would have to wait."""
 
     def take(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Awaitable[Lease]:
         """Return a lease on all scopes; ``estimate`` is called only if tokens are limited.

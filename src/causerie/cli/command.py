@@ -1,4 +1,4 @@
-"""What commands have in common: options, the settings that they give, exit codes, failures.
+"""Options, settings, exit codes and failures that commands have in common.
 
 Exit codes: 0 done; 1 failed: a provider refused, the service broke; 2 the command line itself
 is wrong; 3 the configuration is wrong; 4 network or weights; 130 interrupted (Ctrl-C).

@@ -1,4 +1,4 @@
-"""What a worker process knows of its supervisor: its place, its sockets, and whom to report to."""
+"""The place of a worker process below its supervisor: its sockets, and whom to report to."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ class Replica:
 
     @property
     def here(self) -> bool:
-        """Whether the server is connected; otherwise each replica counts for itself."""
+        """Return whether the server is connected; otherwise each replica counts for itself."""
         return self._connection.here
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the child processes of engines do alike: they stay on their cores and end with the parent.
+"""Common set-up of the child processes of engines: their cores, and their end with the parent.
 
 Imports the standard library only, to keep the children small.
 """

@@ -1,4 +1,4 @@
-"""What a model takes of a machine: cores, within control groups and parts, and memory.
+"""Cores and memory that a model takes of a machine, within control groups and parts.
 
 A limit of any control group of this process bounds it: a service of systemd, for example, has
 its limits in its own group, and not in the root of the tree.

@@ -1,4 +1,4 @@
-"""What the shapes of the API share to answer a request: its identity, context and interface."""
+"""Identity, context and interface of an answer, which all shapes of the API share."""
 
 from __future__ import annotations
 

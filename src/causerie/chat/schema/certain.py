@@ -1,4 +1,4 @@
-"""Which subschemas apply to a value, which items must differ, and which properties are known."""
+"""Find the subschemas that apply to a value, the items that must differ, and known properties."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Certain:
 
     @property
     def checked(self) -> tuple[Schema, ...]:
-        """Those by which the finished value has to be checked, as documents of their own."""
+        """Return the subschemas by which the finished value is checked, each as a document."""
         defined = {"$defs": self.rules.definitions}
         return tuple({**each, **defined} for each in self.schemas if self.rules.checked(each))
 

@@ -1,4 +1,4 @@
-"""What the prefix cache of a member holds, as it publishes it over ZeroMQ.
+"""Contents of the prefix cache of a member, as it publishes them over ZeroMQ.
 
 Events of vLLM are decoded, blocks that were stored or removed; a view keeps what they say; a
 subscriber reads them, and asks again for what it missed.
@@ -160,9 +160,9 @@ class KvView:
         self.name = name
         self._member = member
         self.complete = False
-        """Whether every block that is there is known."""
+        """Return whether every block that is there is known."""
         self.block_size = 0
-        """Of the cache, in tokens; 0 while nothing was stored."""
+        """Return the size of a block in tokens; 0 while nothing was stored."""
         self.salted = False
         """Events name the salts of prompts, which are their scopes."""
         self._index = index

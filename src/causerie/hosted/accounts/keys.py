@@ -73,7 +73,7 @@ class ApiKey:
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the person from whom it derives may not have it."""
+        """Return whether the person from whom it derives may not have it."""
         unheld = bool(self.person) and not may_hold(self.person_status, self.purpose)
         return self.withdrawn_at is not None or unheld
 

@@ -121,7 +121,7 @@ async def invite_user(call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
 
 @route("GET /invitations", "List invitations to the service")
 async def list_invitations(call: ApiCall[PageQuery, NoBody]) -> LinkList:
-    """Those to the service that nobody has used yet."""
+    """Return the invitations to the service that nobody has used yet."""
     links = await call.accounts.users.invitations(call.actor)
     return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
@@ -279,7 +279,7 @@ async def remove_member(call: ApiCall[Leaving, NoBody]) -> NarrowedView:
 
 @route("GET /projects/{project}/invitations", "List invitations to a project")
 async def list_project_invitations(call: ApiCall[PageQuery, NoBody]) -> LinkList:
-    """Those that nobody has used yet."""
+    """Return the invitations that nobody has used yet."""
     links = await call.accounts.projects.invitations(call.actor, call.ids["project"])
     return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
@@ -305,7 +305,7 @@ async def list_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
 
 @route("GET /users/{user}/keys", "List the keys that derive from a user")
 async def list_user_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
-    """Those of all projects that derive from a user."""
+    """Return the keys of all projects that derive from a user."""
     return _key_list(
         call, call.query, await call.accounts.keys.derived(call.actor, call.ids["user"])
     )

@@ -40,7 +40,7 @@ LinkPath = Callable[[LinkKind, str], str]
 
 @dataclass(frozen=True, slots=True)
 class ApiServices:
-    """What all calls share. ``clock`` returns the time in UTC."""
+    """The services that all calls share. ``clock`` returns the time in UTC."""
 
     accounts: Accounts
     operations: Operations

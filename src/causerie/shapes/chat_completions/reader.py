@@ -129,7 +129,7 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
 
 
 def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Like :func:`parse`, but return ``None`` if it takes too long for the event loop."""
+    """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
     request = _read_fast(body, rules) if len(body) <= LARGE else None
     return request or (_read_slowly(body, rules) if len(body) <= _AT_ONCE else None)
 
