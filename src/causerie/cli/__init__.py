@@ -1,4 +1,4 @@
-"""The command line: one file a command, one sentence on each error, documented exit codes."""
+"""The command line: a file for each subject, a sentence for each error, documented exit codes."""
 
 from __future__ import annotations
 

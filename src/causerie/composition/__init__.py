@@ -6,6 +6,6 @@ To be read in this order:
 - ``startup``: takes the address, loads models, announces readiness, serves until a stop.
 - ``service``: the parts of a service, and their replacement in one step at a reload.
 - ``providers``, ``targets``, ``catalog``: the parts that answer; what has not changed is kept.
-- ``reloading``, with ``validated``, ``control`` and ``signals``: new settings while it runs.
+- ``reloading``, with ``entries`` and ``control``: new settings while it runs.
 - ``account_backend``, ``account_frontend``: accounts, console and management, where they are used.
 """

@@ -205,7 +205,7 @@ class EngineMakers:
                 raise EngineFailed(f"the options of {model.id} are wrong: {error}") from error
 
         def renew(engine: ManagedEngine) -> None:
-            from causerie.composition.vllm_engines import renew_members  # noqa: PLC0415 - as below
+            from causerie.composition.vllm_engines import renew_members  # noqa: PLC0415 - tokenizers: memory, for vLLM alone
 
             renew_members(engine, model.vllm)
 
@@ -257,7 +257,7 @@ class EngineMakers:
 
     async def _vllm(self, model: ModelSettings) -> ManagedEngine:
         # Imported here: its tokenizer's library takes memory, which other engines do not need.
-        from causerie.composition.vllm_engines import vllm_engine  # noqa: PLC0415 - see above
+        from causerie.composition.vllm_engines import vllm_engine  # noqa: PLC0415 - tokenizers: memory, for vLLM alone
 
         weights = await self._weights(model)
         key = self._credentials.models.get(model.id)

@@ -1,6 +1,4 @@
-"""What the event loop of a process shares: threads for long work, and its sockets, whose writes are
-gathered.
-"""
+"""Shared parts of a process's event loop: threads for long work, and gathered writes to sockets."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ _UNREAD = 2048  # tokens that fill a block of any cache
 
 
 class MemberCache:
-    """What the member ``name`` holds; it publishes at ``endpoints``, one for each rank."""
+    """Prefix cache of the member ``name``, which publishes at ``endpoints``, one for each rank."""
 
     def __init__(self, index: PrefixIndex, name: str, endpoints: Sequence[KvEndpoint]) -> None:
         self._index = index

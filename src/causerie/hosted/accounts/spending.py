@@ -40,7 +40,7 @@ class Spending:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is a budget of no money, which admits only what costs nothing."""
+        """Return whether it is a budget of no money, which admits only what costs nothing."""
         return self.budget.unit is Unit.MONEY and self.budget.amount == 0
 
     @property

@@ -29,7 +29,7 @@ class FormFields:
 
     @staticmethod
     def parse(text: str) -> FormFields:
-        """From ``application/x-www-form-urlencoded``; raises :class:`InvalidRequest`."""
+        """Parse ``application/x-www-form-urlencoded``; raises :class:`InvalidRequest`."""
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST)
         except ValueError as failure:

@@ -61,7 +61,7 @@ def request_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
 
 
 def router_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
-    """For the router's door at ``base``; its own clients work with it too."""
+    """Return sample requests to the router's door at ``base``; OpenRouter's clients work too."""
     sdk = (
         'import { OpenRouter } from "@openrouter/sdk";\n\n'
         f"const client = new OpenRouter({{\n  serverURL: {json.dumps(base)},\n"

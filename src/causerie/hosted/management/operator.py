@@ -54,7 +54,7 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(view: ProviderView) -> ProviderSummary:
-        """Without what is known of its models."""
+        """Return the provider without its models."""
         return ProviderSummary(
             name=view.name,
             base_url=view.base_url,

@@ -138,7 +138,7 @@ class LatencyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(first: FirstTokens, by: Sequence[By]) -> LatencyView:
-        """From accounts; ``by`` is what was asked."""
+        """Return the view of first-token times; ``by`` names what they are grouped by."""
         p50, p90, p99 = first.times
         group: dict[str, Any] = {each.value: first.group for each in by}
         return LatencyView(p50=p50, p90=p90, p99=p99, **group)
@@ -276,7 +276,7 @@ class RankingList(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(ranking: Ranking, by: Literal["model", "provider"]) -> RankingList:
-        """As accounts know it."""
+        """Return the view of a ranking of accounts."""
         return RankingList(
             since=ranking.since,
             until=ranking.until,

@@ -45,7 +45,7 @@ class LimitBody(Body, frozen=True):
     concurrent: Count | None = None
 
     def limit(self) -> Limit:
-        """As accounts know it."""
+        """Return the limit in the terms of accounts."""
         return Limit(**asdict(self))
 
 
@@ -67,7 +67,7 @@ class BoundsBody(Body, frozen=True):
     budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
 
     def bounds(self) -> LimitsAndBudgets:
-        """As accounts know them."""
+        """Return the limits and budgets in the terms of accounts."""
         return LimitsAndBudgets(
             tuple(each.limit() for each in self.limits),
             tuple(Budget(**asdict(each)) for each in self.budgets),

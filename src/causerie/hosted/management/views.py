@@ -20,7 +20,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 
 def amount(value: Decimal) -> str:
-    """In decimal notation, without an exponent and without zeros at the end."""
+    """Return a number in decimal notation, without an exponent or zeros at the end."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

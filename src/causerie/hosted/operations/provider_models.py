@@ -41,7 +41,7 @@ class ComparedModel:
 
     @property
     def alone(self) -> bool:
-        """Whether no other model answers for its alias, so that they share one price."""
+        """Return whether no other model answers for its alias, so that both have one price."""
         return self.alias is None or len(self.alias.settings["targets"]) == 1
 
 
