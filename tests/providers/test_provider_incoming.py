@@ -603,6 +603,37 @@ def test_text_goes_on_as_text() -> None:
     assert events == [TextDelta("two<think>"), Finished("stop")]
 
 
+_TEXTS = st.sampled_from(["a", "", "é", '"', "\\", "<think>", "</think>", " b", "\ud83d"])
+_CALL = {"index": 0, "id": "x", "function": {"name": "f", "arguments": "{}"}}
+_CHUNKS = st.one_of(
+    st.builds(lambda text, at: chunk(content=text, index=at), _TEXTS, st.integers(0, 1)),
+    st.builds(lambda text, at: chunk(reasoning=text, index=at), _TEXTS, st.integers(0, 1)),
+    st.builds(lambda text: chunk("stop", content=text), _TEXTS),
+    st.just(chunk(tool_calls=[_CALL])),
+    st.just(chunk(content="c") | {"usage": {"prompt_tokens": 1, "completion_tokens": 9}}),
+    st.just({"choices": [], "error": {"message": "broke"}}),
+)
+
+
+@given(st.lists(_CHUNKS, max_size=12), st.integers(1, 2))
+def test_chunks_that_come_together_say_what_each_says_alone(
+    chunks: list[dict[str, Any]], n: int
+) -> None:
+    """What has the form of the chunk before it is not decoded, and means the same."""
+    data = [json.dumps(each).encode() for each in chunks]
+    alone, together = reader(n=n), reader(n=n)
+    expected: list[Event] = []
+    events: list[Event] = []
+    with suppress(ServiceError):
+        for each in data:
+            alone._form = None  # so that each is decoded
+            alone.feed([each], expected)
+    with suppress(ServiceError):
+        together.feed(data, events)
+    assert events == expected
+    assert together.usage == alone.usage
+
+
 @each_of("cut", range(1, 9))
 @each_of(("reply", "new"), [("One, two", "two"), ("two", "two"), ("One", "One")])
 def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> None:
