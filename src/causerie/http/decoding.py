@@ -13,9 +13,9 @@ import brotli
 from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
+    from backports import zstd as zstd
 
 _NEVER = float("inf")
 _PART = 64 * 1024  # bytes that are decoded at once
