@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 from casekit import each_of
+from openai import AsyncOpenAI
 from provider import piece
 from servicekit import ServiceView, service_view
 from structlog.testing import capture_logs
@@ -29,7 +30,10 @@ ALIAS = '[[aliases]]\nid = "m"\ntargets = [{ provider = "up", model = "m" }]\n'
 
 @dataclass
 class StandIn:
-    """A provider that takes some keys at the time; ``held`` keeps its streams from ending."""
+    """A provider that takes some keys at the time; ``held`` keeps its streams from ending.
+
+    It refuses fields that are not ``known``, as Bedrock does.
+    """
 
     valid: set[str]
     base_url: str = ""
@@ -37,20 +41,24 @@ class StandIn:
     paths: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     held: asyncio.Event = field(default_factory=asyncio.Event)
-    health: bool = True
+    text: str = "Fine."
+    known: frozenset[str] | None = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if request.method == "GET":
-            return web.json_response({"data": []}, status=200 if self.health else 404)
+            return web.json_response({}, status=404)  # as where no models are listed
         self.paths.append(request.path)
         self.keys.append(key)
         if key not in self.valid:
             return web.json_response({"error": {"message": f"{key} is expired"}}, status=401)
         body = await request.json()
         self.bodies.append(body)
+        if self.known is not None and (unknown := body.keys() - self.known):
+            message = f"unknown field {min(unknown)}, expected one of {', '.join(self.known)}"
+            return web.json_response({"message": message}, status=400)
         if not body.get("stream"):
-            message = {"role": "assistant", "content": "Fine."}
+            message = {"role": "assistant", "content": self.text}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             return web.json_response({"choices": [choice], "usage": usage})
@@ -141,7 +149,7 @@ async def test_a_command_runs_again_before_its_key_expires(tmp_path: Path) -> No
                 await until_used(up, service, "key-2")
                 (tmp_path / "away").touch()
                 async with asyncio.timeout(60):
-                    while (status := (await service.ask("/v1", "m"))[0]) == 200:
+                    while (await service.ask("/v1", "m"))[0] == 200:  # noqa: ASYNC110 - from outside
                         await asyncio.sleep(0.05)
                 asked = len(up.keys)
                 status, _, answer = await service.ask("/v1", "m")
@@ -149,7 +157,7 @@ async def test_a_command_runs_again_before_its_key_expires(tmp_path: Path) -> No
                 assert "expired" in answer["error"]["message"]
                 (tmp_path / "away").unlink()
                 async with asyncio.timeout(60):
-                    while (await service.ask("/v1", "m"))[0] != 200:
+                    while (await service.ask("/v1", "m"))[0] != 200:  # noqa: ASYNC110 - the same
                         await asyncio.sleep(0.05)
     told = [line for line in lines if line["event"] == "key of a provider not renewed"]
     assert {line["reason"] for line in told} == {"the command sh ended with code 3"}
@@ -188,6 +196,58 @@ async def test_a_key_in_a_variable_stays(tmp_path: Path) -> None:
     ):
         assert (await service.ask("/v1", "m"))[0] == 502
         assert up.keys == ["fixed"]
+
+
+BEDROCK_FIELDS = frozenset(
+    {
+        "messages", "model", "store", "reasoning_effort", "metadata", "frequency_penalty",
+        "logit_bias", "logprobs", "top_logprobs", "max_tokens", "max_completion_tokens", "n",
+        "modalities", "prediction", "audio", "presence_penalty", "response_format", "seed",
+        "service_tier", "stop", "stream", "stream_options", "temperature", "top_p", "tools",
+        "tool_choice", "parallel_tool_calls", "user", "function_call", "functions",
+    }
+)  # fmt: skip
+
+
+@each_of(
+    ("known", "path", "model", "text", "fields"),
+    [
+        ("vertex", "/v1/projects/mine/locations/global/endpoints/openapi",
+         "google/gemini-2.5-flash", "Fine.", None),
+        ("bedrock", "/openai/v1", "openai.gpt-oss-20b-1:0",
+         "<reasoning>Hm.</reasoning>Fine.", BEDROCK_FIELDS),
+    ],
+)  # fmt: skip
+async def test_clouds_whose_keys_expire(
+    tmp_path: Path, known: str, path: str, model: str, text: str, fields: frozenset[str] | None
+) -> None:
+    """By the official client, through the address that the page of these providers shows."""
+    (tmp_path / "runs").unlink(missing_ok=True)  # of the other case
+    key = command(tmp_path, 'echo "key-$(wc -l < runs)"', ", lifetime = 3600")
+    async with stand_in("key-2", path=path) as up:
+        up.text, up.known = text, fields
+        configuration = (
+            f'[[providers]]\nknown = "{known}"\nbase_url = "{up.base_url}"\nkey = {key}\n'
+            f'[[aliases]]\nid = "fast"\ntargets = [{{ provider = "{known}", model = "{model}" }}]\n'
+        )
+        async with (
+            service_view(tmp_path, configuration) as service,
+            AsyncOpenAI(base_url=f"{service.root}/v1", api_key="any", max_retries=0) as client,
+        ):
+            answer = await client.chat.completions.create(
+                model="fast",
+                messages=[{"role": "user", "content": "Hi"}],
+                reasoning_effort="low",
+                max_tokens=50,
+                prompt_cache_key="k",
+                safety_identifier="s",
+                extra_body={"chat_template_kwargs": {"enable_thinking": True}},
+            )
+    message = answer.choices[0].message
+    assert (message.content, up.keys) == ("Fine.", ["key-1", "key-2"])
+    assert (message.model_extra or {}).get("reasoning_content") == ("Hm." if fields else None)
+    assert {*up.paths} == {f"{path}/chat/completions"}
+    assert (up.bodies[-1]["model"], up.bodies[-1]["reasoning_effort"]) == (model, "low")
 
 
 @each_of(("lifetime", "level", "words"), [(3600.0, 1, "stays in use"), (0.0, 2, "no requests")])

@@ -367,9 +367,7 @@ class TestCredentials:
             ('proxy = { command = ["a"], lifetime = 60 }', "only keys of providers change"),
         ],
     )
-    def test_options_where_they_have_no_effect(
-        self, tmp_path: Path, line: str, words: str
-    ) -> None:
+    def test_options_where_they_have_no_effect(self, tmp_path: Path, line: str, words: str) -> None:
         [problem] = refused(tmp_path, PROVIDER + line + "\n")
         assert words in problem
 

@@ -18,7 +18,7 @@ from causerie.chat.calls import (
     SectionReader,
     name_triggers,
 )
-from causerie.chat.formats.format import CallSection, Literal, ModelFormat
+from causerie.chat.formats.format import CallSection, Literal, ModelFormat, Reasoning
 from causerie.chat.formats.hermes import GENERIC
 from causerie.chat.message_header import (
     ParsedHeader,
@@ -554,11 +554,17 @@ def call_triggers(calls: CallSection) -> tuple[str, ...]:
 # The family of another's model is not known: the tags are those that most families use, and calls
 # are not looked for.
 
-_TAGS = replace(GENERIC, calls=None)
-
 
 class Separation:
-    """Makes a parser for each choice whose content may begin with a tag."""
+    """Makes a parser for each choice whose content may begin with a tag; ``tag`` is the name of one
+    that means reasoning too.
+    """
+
+    def __init__(self, tag: str = "") -> None:
+        reasoning = Reasoning()
+        if tag:
+            reasoning = Reasoning(also_open=(f"<{tag}>",), also_close=(f"</{tag}>",))
+        self._format = replace(GENERIC, calls=None, reasoning=reasoning)
 
     def may_begin(self, text: str) -> bool:
         """Return whether ``text`` is the beginning of content that may begin with reasoning."""
@@ -566,4 +572,6 @@ class Separation:
         return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
-        return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)
+        return Parser(
+            self._format, tools=None, reasoning_open=False, call_id=lambda _, given: given
+        )
