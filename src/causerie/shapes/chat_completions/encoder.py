@@ -307,6 +307,9 @@ class ChunkEncoder:
         chunk.error = error
         return sse.encode(_encode_json(chunk))
 
+    def end(self) -> bytes:
+        return sse.DONE
+
     def _begin(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
         self._prefixes[index] = before
