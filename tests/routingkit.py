@@ -62,6 +62,7 @@ class Answer:
     changes: Sequence[str] = ()
     cache_report: None = None
     on_arrival: Callable[[ArrivalSink], None] | None = None
+    verbatim: bool = False
 
     def usage(self) -> Usage:
         return Usage(PROMPT, self.counts[0])

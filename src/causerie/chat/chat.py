@@ -171,6 +171,7 @@ class ChatReply:
     changes: Sequence[str]
     cache_report: CacheReporter
     on_arrival: None = None
+    verbatim: bool = False
 
 
 Reserve = Callable[[int, int], AbstractAsyncContextManager[None]]

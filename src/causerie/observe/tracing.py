@@ -216,6 +216,10 @@ class _Attempt:
     def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
         return self._answer.on_arrival
 
+    @property
+    def verbatim(self) -> bool:
+        return self._answer.verbatim
+
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
         self._span = self._begin()

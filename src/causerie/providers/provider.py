@@ -16,6 +16,7 @@ from causerie.http.client import HttpClient, RequestListener
 from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
 from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
+from causerie.protocol.request import NativeRequest
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
@@ -193,16 +194,24 @@ class Provider:
         *,
         anew: bool = False,
         asked: RequestListener | None = None,
+        native: NativeRequest | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
         """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`.
 
-        Raises :class:`UpstreamFailed` if the key has expired.
+        A ``native`` one goes to the path of its API, with its headers. Raises
+        :class:`UpstreamFailed` if the key has expired.
         """
         if self.key_renewal is not None and self.key_renewal.expired:
             raise UpstreamFailed(
                 "The key of the provider has expired, and no new one could be had."
             ).caused_by(ErrorClass.REJECTED_KEY)
-        head = self._head or self._head_for(model)
+        if native is None:
+            head = self._head or self._head_for(model)
+        else:
+            api, path = self.dialect.api, self.dialect.native[native.shape]
+            head = self._client.head(
+                "POST", api.at(path), (*self._sending, *native.headers.items())
+            )
         if self._aside is not None:
             lines = "".join([f"{name}: {value}\r\n" for name, value in self._aside().items()])
             head += lines.encode("latin-1")

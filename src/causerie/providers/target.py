@@ -25,9 +25,15 @@ from causerie.protocol.events import (
     Usage,
     in_portions,
 )
-from causerie.protocol.request import ChatRequest, output_estimate, prompt_estimate
+from causerie.protocol.request import (
+    ChatRequest,
+    NativeRequest,
+    output_estimate,
+    prompt_estimate,
+)
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
+from causerie.providers.native import NativeIncoming, native_of
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
@@ -240,12 +246,13 @@ class ProviderReply(Struct, eq=False):
         sent, self._sent = self._sent, None
         assert sent is not None
         provider, model = self._target.provider, self._target.model_for(self._request)
+        native = self._native
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
         key = provider.credential
-        asking = provider.post(model, sent.body, due, asked=self._record_response)
+        asking = provider.post(model, sent.body, due, asked=self._record_response, native=native)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -276,8 +283,9 @@ class ProviderReply(Struct, eq=False):
     async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
         self._response = None
         provider, model = self._target.provider, self._target.model_for(self._request)
-        body = (await offload(self._outgoing)).body
-        return await provider.post(model, body, due, anew=anew, asked=self._record_response)
+        body, native = (await offload(self._outgoing)).body, self._native
+        asked = self._record_response
+        return await provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
@@ -308,6 +316,7 @@ class ProviderReply(Struct, eq=False):
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
+        new = new and self._native is None
         if new and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
@@ -333,7 +342,20 @@ class ProviderReply(Struct, eq=False):
 
     def _reader(self) -> Incoming:
         asked = self._target
+        if self._native is not None:
+            return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
+
+    @property
+    def _native(self) -> NativeRequest | None:
+        if self._request.native is None or self._partial is not None:
+            return None
+        return native_of(self._request, self._target.provider.dialect)
+
+    @property
+    def verbatim(self) -> bool:
+        """Return true if request and reply pass unchanged."""
+        return self._native is not None
 
 
 def _shows_kind(start: bytes) -> bool:
