@@ -38,6 +38,7 @@ class StandIn:
     valid: set[str]
     base_url: str = ""
     keys: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     held: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,8 +47,9 @@ class StandIn:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if request.method == "GET":
-            return web.json_response({}, status=404)  # as where no models are listed
+        if request.method == "GET":  # 404 as where no models are listed
+            self.checked.append(key)
+            return web.json_response({}, status=404 if key in self.valid else 401)
         self.paths.append(request.path)
         self.keys.append(key)
         if key not in self.valid:
@@ -186,6 +188,18 @@ async def test_a_streamed_request_is_sent_again_too(tmp_path: Path) -> None:
         up.held.set()
         assert await service.stream("/v1", "m") == "Fine."
         assert up.keys == ["key-1", "key-2"]
+
+
+async def test_a_rejected_check_renews_the_key_too(tmp_path: Path) -> None:
+    key = command(tmp_path, 'echo "key-$(wc -l < runs)"')
+    async with stand_in("key-2") as up:
+        text = configured(up, key).replace('path = ""', "interval_seconds = 0.1")
+        async with service_view(tmp_path, text) as service:
+            async with asyncio.timeout(60):
+                while up.checked[-2:] != ["key-2", "key-2"]:  # noqa: ASYNC110 - from outside
+                    await asyncio.sleep(0.05)
+            assert (await service.ask("/v1", "m"))[0] == 200
+    assert (up.keys, runs(tmp_path)) == (["key-2"], 2)
 
 
 async def test_a_key_in_a_variable_stays(tmp_path: Path) -> None:
