@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from time import monotonic
 
@@ -26,6 +27,9 @@ _RETRIES = 20  # in a lifetime, after failures
 _FASTEST_RETRY, _SLOWEST_RETRY = 0.5, 60.0  # seconds
 _REJECTED_SECONDS = 30.0  # in which rejections of keys run a command once
 _NEVER = float("inf")
+
+# Apart from the threads of the loop: names of hosts are looked up there, and a command may hang.
+_threads = ThreadPoolExecutor(4, thread_name_prefix="keys")
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +97,8 @@ class ProviderKey:
 
     async def _read_again(self) -> None:
         try:
-            self.use(await asyncio.to_thread(secret_value, self._place, {}))
+            loop = asyncio.get_running_loop()
+            self.use(await loop.run_in_executor(_threads, secret_value, self._place, {}))
         except (ValueError, OSError) as error:
             if self._place.lifetime is not None:
                 pause = min(self._place.lifetime / _RETRIES, _SLOWEST_RETRY)
