@@ -18,6 +18,7 @@ from openai import AsyncOpenAI
 from provider import piece
 from servicekit import ServiceView, service_view
 from structlog.testing import capture_logs
+from webhookreceiver import SECRET, webhook_receiver
 
 from causerie.composition import provider_keys
 from causerie.composition.provider_keys import ProviderKey, key_conditions
@@ -143,9 +144,15 @@ async def test_a_changed_file_is_used_and_running_replies_go_on(
 async def test_a_command_runs_again_before_its_key_expires(tmp_path: Path) -> None:
     """When it fails, the old key is used as long as it is valid, and none after that."""
     key = command(tmp_path, 'test -f away && exit 3\necho "key-$(wc -l < runs)"', ", lifetime = 2")
-    async with stand_in(*(f"key-{n}" for n in range(1, 99))) as up:
+    keys = (f"key-{n}" for n in range(1, 99))
+    async with stand_in(*keys) as up, webhook_receiver() as hook:
+        alerts = (
+            "[alerts]\ncheck_seconds = 0.1\nresolve_seconds = 0.1\nquiet_seconds = 0.1\n"
+            f'[[alerts.webhooks]]\nname = "ops"\nurl = "{hook.url}"\n'
+            f'secret = {{ command = ["echo", "{SECRET}"] }}\n'
+        )
         with capture_logs() as lines:
-            async with service_view(tmp_path, configured(up, key)) as service:
+            async with service_view(tmp_path, configured(up, key) + alerts) as service:
                 assert (await service.ask("/v1", "m"))[0] == 200
                 assert up.keys == ["key-1"]
                 await until_used(up, service, "key-2")
@@ -157,6 +164,12 @@ async def test_a_command_runs_again_before_its_key_expires(tmp_path: Path) -> No
                 status, _, answer = await service.ask("/v1", "m")
                 assert (status, len(up.keys)) == (502, asked)
                 assert "expired" in answer["error"]["message"]
+                summary = ""
+                while not summary.startswith(
+                    "The key of provider up cannot be renewed, so it gets"
+                ):
+                    summary = (await hook.next()).body["data"]["summary"]
+                assert summary.endswith("the command sh ended with code 3")
                 (tmp_path / "away").unlink()
                 async with asyncio.timeout(60):
                     while (await service.ask("/v1", "m"))[0] != 200:  # noqa: ASYNC110 - the same
