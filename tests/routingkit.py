@@ -86,6 +86,7 @@ class Scripted:
     asked: list[Partial | None] = field(default_factory=list)
     sinks: list[ArrivalSink] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    retries: int = 0
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None

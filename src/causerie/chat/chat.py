@@ -263,6 +263,8 @@ class TextChat:
             for choice in choices:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
 
+    retries = 0  # its engine is restarted by whoever supervises it
+
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
 

@@ -167,7 +167,7 @@ def _made(
             one.max_concurrent if place is None else place.share(one.max_concurrent)
         ),
     )
-    provider.max_reply_bytes = one.max_reply_bytes
+    provider.max_reply_bytes, provider.retries = one.max_reply_bytes, one.retries
     changing = _changing(one)
     key_renewal = None if changing is None else ProviderKey(provider, changing)
     return ConnectedProvider(provider, client, recipe, way, key_renewal)

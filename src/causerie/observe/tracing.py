@@ -165,6 +165,10 @@ class TracedTarget:
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         return self.target.continues(request, partial)
 
+    @property
+    def retries(self) -> int:
+        return self.target.retries
+
     def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
         facts = {
             **self._facts,

@@ -146,6 +146,8 @@ class Provider:
     ) -> None:
         self.max_reply_bytes = MAX_REPLY_BYTES
         """Most bytes of one streamed reply, decoded."""
+        self.retries = 0
+        """How often a request that failed may be sent again."""
         self.candid = False
         self.name = name
         self.dialect = dialect

@@ -393,6 +393,10 @@ class ProviderTarget:
         """``PROVIDER/MODEL``, as the configuration names it."""
         return f"{self.provider.name}/{self.model}"
 
+    @property
+    def retries(self) -> int:
+        return self.provider.retries
+
     def model_for(self, request: ChatRequest) -> str:
         """Return the provider's name of the model that answers the request."""
         return self.model.replace("*", request.model, 1) if "*" in self.model else self.model

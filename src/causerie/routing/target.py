@@ -71,7 +71,13 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """A server or model that can answer a chat request."""
+    """A server or model that can answer a chat request.
+
+    After a passing failure before the first content it may be asked ``retries`` times again.
+    """
+
+    @property
+    def retries(self) -> int: ...
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
