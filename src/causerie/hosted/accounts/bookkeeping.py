@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.access.limits import RateScope, Tokens
+from causerie.catalog.model import Tariff
 from causerie.errors import InternalError, StoreUnavailable
 from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
 from causerie.hosted.accounts.key_cache import AccountCaller
@@ -30,6 +31,7 @@ from causerie.metering.ledger import (
     unrecorded,
 )
 from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
 
 _CHECKPOINT_SECONDS = 5.0
 _BATCH = 100  # requests: each takes some 30 µs
@@ -51,6 +53,7 @@ class RunningRequests:
     def begin(self, record: Record, prompt: int) -> UsageRecord:
         """Add a request, and return its record as of now."""
         usage = _interrupted(record, prompt)
+        record.id = usage.id
         self._running[usage.id] = record, usage
         if self._timer is None:
             self._schedule(_CHECKPOINT_SECONDS)
@@ -99,41 +102,25 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
 
 
 def _interrupted(record: Record, prompt: int) -> UsageRecord:
-    record.id = record.id or record_id()
-    return UsageRecord(
-        id=record.id,
-        request_id=record.request_id,
-        at=_now() - _us(time.monotonic() - record.started),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
+    return _usage(
+        record,
+        time.monotonic() - record.started,
         model=record.model,
-        stream=record.stream,
         status=InternalError.status,
         code=INTERRUPTED,
         prompt=prompt,
         estimated=True,
         reason=INTERRUPTED_WORDS,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
     )
 
 
 def _ended(record: Record) -> UsageRecord:
     used = record.used
-    return UsageRecord(
-        id=record.id or record_id(),
-        request_id=record.request_id,
-        at=_now() - _us(record.duration_seconds),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
+    return _usage(
+        record,
+        record.duration_seconds,
         model=record.model or record.asked,
         served_by=record.served_by,
-        stream=record.stream,
         status=record.status,
         code=record.code,
         finish=record.finish,
@@ -151,15 +138,25 @@ def _ended(record: Record) -> UsageRecord:
         tried=tuple(record.tried),
         reason=record.reason,
         param=record.param,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
         cache_miss=record.cache_miss,
     )
 
 
-def _now() -> int:
-    return int(datetime.now(UTC).timestamp() * 1_000_000)
+def _usage(record: Record, seconds: float, **values: Any) -> UsageRecord:
+    return UsageRecord(
+        id=record.id or record_id(),
+        request_id=record.request_id,
+        at=_us(datetime.now(UTC).timestamp()) - _us(seconds),
+        project=record.project,
+        key=record.key,
+        user=record.user,
+        door=record.door,
+        stream=record.stream,
+        app=record.labels.app,
+        referer=record.labels.referer,
+        tag=record.labels.tag,
+        **values,
+    )
 
 
 def _us(seconds: float) -> int:
@@ -170,60 +167,18 @@ def _us_if_known(seconds: float | None) -> int | None:
     return None if seconds is None else _us(seconds)
 
 
-_SMALLEST = Decimal("0.000000001")
-NOTHING = Decimal(0)
-
-
-class TokenPrice(Struct, frozen=True, kw_only=True):
-    """Price of one token of each kind, and of one request."""
-
-    prompt: Decimal = NOTHING
-    completion: Decimal = NOTHING
-    cached: Decimal | None = None
-    """Prompt tokens from the cache; unset: as ``prompt``."""
-    reasoning: Decimal | None = None
-    """Completion tokens of reasoning; unset: as ``completion``."""
-    request: Decimal = NOTHING
-
-    @property
-    def dearest_output(self) -> Decimal:
-        """Highest price of one completion token."""
-        return self.completion if self.reasoning is None else max(self.completion, self.reasoning)
-
-    def cost(self, *, prompt: int, cached: int, completion: int, reasoning: int = 0) -> Decimal:
-        """Return the cost of a request to a billionth, rounded half to even.
-
-        ``cached`` are part of ``prompt``, ``reasoning`` of ``completion``.
-        """
-        cached_price = self.prompt if self.cached is None else self.cached
-        reasoning_price = self.completion if self.reasoning is None else self.reasoning
-        cost = (
-            self.prompt * (prompt - cached)
-            + cached_price * cached
-            + self.completion * (completion - reasoning)
-            + reasoning_price * reasoning
-            + self.request
-        )
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
-
-    def most(self, *, prompt: int, completion: int) -> Decimal:
-        """Return the highest cost of so many tokens, whatever part of them is reasoning."""
-        cost = self.prompt * prompt + self.dearest_output * completion + self.request
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
-
-
-FREE = TokenPrice()
+FREE = Tariff()
 
 
 class ModelPrices(Struct, frozen=True):
     """Prices of models."""
 
-    models: Mapping[str, TokenPrice] = {}
+    models: Mapping[str, Tariff] = {}
     """By model id: the highest price of its endpoints."""
-    endpoints: Mapping[tuple[str, str], TokenPrice] = {}
+    endpoints: Mapping[tuple[str, str], Tariff] = {}
     """By model id and endpoint, where endpoints differ."""
 
-    def of(self, model: str, served_by: str) -> TokenPrice:
+    def of(self, model: str, served_by: str) -> Tariff:
         """Return the price of a model at the endpoint that answered."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
@@ -237,13 +192,9 @@ class RequestHold(Struct, frozen=True):
     def priced(self, usage: UsageRecord) -> UsageRecord:
         if not usage.charged:
             return usage
-        cost = self.prices.of(usage.model, usage.served_by).cost(
-            prompt=usage.prompt,
-            cached=usage.cached,
-            completion=usage.completion,
-            reasoning=usage.reasoning,
-        )
-        return structs.replace(usage, cost=cost)
+        used = Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning)
+        price = self.prices.of(usage.model, usage.served_by)
+        return structs.replace(usage, cost=price.charge(used))
 
 
 class Bookkeeping:
@@ -285,8 +236,7 @@ class Bookkeeping:
         if not claims:
             return RequestHold(prices)
         tokens = need()
-        price = prices.models.get(model, FREE)
-        cost = price.most(prompt=tokens.input, completion=tokens.output)
+        cost = prices.models.get(model, FREE).most(tokens.input, tokens.output)
         total = tokens.input + tokens.output
         return RequestHold(prices, await self._budgets.reserve(claims, model, cost, total))
 

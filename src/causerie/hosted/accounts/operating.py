@@ -1,6 +1,4 @@
-"""Operators' actions on the service itself: entries of the configuration, providers and alerts,
-with their authorization and their audit entries.
-"""
+"""Entries of the configuration, and what the audit log says of their changes."""
 
 from __future__ import annotations
 
@@ -29,19 +27,7 @@ class EntryChange:
     after: StoredEntry | None
 
 
-class Operating(AccountService):
-    """Authorization and audit entries of actions on what belongs to no account."""
-
-    async def record(
-        self, actor: Actor, needs: Action, action: str, subject: str, **details: str
-    ) -> None:
-        """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
-        async with self._store.writing() as tx:
-            await require(tx, actor, needs)
-            await self._record(tx, actor, action, subject, **details)
-
-
-class Entries(Operating):
+class Entries(AccountService):
     """Entries of the configuration, read by the service and changed by operators."""
 
     async def every(self) -> Sequence[StoredEntry]:
@@ -107,7 +93,7 @@ class Entries(Operating):
                 if len(made) == 1:
                     words = f"There is an entry of {made[0].kind} {made[0].name} already."
                 raise conflict("taken", words) from failure
-            await tx.audit.add_all(noted)
+            await tx.audit.add(*noted)
             await tx.keys.announce(CHANGED, now)
 
 

@@ -236,8 +236,7 @@ class KeyRepository(Protocol):
 class AuditRepository(Protocol):
     """Audit log of actions by actor; append-only."""
 
-    async def add(self, entry: AuditEntry) -> None: ...
-    async def add_all(self, entries: Sequence[AuditEntry]) -> None: ...
+    async def add(self, *entries: AuditEntry) -> None: ...
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]: ...  # newest first
 
 

@@ -81,7 +81,7 @@ class Attempts(AccountService):
 async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
     """Clear the failures of an account's scopes, and subtract one from those of an address."""
     for scope in sorted(allowed):
-        if passwords.is_account_scope(scope):
+        if scope.startswith(("both:", "account:")):  # of one account
             await tx.attempts.clear(scope)
         else:
             await tx.attempts.forgive(scope)  # many people may share one
