@@ -91,8 +91,7 @@ class SqlSessions(SqlRepository):
     async def last_seen(self) -> Mapping[str, datetime]:
         of = sessions.c
         query = select(of.user_id, func.max(of.seen_at)).group_by(of.user_id)
-        found: dict[str, datetime] = dict((await self._execute(query)).tuples().all())
-        return found
+        return {row[0]: row[1] for row in await self._execute(query)}
 
     async def end(self, user_id: str, id: str) -> bool:
         done = await self._execute(
