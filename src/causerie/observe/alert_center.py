@@ -163,11 +163,20 @@ class AlertCenter:
         """Fire new conditions, and resolve alerts that no process has observed for a while."""
         now = self._clock()
         stored = {each.key: each for each in await self.book.alerts()}
-        new = [each for each in conditions if _is_new(stored.get(each.key), each)]
-        over = _over(stored, conditions, now - options.resolve)
-        due = now - options.resolve / 3
-        held = {each.key for each in conditions} - {each.key for each in new}
-        await self.book.seen([key for key in held if stored[key].seen_at <= due], now)
+        new, still = [], []
+        for each in conditions:
+            before = stored.get(each.key)
+            if before is None or before.level < each.level:
+                new.append(each)
+            elif before.seen_at <= now - options.resolve / 3:
+                still.append(each.key)
+        await self.book.seen(still, now)
+        observed, unseen_since = {each.key for each in conditions}, now - options.resolve
+        over = [
+            each
+            for key, each in stored.items()
+            if each.firing and each.seen_at <= unseen_since and key not in observed
+        ]
         if not new and not over:
             return
         sent = dict(await self.book.sent(now - _HOUR))
@@ -258,21 +267,6 @@ class AlertCenter:
             attempt=delivery.attempts,
         )
         return outcome
-
-
-def _is_new(stored: StoredAlert | None, condition: Condition) -> bool:
-    return stored is None or stored.level < condition.level
-
-
-def _over(
-    stored: Mapping[str, StoredAlert], conditions: Sequence[Condition], unseen_since: datetime
-) -> Sequence[StoredAlert]:
-    held = {each.key for each in conditions}
-    return [
-        each
-        for key, each in stored.items()
-        if each.firing and each.seen_at <= unseen_since and key not in held
-    ]
 
 
 def _receivers(options: AlertOptions, kind: AlertKind) -> list[Receiver]:
