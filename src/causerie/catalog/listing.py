@@ -80,12 +80,10 @@ class Listing:
 
     @property
     def id(self) -> str:
-        """Return the id, without a suffix."""
         return self.card.id
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the id and its aliases."""
         return (self.card.id, *self.card.aliases)
 
     @property

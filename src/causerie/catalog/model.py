@@ -215,7 +215,6 @@ class ServedModel:
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the id and its aliases."""
         return (self.card.id, *self.card.aliases)
 
     @property

@@ -31,7 +31,6 @@ def fields(pairs: Iterable[tuple[str, str]]) -> Fields:
 
 
 def first(given: Fields, name: str) -> str:
-    """Return the first value of a field, or an empty text."""
     return given[name][0] if name in given else ""
 
 

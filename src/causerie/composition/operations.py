@@ -43,7 +43,6 @@ from causerie.hosted.operations.ports import (
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
 from causerie.http.doors import MountedDoor
 from causerie.observe.alert_center import AlertCenter
-from causerie.observe.alerts import Delivery
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
@@ -77,7 +76,9 @@ class LiveAlerts:
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
             ),
-            deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
+            deliveries=convert(
+                await book.deliveries(_SHOWN), tuple[AlertDelivery, ...], from_attributes=True
+            ),
         )
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
@@ -139,21 +140,6 @@ def _time(seconds: float) -> str:
 def _listed(words: Iterator[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
-
-
-def _delivery(kept: Delivery) -> AlertDelivery:
-    return AlertDelivery(
-        id=kept.id,
-        channel=kept.channel,
-        to=kept.to,
-        kind=kept.kind,
-        title=kept.message.title,
-        at=kept.at,
-        state=kept.state.value,
-        attempts=kept.attempts,
-        next_at=kept.next_at,
-        outcome=kept.outcome,
-    )
 
 
 _LONGEST_MODEL = 1000

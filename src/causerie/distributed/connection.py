@@ -156,7 +156,6 @@ class Replica:
                 raise failure
 
     async def wait(self) -> None:
-        """Wait until the server is connected."""
         await self._ready.wait()
 
     def holder(self, held: Callable[[], Held]) -> None:
@@ -172,7 +171,6 @@ class Replica:
             )
 
     def key(self, name: str) -> str:
-        """Return the key of a name in the server."""
         return f"{self._place}:{name}"
 
     @property

@@ -165,7 +165,6 @@ class LogBuffer:
                 self._timer = loop.call_later(_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write all queued lines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -72,7 +72,6 @@ class MetricsCounters:
         ProcessCollector(registry=self._registry)
 
     def write(self, record: Record) -> None:
-        """Count one request that ended."""
         self._ended.append(record)
         if len(self._ended) >= _TOGETHER:
             self._count()

@@ -71,7 +71,6 @@ class AuditFilter:
 
     @property
     def count(self) -> int:
-        """Highest number of entries to return."""
         return min(max(self.limit, 1), 500)
 
 
@@ -83,7 +82,6 @@ def entry(
     project_id: str | None = None,
     **details: str,
 ) -> AuditEntry:
-    """Return an entry of an action of this actor."""
     return AuditEntry(at, actor.label, actor.name, action, subject, project_id, details)
 
 

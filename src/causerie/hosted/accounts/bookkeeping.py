@@ -60,7 +60,6 @@ class RunningRequests:
         return usage
 
     def end(self, record: Record) -> None:
-        """Remove a request."""
         self._running.pop(record.id, None)
 
     def _schedule(self, seconds: float) -> None:
@@ -179,7 +178,6 @@ class ModelPrices(Struct, frozen=True):
     """By model id and endpoint, where endpoints differ."""
 
     def of(self, model: str, served_by: str) -> Tariff:
-        """Return the price of a model at the endpoint that answered."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
 

@@ -45,7 +45,6 @@ class FreeDay(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """Number of requests that remain."""
         return max(self.limit - self.used, 0)
 
     @property

@@ -107,7 +107,6 @@ class KeyIssuing(AccountService):
             return await tx.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
-        """Return one key."""
         async with self._store.reading() as tx:
             return await self._key(tx, actor, key_id, Action.KEYS_SEE)
 

@@ -116,7 +116,6 @@ SYSTEM = Actor("system", "cli", "command line", operator=True)
 
 
 def actor_of(user: User) -> Actor:
-    """Return the actor of a user."""
     return Actor("user", user.id, user.name, operator=user.operator)
 
 

@@ -344,7 +344,6 @@ class OwnAccount(AccountService):
             await self._record(tx, actor_of(user), "user.second_factor_off", user.id)
 
     async def has_factor(self, user: User) -> bool:
-        """Return whether the user has two-factor authentication."""
         async with self._store.reading() as tx:
             factor = await tx.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None

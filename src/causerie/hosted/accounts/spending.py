@@ -127,7 +127,6 @@ class PersonBounds(AccountService):
             await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
-        """Return the state of a person's budgets."""
         now, states = self._clock(), []
         for budget in (await self.see(actor, user_id)).budgets:
             since = budget.period.start(now)
@@ -209,7 +208,6 @@ class Summaries(AccountService):
     async def spending(
         self, actor: Actor, by: By, ids: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
-        """Return the state of the budgets of these projects or users, by their ids."""
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)

@@ -222,7 +222,6 @@ class Users(AccountService):
             return user
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
-        """Link an identity of another provider to an account."""
         async with self._store.writing() as tx:
             await self._bind(tx, user, issuer, subject)
 
@@ -256,13 +255,11 @@ class Users(AccountService):
             return await tx.people.every()
 
     async def see(self, actor: Actor, user_id: str) -> User:
-        """Return one user."""
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
             return await found_user(tx, user_id)
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
-        """Return the open invitations to the service."""
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             found = await tx.links.open(None, self._clock())
@@ -274,7 +271,6 @@ class Users(AccountService):
             return await supported_links(tx, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
-        """Withdraw an invitation to the service."""
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             link = await tx.links.find(link_id)
@@ -335,13 +331,11 @@ class Users(AccountService):
             return user
 
     async def with_factor(self, actor: Actor) -> frozenset[str]:
-        """Return the ids of users with two-factor authentication."""
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
             return await tx.factors.users()
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
-        """Create a link to set a new password."""
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             await found_user(tx, user_id)

@@ -124,7 +124,6 @@ def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[Entry
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    """Return the aliases with targets at a provider."""
     return [each for each in entries if each.kind == "alias" and _aliases(provider, [each])]
 
 
@@ -330,7 +329,6 @@ def publication(
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
-    """Return the catalog's models with endpoints at a provider."""
     return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
 
 

@@ -23,7 +23,6 @@ from causerie.hosted.store.tables import projects, recordings, totp
 
 
 def entry_purpose(id: str) -> str:
-    """Return the purpose of the encrypted credential of an entry."""
     return f"configuration:{id}"
 
 
@@ -232,7 +231,6 @@ async def holds_secrets(database: Database) -> bool:
 
 
 def totp_purpose(user_id: str) -> str:
-    """Return the purpose of the encrypted two-factor secret of a user."""
     return f"totp:{user_id}"
 
 

@@ -67,13 +67,11 @@ class SqlRepository:
 
 
 def row_of(table: Table, value: Any) -> dict[str, Any]:
-    """Return the row of an object."""
     names = {each.name for each in fields(value)}
     return {column.name: getattr(value, column.name) for column in table.c if column.name in names}
 
 
 def part_of(table: Table, row: RowMapping) -> dict[str, Any]:
-    """Return the columns of one table from a joined row."""
     return {column.name: row[column.name] for column in table.c}
 
 

@@ -56,7 +56,6 @@ def billionths(amount: Decimal) -> int:
 
 
 def amount_of(stored: int) -> Decimal:
-    """Return the amount of billionths."""
     return Decimal(stored) / _BILLION
 
 

@@ -13,14 +13,12 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
     _TABLES.create_all(op.get_bind(), checkfirst=False)
     op.execute("INSERT INTO change_counter (id, number) VALUES (1, 0)")
     _let_audit_only_grow()
 
 
 def downgrade() -> None:
-    """Remove them."""
     if op.get_bind().dialect.name != "sqlite":  # where triggers go with their table
         op.execute("DROP TRIGGER audit_only_grows ON audit")
         op.execute("DROP FUNCTION audit_only_grows()")
