@@ -99,8 +99,7 @@ class Tariff:
 
 def plain(price: Decimal) -> str:
     """Return a price in decimal notation, without zeros at its end."""
-    text = f"{price:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{price.normalize():f}"
 
 
 _ALWAYS = frozenset(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -96,27 +97,16 @@ class Filters:
                 and (high is None or one.price <= high)
             )
 
+        key = SORTS.get(self.given.get("sort", ""), lambda _: 0)
         turns, found = Turns(), []
         for one in entries:
             if fits(one):
-                found.append(one)
+                found.append((key(one), one))
             await turns.pause()
-        sort = self.given.get("sort")
-        return found if sort is None else await _sorted(found, SORTS[sort], turns)
+        return [one for _, one in sorted(found, key=itemgetter(0))]
 
     def _words(self, name: str) -> frozenset[str]:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
-
-
-async def _sorted(
-    entries: Sequence[Listing], key: Callable[[Listing], Decimal | float], turns: Turns
-) -> Sequence[Listing]:
-    # The key takes time to compute, so it is computed once for each entry.
-    keys = []
-    for one in entries:
-        keys.append(key(one))
-        await turns.pause()
-    return [entries[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:

@@ -88,16 +88,9 @@ class StoredAlert:
 
     @staticmethod
     def fired(condition: Condition, now: datetime) -> StoredAlert:
-        return StoredAlert(
-            key=condition.key,
-            kind=condition.kind,
-            summary=condition.summary,
-            details=condition.details,
-            level=condition.level,
-            recovers=condition.recovers,
-            since=now,
-            seen_at=now,
-        )
+        names = ("key", "kind", "summary", "details", "level", "recovers")
+        shared = {name: getattr(condition, name) for name in names}
+        return StoredAlert(**shared, since=now, seen_at=now)
 
     @property
     def firing(self) -> bool:

@@ -50,7 +50,7 @@ QueueSize = Callable[[], Iterable[tuple[str, int]]]
 """Returns how many requests wait for each model."""
 
 
-class MetricsCounters:
+class MetricsCounters(Collector):
     """All metrics of one service; a sink for records, which are counted many at a time."""
 
     content_type = CONTENT_TYPE_LATEST
@@ -63,12 +63,15 @@ class MetricsCounters:
         shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
         """``shared`` returns whether the shared store of limits answers, if there is one."""
+        self._engines = engines
+        self._queue = queue
+        self._targets = targets
+        self._shared = shared
         self._ended: list[Record] = []
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(_Present(engines, queue, targets, shared))
-        self._registry.register(_Past(self._places, self._refused))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def write(self, record: Record) -> None:

@@ -234,15 +234,12 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
 
 
 def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    words = {
-        "name": (before.name, after.name),
-        "expires_at": (str(before.expires_at), str(after.expires_at)),
-        "doors": (_set(before.doors), _set(after.doors)),
-        "models": (_set(before.models), _set(after.models)),
-        "bounds": (before.bounds.words(), after.bounds.words()),
-    }
-    return {name: difference(old, new) for name, (old, new) in words.items() if old != new}
+    old, new = _words(before), _words(after)
+    return {name: difference(old[name], new[name]) for name in old if old[name] != new[name]}
 
 
-def _set(names: frozenset[str] | None) -> str:
-    return "inherited" if names is None else ", ".join(sorted(names)) or "none"
+def _words(key: ApiKey) -> dict[str, str]:
+    words = {"name": key.name, "expires_at": str(key.expires_at), "bounds": key.bounds.words()}
+    for name, of in (("doors", key.doors), ("models", key.models)):
+        words[name] = "inherited" if of is None else ", ".join(sorted(of)) or "none"
+    return words

@@ -193,10 +193,12 @@ def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
 def _facts(record: UsageRecord) -> GenerationStatement:
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
+    # The same number for the same name: clients expect numbers, exact ones in a double.
+    number = int.from_bytes(blake2b(record.app.encode(), digest_size=6).digest())
     return GenerationStatement(
         id=record.request_id,
         request_id=record.request_id,
-        app_id=_number(record.app),
+        app_id=number if record.app else None,
         created_at=began.isoformat(),
         http_referer=record.referer or None,
         origin=record.referer,
@@ -217,8 +219,3 @@ def _facts(record: UsageRecord) -> GenerationStatement:
         total_cost=float(record.cost),
         usage=float(record.cost),
     )
-
-
-def _number(app: str) -> int | None:
-    # The same number for the same name: clients expect numbers, exact ones in a double.
-    return int.from_bytes(blake2b(app.encode(), digest_size=6).digest()) if app else None

@@ -48,7 +48,13 @@ class SqlLinks(SqlRepository):
         return await self._open(one_time_links.c.project_id == project_id, now)
 
     async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        return await self._open(_person() == user_id, now)
+        # Versions that did not know persons wrote only who made a link.
+        maker = one_time_links.c.created_by
+        by_user = case(
+            (maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_=""
+        )
+        person = func.coalesce(one_time_links.c.person, by_user)
+        return await self._open(person == user_id, now)
 
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
         old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
@@ -188,21 +194,12 @@ class SqlAttempts(SqlRepository):
         await self._execute(attempts.delete().where(attempts.c.last_at < before))
 
 
-def _person() -> ColumnElement[str]:
-    # Versions that did not know persons wrote only who made a link.
-    maker = one_time_links.c.created_by
-    by_user = case((maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_="")
-    return func.coalesce(one_time_links.c.person, by_user)
-
-
 def _link(row: RowMapping) -> OneTimeLink:
     role, maker, person = row["role"], row["created_by"], row["person"]
     if person is None:  # a version wrote it that did not know persons
         person = maker.removeprefix(_BY_USER) if maker.startswith(_BY_USER) else ""
-    kind = LinkKind(row["kind"])
-    return OneTimeLink(
-        **{**row, "kind": kind, "role": Role(role) if role else None, "person": person}
-    )
+    values = {"kind": LinkKind(row["kind"]), "role": Role(role) if role else None, "person": person}
+    return OneTimeLink(**{**row, **values})
 
 
 def _session(row: RowMapping) -> Session:

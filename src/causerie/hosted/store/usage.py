@@ -175,7 +175,12 @@ class SqlUsage:
         async with self._database.writing() as connection:
             kept = set((await connection.execute(self._records, rows)).scalars())
             changes = [(unique[id], 1) for id in kept]
-            failed = [one for one in unique.values() if _is_failure(one) and one.id not in kept]
+            failed = [
+                each
+                for each in unique.values()
+                # An interrupted request is only what was written when it began.
+                if each.status >= 500 and each.code != INTERRUPTED and each.id not in kept
+            ]
             if failed:
                 changes += await self._corrected(connection, failed)
             await self._add_up(connection, changes)
@@ -206,11 +211,6 @@ class SqlUsage:
             await connection.execute(statement, _by_place(changes, span, places))
         if first := _by_bucket(changes):
             await connection.execute(self._first_tokens, first)
-
-
-def _is_failure(record: UsageRecord) -> bool:
-    # An interrupted request is only what was written when it began.
-    return record.status >= 500 and record.code != INTERRUPTED
 
 
 def _by_place(
@@ -274,7 +274,14 @@ class SqlUsageReader:
         return await asyncio.to_thread(_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        rows = await self._rows(used_query(by, since, project))
+        table = usage_daily
+        group = table.c[_name(by)].label("name")
+        latest = func.max(table.c.start, type_=table.c.start.type).label("start")
+        query = select(group, func.sum(table.c.cost).label("cost"), latest)
+        query = query.where(table.c.start >= microseconds(since)).group_by(group)
+        rows = await self._rows(
+            query if project is None else query.where(table.c.project_id == project)
+        )
         return {row["name"]: Used(row["cost"], moment_of(row["start"])) for row in rows}
 
     async def first_tokens(
@@ -286,9 +293,13 @@ class SqlUsageReader:
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]:
+        of = usage_targets.c
+        tokens = func.sum(of.prompt + of.completion).label("tokens")
+        query = select(of.model, of.served_by, tokens, func.sum(of.requests).label("requests"))
+        query = query.where(of.start >= microseconds(since), of.start < microseconds(until))
         return {
             (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
-            for row in await self._rows(target_query(since, until))
+            for row in await self._rows(query.group_by(of.model, of.served_by))
         }
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
@@ -298,7 +309,21 @@ class SqlUsageReader:
         )
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        (row,) = await self._rows(charged_failures_query(project, since, suffix))
+        # As :attr:`UsageRecord.charged` says it, of records in the index of failures.
+        of = usage_records.c
+        delivered = and_(of.stream, of.first_token_us.is_not(None))
+        query = select(func.count().label("requests")).where(
+            of.project_id == project,
+            of.at >= microseconds(since),
+            text("status >= 400"),
+            of.status != CLIENT_GONE,
+            or_(
+                and_(of.completion > 0, delivered),
+                and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
+            ),
+            of.model.endswith(suffix, autoescape=True),
+        )
+        (row,) = await self._rows(query)
         return int(row["requests"])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
@@ -306,26 +331,17 @@ class SqlUsageReader:
         return Spent(amount_of(int(row["cost"] or 0)), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        rows = await self._rows(last_used_query(project))
+        # The time of each key's last request, or its hour if the records are gone.
+        hourly, records = usage_hourly.c, usage_records.c
+        latest = func.max(hourly.start, type_=hourly.start.type).label("hour")
+        used = select(hourly.key_id, latest).where(hourly.project_id == project)
+        hours = used.group_by(hourly.key_id).subquery()
+        exactly = select(func.max(records.at, type_=records.at.type)).where(
+            records.key_id == hours.c.key_id, records.project_id == project
+        )
+        at = func.coalesce(exactly.scalar_subquery(), hours.c.hour).label("at")
+        rows = await self._rows(select(hours.c.key_id, at))
         return {row["key_id"]: moment_of(row["at"]) for row in rows}
-
-
-def last_used_query(project: str) -> Select[Any]:
-    """Select the time of each key's last request, or its hour if the records are gone."""
-    hourly, records = usage_hourly, usage_records
-    latest = func.max(hourly.c.start, type_=hourly.c.start.type)
-    used = (
-        select(hourly.c.key_id, latest.label("hour"))
-        .where(hourly.c.project_id == project)
-        .group_by(hourly.c.key_id)
-        .subquery()
-    )
-    exactly = (
-        select(func.max(records.c.at, type_=records.c.at.type))
-        .where(records.c.key_id == used.c.key_id, records.c.project_id == project)
-        .scalar_subquery()
-    )
-    return select(used.c.key_id, func.coalesce(exactly, used.c.hour).label("at"))
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
@@ -343,16 +359,6 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     return query.where(*_narrowed(table, question)).group_by(*places)
 
 
-def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
-    """Select cost and last day of each user or project, or of each key of one project."""
-    table = usage_daily
-    group = table.c[_name(by)]
-    latest = func.max(table.c.start, type_=table.c.start.type)
-    query = select(group.label("name"), func.sum(table.c.cost).label("cost"), latest.label("start"))
-    query = query.where(table.c.start >= microseconds(since)).group_by(group)
-    return query if project is None else query.where(table.c.project_id == project)
-
-
 def first_token_query(question: UsageQuery) -> Select[Any]:
     """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
@@ -363,15 +369,6 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
     query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
     query = query.where(*_between(table, question, HOUR), *_narrowed(table, question))
     return query.group_by(*starts, *groups, table.c.bucket)
-
-
-def target_query(since: datetime, until: datetime) -> Select[Any]:
-    """Select tokens and requests by model and target."""
-    of = usage_targets.c
-    tokens = func.sum(of.prompt + of.completion).label("tokens")
-    sums = tokens, func.sum(of.requests).label("requests")
-    within = of.start >= microseconds(since), of.start < microseconds(until)
-    return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
@@ -394,23 +391,6 @@ def records_query(filter: RecordFilter) -> Select[Any]:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
     return query.order_by(table.c.at.desc(), table.c.id.desc()).limit(filter.count)
-
-
-def charged_failures_query(project: str, since: datetime, suffix: str) -> Select[Any]:
-    """Count what :attr:`UsageRecord.charged` says of records in the index of failures."""
-    of = usage_records.c
-    delivered = and_(of.stream, of.first_token_us.is_not(None))
-    return select(func.count().label("requests")).where(
-        of.project_id == project,
-        of.at >= microseconds(since),
-        text("status >= 400"),
-        of.status != CLIENT_GONE,
-        or_(
-            and_(of.completion > 0, delivered),
-            and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
-        ),
-        of.model.endswith(suffix, autoescape=True),
-    )
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
