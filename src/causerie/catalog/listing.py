@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Literal, get_args
@@ -109,7 +109,7 @@ class Listing:
             lengths = {one.name: one.profile.context_length or 0 for one in endpoints}
             longest = max(lengths.values())
             endpoints = tuple(one for one in endpoints if lengths[one.name] == longest)
-        return Listing(self.card, endpoints, self.stats_of, self.ends, twist, self.clock)
+        return replace(self, endpoints=endpoints, twist=twist)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         """Apply the twist; raise :class:`InvalidRequest` if the request contradicts it."""

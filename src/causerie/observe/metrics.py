@@ -100,6 +100,90 @@ class MetricsCounters(Collector):
         self._count()
         return generate_latest(self._registry)
 
+    def collect(self) -> Iterator[Metric]:
+        yield from self._present()
+        yield from self._past()
+
+    def _past(self) -> Iterator[Metric]:
+        ended = ("status", "code", "finish", "stream")
+        requests = _counter("requests", "Completed requests.", *_PLACE, *ended)
+        tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
+        words = "Replies that another target continued after a failure."
+        continued = _counter("continued", words, *_PLACE)
+        for place, numbers in self._places.items():
+            for (status, code, finish, stream), count in numbers.requests.items():
+                end = (str(status), code or "", finish or "", "true" if stream else "false")
+                requests.add_metric([*place, *end], count)
+            for kind, count in numbers.tokens.items():
+                tokens.add_metric([*place, kind], count)
+            continued.add_metric(place, numbers.continued)
+        yield requests
+        yield tokens
+        yield continued
+        words = "Requests rejected before a model was chosen."
+        refused = _counter("refused", words, "door", "status", "code")
+        for labels, count in self._refused.items():
+            refused.add_metric(labels, count)
+        yield refused
+        for name, (words, _) in _TIMES.items():
+            family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
+            for place, numbers in self._places.items():
+                times = numbers.times[name]
+                if times.all:
+                    family.add_metric(place, times.buckets(), times.sum)
+            yield family
+
+    def _present(self) -> Iterator[Metric]:
+        build = _gauge("build_info", "Version of the service.", "version")
+        build.add_metric([__version__], 1)
+        yield build
+        statuses = self._engines()
+        state = _gauge("engine_state", "1 for the current state of an engine.", "model", "state")
+        for status in statuses:
+            for one in EngineState:
+                state.add_metric([status.model, one.value], float(status.state is one))
+        yield state
+        facts: dict[str, tuple[str, list[tuple[str, float]]]] = {
+            "engine_slots": ("Slots of an engine.", [(s.model, s.slots) for s in statuses]),
+            "engine_busy_slots": ("Slots in use.", [(s.model, s.busy) for s in statuses]),
+            "engine_restarts": ("Restarts so far.", [(s.model, s.restarts) for s in statuses]),
+            "engine_memory_bytes": (
+                "Memory, estimated until loaded.",
+                [(s.model, s.memory_bytes) for s in statuses if s.memory_bytes is not None],
+            ),
+            "queue_length": (
+                "Requests waiting for a slot.",
+                list(self._queue() if self._queue else ()),
+            ),
+        }
+        for name, (words, values) in facts.items():
+            gauge = _gauge(name, words, "model")
+            for model, value in values:
+                gauge.add_metric([model], value)
+            yield gauge
+        yield from _members(statuses)
+        target_health = _gauge(
+            "target_state", "1 for the current state of a target.", "target", "state"
+        )
+        carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
+        answers = _counter("target_answers", "Requests that a target started to answer.", "target")
+        failures = _counter("target_failures", "Requests that failed there.", "target", "class")
+        calls = _counter("tool_calls", "Delivered calls that were checked.", "target", "class")
+        for target in self._targets():
+            target_health.add_metric([target.name, target.state], 1)
+            carried.add_metric([target.name], target.in_flight)
+            answers.add_metric([target.name], target.answered)
+            for cause, count in target.failed.items():
+                failures.add_metric([target.name, cause], count)
+            for name, count in target.calls.items():
+                calls.add_metric([target.name, name], count)
+        yield from (target_health, carried, answers, failures, calls)
+        if (here := self._shared()) is not None:
+            words = "1 while the server of shared limits and budgets is reachable."
+            there = _gauge("shared_store_up", words)
+            there.add_metric([], float(here))
+            yield there
+
     def _count(self) -> None:
         ended, self._ended = self._ended, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
@@ -158,108 +242,6 @@ class _Place:
         times["token"].add(
             [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
         )
-
-
-class _Past(Collector):
-    def __init__(
-        self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
-    ) -> None:
-        self._places = places
-        self._refused = refused
-
-    def collect(self) -> Iterator[Metric]:
-        ended = ("status", "code", "finish", "stream")
-        requests = _counter("requests", "Completed requests.", *_PLACE, *ended)
-        tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
-        words = "Replies that another target continued after a failure."
-        continued = _counter("continued", words, *_PLACE)
-        for place, numbers in self._places.items():
-            for (status, code, finish, stream), count in numbers.requests.items():
-                end = (str(status), code or "", finish or "", "true" if stream else "false")
-                requests.add_metric([*place, *end], count)
-            for kind, count in numbers.tokens.items():
-                tokens.add_metric([*place, kind], count)
-            continued.add_metric(place, numbers.continued)
-        yield requests
-        yield tokens
-        yield continued
-        words = "Requests rejected before a model was chosen."
-        refused = _counter("refused", words, "door", "status", "code")
-        for labels, count in self._refused.items():
-            refused.add_metric(labels, count)
-        yield refused
-        for name, (words, _) in _TIMES.items():
-            family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
-            for place, numbers in self._places.items():
-                times = numbers.times[name]
-                if times.all:
-                    family.add_metric(place, times.buckets(), times.sum)
-            yield family
-
-
-class _Present(Collector):
-    def __init__(
-        self,
-        engines: Callable[[], Sequence[EngineStatus]],
-        queue: QueueSize | None,
-        targets: Callable[[], Sequence[TargetStatus]],
-        shared: Callable[[], bool | None],
-    ) -> None:
-        self._engines = engines
-        self._queue = queue
-        self._targets = targets
-        self._shared = shared
-
-    def collect(self) -> Iterator[Metric]:
-        build = _gauge("build_info", "Version of the service.", "version")
-        build.add_metric([__version__], 1)
-        yield build
-        statuses = self._engines()
-        state = _gauge("engine_state", "1 for the current state of an engine.", "model", "state")
-        for status in statuses:
-            for one in EngineState:
-                state.add_metric([status.model, one.value], float(status.state is one))
-        yield state
-        facts: dict[str, tuple[str, list[tuple[str, float]]]] = {
-            "engine_slots": ("Slots of an engine.", [(s.model, s.slots) for s in statuses]),
-            "engine_busy_slots": ("Slots in use.", [(s.model, s.busy) for s in statuses]),
-            "engine_restarts": ("Restarts so far.", [(s.model, s.restarts) for s in statuses]),
-            "engine_memory_bytes": (
-                "Memory, estimated until loaded.",
-                [(s.model, s.memory_bytes) for s in statuses if s.memory_bytes is not None],
-            ),
-            "queue_length": (
-                "Requests waiting for a slot.",
-                list(self._queue() if self._queue else ()),
-            ),
-        }
-        for name, (words, values) in facts.items():
-            gauge = _gauge(name, words, "model")
-            for model, value in values:
-                gauge.add_metric([model], value)
-            yield gauge
-        yield from _members(statuses)
-        target_health = _gauge(
-            "target_state", "1 for the current state of a target.", "target", "state"
-        )
-        carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
-        answers = _counter("target_answers", "Requests that a target started to answer.", "target")
-        failures = _counter("target_failures", "Requests that failed there.", "target", "class")
-        calls = _counter("tool_calls", "Delivered calls that were checked.", "target", "class")
-        for target in self._targets():
-            target_health.add_metric([target.name, target.state], 1)
-            carried.add_metric([target.name], target.in_flight)
-            answers.add_metric([target.name], target.answered)
-            for cause, count in target.failed.items():
-                failures.add_metric([target.name, cause], count)
-            for name, count in target.calls.items():
-                calls.add_metric([target.name, name], count)
-        yield from (target_health, carried, answers, failures, calls)
-        if (here := self._shared()) is not None:
-            words = "1 while the server of shared limits and budgets is reachable."
-            there = _gauge("shared_store_up", words)
-            there.add_metric([], float(here))
-            yield there
 
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:

@@ -288,24 +288,21 @@ async def time_buckets(
     They are of one project, or with ``None`` of the whole service. Each bucket checks the actor's
     right again. If all time is one interval, there is one bucket.
     """
-    since, length = question.since, 1
+    since, until, length = question.since, question.until, 1
     while since < question.until:
-        until = question.until
         if question.step is not Step.ALL:
-            until = min(_end(since, question.step, length), until)
+            first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+            if question.step is Step.HOUR:
+                end = first + timedelta(hours=length)
+            else:
+                end = first.replace(hour=0) + timedelta(days=length)
+            until = min(end, question.until)
         asked = replace(question, since=since, until=until)
         sums = await usage.sums(actor, project, asked)
         yield asked, sums
         fitting = length * _MANY // max(len(sums), 1)
         length = max(min(fitting, length * _FASTEST_GROWTH, _MOST_INTERVALS), 1)
         since = until
-
-
-def _end(since: datetime, step: Step, length: int) -> datetime:
-    first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if step is Step.HOUR:
-        return first + timedelta(hours=length)
-    return first.replace(hour=0) + timedelta(days=length)
 
 
 class RankingPeriod(StrEnum):

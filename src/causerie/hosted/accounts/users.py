@@ -160,7 +160,10 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             link = await used_link(tx, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
-                await self._require_no_operator(tx)
+                # The announcement is for its lock: of two that come at once, one waits here.
+                await tx.keys.announce("operators", self._clock())
+                if await tx.people.operators():
+                    raise no_such_link()
             if link.email is not None and link.email != email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             user = self._new(email, name, hashed, operator=link.operator)
@@ -368,12 +371,6 @@ class Users(AccountService):
         except Taken as failure:
             raise conflict("taken", "This identity belongs to an account already.") from failure
         await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
-
-    async def _require_no_operator(self, tx: Transaction) -> None:
-        # The announcement is for its lock: of two that come at once, one waits here.
-        await tx.keys.announce("operators", self._clock())
-        if await tx.people.operators():
-            raise no_such_link()
 
     async def _first_project(self, tx: Transaction, user: User, bounds: LimitsAndBudgets) -> None:
         now = self._clock()

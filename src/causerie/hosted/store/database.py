@@ -58,20 +58,17 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     }
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
-    if mode is None:
-        if given:
-            raise WrongAddress(f"`{next(iter(given))}` means nothing without `sslmode=verify-full`")
-        return plain, None
-    if mode in _PLAIN:
-        if given:
-            raise WrongAddress(
-                f"`{next(iter(given))}` is not looked at with `sslmode={mode}`; "
-                "write `sslmode=verify-full`"
-            )
-        return plain, mode
-    if mode not in _CHECKED:
+    if mode in _CHECKED:
+        return plain, _context(mode, given)
+    if mode not in (None, *_PLAIN):
         raise WrongAddress(f"`sslmode` is one of {', '.join((*_PLAIN, *_CHECKED))}")
-    return plain, _context(mode, given)
+    for name in given:
+        if mode is None:
+            raise WrongAddress(f"`{name}` means nothing without `sslmode=verify-full`")
+        raise WrongAddress(
+            f"`{name}` is not looked at with `sslmode={mode}`; write `sslmode=verify-full`"
+        )
+    return plain, mode
 
 
 def _single_parameter(address: URL, name: str) -> str:
