@@ -30,7 +30,8 @@ _NAMES = (
 )
 
 
-SORTS: Mapping[str, Callable[[Listing], Decimal | float]] = {
+SortKey = Callable[[Listing], Decimal | float]
+SORTS: Mapping[str, SortKey] = {
     "pricing-low-to-high": lambda one: one.price,
     "pricing-high-to-low": lambda one: -one.price,
     "context-high-to-low": lambda one: -(one.context_length or 0),
@@ -97,7 +98,7 @@ class Filters:
                 and (high is None or one.price <= high)
             )
 
-        key = SORTS.get(self.given.get("sort", ""), lambda _: 0)
+        key: SortKey = SORTS.get(self.given.get("sort", ""), lambda _: 0)
         turns, found = Turns(), []
         for one in entries:
             if fits(one):

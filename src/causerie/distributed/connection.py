@@ -274,7 +274,7 @@ class Replica:
                     async with asyncio.timeout_at(beat_at):
                         await self._work.wait()
             if loop.time() >= beat_at:
-                arguments = [self.process, self._life]
+                arguments: list[Argument] = [self.process, self._life]
                 self._waiting.append(Command(BEAT, [self.processes], arguments, self._beaten))
                 beat_at = loop.time() + beat_seconds
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,6 @@ from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Tak
 from causerie.hosted.accounts.service import AccountService
 
 _MOST_VALUES = 20
-_PRICES = ("price", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +133,16 @@ def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) ->
             found[path] = "yes" if value else "no"
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
-        else:
-            for key, part in _parts(value):
-                found |= _leaves(part, f"{path}{key}.", money=name in _PRICES)
+        elif isinstance(value, Mapping):
+            found |= _leaves(value, f"{path}.", money=name in ("price", "cost"))
+        elif isinstance(value, Sequence):
+            parts = [
+                (number, each) for number, each in enumerate(value, 1) if isinstance(each, Mapping)
+            ]
+            for number, each in parts:
+                part = each.get("provider") or each.get("id") or number
+                found |= _leaves(each, f"{path}.{part}.")
     return found
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if isinstance(value, Mapping):
-        yield "", value
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for number, each in enumerate(value, 1):
-            if isinstance(each, Mapping):
-                yield f".{each.get('provider') or each.get('id') or number}", each
 
 
 def changed_settings(before: StoredEntry | None, after: StoredEntry) -> Sequence[str]:
