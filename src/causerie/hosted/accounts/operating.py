@@ -136,12 +136,10 @@ def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) ->
         elif isinstance(value, Mapping):
             found |= _leaves(value, f"{path}.", money=name in ("price", "cost"))
         elif isinstance(value, Sequence):
-            parts = [
-                (number, each) for number, each in enumerate(value, 1) if isinstance(each, Mapping)
-            ]
-            for number, each in parts:
-                part = each.get("provider") or each.get("id") or number
-                found |= _leaves(each, f"{path}.{part}.")
+            for number, each in enumerate(value, 1):
+                if isinstance(each, Mapping):
+                    part = each.get("provider") or each.get("id") or number
+                    found |= _leaves(each, f"{path}.{part}.")
     return found
 
 

@@ -37,7 +37,6 @@ from causerie.errors import StoreUnavailable
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
-_FILES = ("sslrootcert", "sslcert", "sslkey")
 
 
 class WrongAddress(ValueError):
@@ -51,11 +50,13 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     section 34.1.2), but without ``sslrootcert`` the system's certificates are trusted, and no
     default files are read. Reads files; raises :class:`WrongAddress`.
     """
-    given = {
-        name: _single_parameter(address, name)
-        for name in ("sslmode", *_FILES)
-        if name in address.query
-    }
+    given: dict[str, str] = {}
+    for name in ("sslmode", "sslrootcert", "sslcert", "sslkey"):
+        value = address.query.get(name)
+        if isinstance(value, tuple):
+            raise WrongAddress(f"`{name}` is there more than once")
+        if value is not None:
+            given[name] = value
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
     if mode in _CHECKED:
@@ -69,13 +70,6 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
             f"`{name}` is not looked at with `sslmode={mode}`; write `sslmode=verify-full`"
         )
     return plain, mode
-
-
-def _single_parameter(address: URL, name: str) -> str:
-    value = address.query[name]
-    if isinstance(value, tuple):
-        raise WrongAddress(f"`{name}` is there more than once")
-    return value
 
 
 def _context(mode: str, files: dict[str, str]) -> SSLContext:
