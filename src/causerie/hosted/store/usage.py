@@ -331,17 +331,21 @@ class SqlUsageReader:
         return Spent(amount_of(int(row["cost"] or 0)), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        # The time of each key's last request, or its hour if the records are gone.
-        hourly, records = usage_hourly.c, usage_records.c
-        latest = func.max(hourly.start, type_=hourly.start.type).label("hour")
-        used = select(hourly.key_id, latest).where(hourly.project_id == project)
-        hours = used.group_by(hourly.key_id).subquery()
-        exactly = select(func.max(records.at, type_=records.at.type)).where(
-            records.key_id == hours.c.key_id, records.project_id == project
-        )
-        at = func.coalesce(exactly.scalar_subquery(), hours.c.hour).label("at")
-        rows = await self._rows(select(hours.c.key_id, at))
+        rows = await self._rows(last_used_query(project))
         return {row["key_id"]: moment_of(row["at"]) for row in rows}
+
+
+def last_used_query(project: str) -> Select[Any]:
+    """Select the time of each key's last request, or its hour if the records are gone."""
+    hourly, records = usage_hourly.c, usage_records.c
+    latest = func.max(hourly.start, type_=hourly.start.type).label("hour")
+    used = select(hourly.key_id, latest).where(hourly.project_id == project)
+    hours = used.group_by(hourly.key_id).subquery()
+    exactly = select(func.max(records.at, type_=records.at.type)).where(
+        records.key_id == hours.c.key_id, records.project_id == project
+    )
+    at = func.coalesce(exactly.scalar_subquery(), hours.c.hour).label("at")
+    return select(hours.c.key_id, at)
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
