@@ -81,10 +81,17 @@ class Webhook:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except (OSError, ValueError) as failure:
             return Outcome(delivered=False, words=f"The channel cannot be used: {failure}.")
-        body = payload(message)
+        body, seconds = payload(message), int(now.timestamp())
+        headers = [
+            ("content-type", "application/json"),
+            ("user-agent", "causerie"),
+            ("webhook-id", message.id),
+            ("webhook-timestamp", str(seconds)),
+            ("webhook-signature", signature(self.key, message.id, seconds, body)),
+        ]
         try:
             async with asyncio.timeout(self.seconds):
-                response = await client.send("POST", path, self._headers(message, body, now), body)
+                response = await client.send("POST", path, headers, body)
                 answer = await _beginning(response)
         except TransportFailed as failure:
             return Outcome(delivered=False, words=f"It could not be sent: {failure}.")
@@ -94,16 +101,6 @@ class Webhook:
         finally:
             await client.close()
         return _outcome(client.address.place, response.status, answer)
-
-    def _headers(self, message: Delivery, body: bytes, now: datetime) -> list[tuple[str, str]]:
-        seconds = int(now.timestamp())
-        return [
-            ("content-type", "application/json"),
-            ("user-agent", "causerie"),
-            ("webhook-id", message.id),
-            ("webhook-timestamp", str(seconds)),
-            ("webhook-signature", signature(self.key, message.id, seconds, body)),
-        ]
 
 
 def payload(message: Delivery) -> bytes:

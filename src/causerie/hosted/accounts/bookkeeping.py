@@ -37,49 +37,6 @@ _CHECKPOINT_SECONDS = 5.0
 _BATCH = 100  # requests: each takes some 30 µs
 
 
-class RunningRequests:
-    """Running requests, with the usage records that apply if this process ends before them.
-
-    ``write`` is called every few seconds with the record of each stream and the tokens delivered
-    until then, so a crash loses only the charge of a stream's last seconds.
-    """
-
-    def __init__(self, write: Callable[[Record, UsageRecord], None]) -> None:
-        self._write = write
-        self._running: dict[str, tuple[Record, UsageRecord]] = {}
-        self._due: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, record: Record, prompt: int) -> UsageRecord:
-        """Add a request, and return its record as of now."""
-        usage = _interrupted(record, prompt)
-        record.id = usage.id
-        self._running[usage.id] = record, usage
-        if self._timer is None:
-            self._schedule(_CHECKPOINT_SECONDS)
-        return usage
-
-    def end(self, record: Record) -> None:
-        self._running.pop(record.id, None)
-
-    def _schedule(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
-
-    def _checkpoint(self) -> None:
-        due = self._due = self._due or list(self._running)
-        for id in due[-_BATCH:]:
-            if id in self._running:
-                record, before = self._running[id]
-                usage = _updated(record, before)
-                if usage is not None:
-                    self._running[id] = record, usage
-                    self._write(record, usage)
-        del due[-_BATCH:]
-        self._timer = None
-        if self._running:
-            self._schedule(0 if due else _CHECKPOINT_SECONDS)
-
-
 def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
     outcome = record.outcome
     if outcome is None or not record.stream:
@@ -198,6 +155,10 @@ class RequestHold(Struct, frozen=True):
 class Bookkeeping:
     """Reserves, settles and records requests.
 
+    Running ones have the usage records that apply if this process ends before them. Every few
+    seconds that of each stream is written with the tokens delivered until then, so a crash loses
+    only the charge of a stream's last seconds.
+
     ``prices`` apply to new requests; ``recorder`` stores contents for projects that keep them.
     """
 
@@ -206,7 +167,9 @@ class Bookkeeping:
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
-        self._running = RunningRequests(self._write_checkpoint)
+        self._running: dict[str, tuple[Record, UsageRecord]] = {}
+        self._due: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
         self.prices = ModelPrices()
 
     def obstacle(self) -> str:
@@ -248,11 +211,30 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if usage cannot be recorded.
         """
-        self._ledger.begin_request(self._running.begin(record, prompt))
+        usage = _interrupted(record, prompt)
+        record.id = usage.id
+        self._running[usage.id] = record, usage
+        if self._timer is None:
+            self._schedule(_CHECKPOINT_SECONDS)
+        self._ledger.begin_request(usage)
 
-    def _write_checkpoint(self, record: Record, usage: UsageRecord) -> None:
-        with suppress(StoreUnavailable):  # the record that was written before stays
-            self._ledger.begin_request(self._hold(record).priced(usage))
+    def _schedule(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        due = self._due = self._due or list(self._running)
+        for id in due[-_BATCH:]:
+            if id in self._running:
+                record, before = self._running[id]
+                usage = _updated(record, before)
+                if usage is not None:
+                    self._running[id] = record, usage
+                    with suppress(StoreUnavailable):  # the record that was written before stays
+                        self._ledger.begin_request(self._hold(record).priced(usage))
+        del due[-_BATCH:]
+        self._timer = None
+        if self._running:
+            self._schedule(0 if due else _CHECKPOINT_SECONDS)
 
     def _hold(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
@@ -262,7 +244,7 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
-        self._running.end(record)
+        self._running.pop(record.id, None)
         hold = self._hold(record)
         usage = hold.priced(_ended(record))
         record.cost = usage.cost

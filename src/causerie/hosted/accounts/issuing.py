@@ -74,18 +74,14 @@ class KeyIssuing(AccountService):
         now = self._clock()
         draft.bounds.check()
         _check_end(draft.expires_at, now)
+        values: dict[str, Any] = {each.name: getattr(draft, each.name) for each in fields(draft)}
         key = ApiKey(
             id=new_key_id(),
             project_id=project_id,
             created_by=actor.id,
-            name=tidy_name(draft.name),
-            purpose=draft.purpose,
-            doors=draft.doors,
-            models=draft.models,
             created_at=now,
-            expires_at=draft.expires_at,
-            bounds=draft.bounds,
             person=actor.person,
+            **values | {"name": tidy_name(draft.name)},
         )
         credential = new_secret(key.id)
         async with self._store.writing() as tx:

@@ -94,11 +94,13 @@ DAY = 24 * HOUR
 
 _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
-_PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
-_APP_PLACES = {"app": "app", "model": "model"}
-_TAG_PLACES = {"tag": "tag", "user_id": "user", "model": "model"}
-_TARGET_PLACES = {"model": "model", "served_by": "served_by"}
-_CORRECTED = ("status", "code", "reason", "param", "cost")
+_SUMS = (
+    (HOUR, usage_hourly),
+    (DAY, usage_daily),
+    (HOUR, usage_apps),
+    (HOUR, usage_tags),
+    (HOUR, usage_targets),
+)
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
 _Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
@@ -156,13 +158,7 @@ class SqlUsage:
             .on_conflict_do_nothing(index_elements=["id"])
             .returning(usage_records.c.id)
         )
-        self._sums: list[tuple[int, Mapping[str, str], Any]] = [
-            (HOUR, _PLACES, _adding(insert, usage_hourly)),
-            (DAY, _PLACES, _adding(insert, usage_daily)),
-            (HOUR, _APP_PLACES, _adding(insert, usage_apps)),
-            (HOUR, _TAG_PLACES, _adding(insert, usage_tags)),
-            (HOUR, _TARGET_PLACES, _adding(insert, usage_targets)),
-        ]
+        self._sums = [(span, table, _adding(insert, table)) for span, table in _SUMS]
         self._first_tokens = _adding(insert, usage_first_token)
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
@@ -200,24 +196,24 @@ class SqlUsage:
             status, code, cost = found[each.id]
             before = structs.replace(each, status=status, code=code, cost=cost)
             changes += [(before, -1), (each, 1)]
-            values = {name: getattr(each, name) for name in _CORRECTED}
+            corrected = ("status", "code", "reason", "param", "cost")
+            values = {name: getattr(each, name) for name in corrected}
             await connection.execute(update(usage_records).where(of.id == each.id).values(values))
         return changes
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if not changes:
             return
-        for span, places, statement in self._sums:
-            await connection.execute(statement, _by_place(changes, span, places))
+        for span, table, statement in self._sums:
+            await connection.execute(statement, _by_place(changes, span, table))
         if first := _by_bucket(changes):
             await connection.execute(self._first_tokens, first)
 
 
-def _by_place(
-    changes: Iterable[_Change], span: int, places: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _by_place(changes: Iterable[_Change], span: int, table: Table) -> list[dict[str, Any]]:
     sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
-    rest = attrgetter(*places.values())
+    names = [column.name for column in table.primary_key]  # project and start first
+    rest = attrgetter(*(name.removesuffix("_id") for name in names[2:]))
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
@@ -225,7 +221,6 @@ def _by_place(
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
         found.add(each, times)
-    names = ("project_id", "start", *places)
     return [
         dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
         for (project, start, values), found in sorted(sums.items(), key=lambda pair: pair[0])
