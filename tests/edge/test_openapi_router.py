@@ -94,7 +94,7 @@ async def _key(data: Path) -> str:
 
 def test_every_route_is_in_the_document() -> None:
     id = "{author}/{slug}"
-    nothing: Any = type("Nothing", (), {"__getattr__": lambda self, name: name})()
+    nothing: Any = type("Nothing", (), {"__getattr__": lambda self, name: print})()
     routed = {
         (ROUTER_BASE + path.replace("{id}", id), method.lower())
         for path, handlers in router_routes(nothing, nothing).items()

@@ -18,11 +18,9 @@ from causerie.catalog.page_cache import CachedPage
 from causerie.errors import ErrorDetails
 from causerie.http.event_loop import offload
 from causerie.http.exchange import Exchange
-from causerie.protocol import sse
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
-from causerie.protocol.request import ChatRequest
-from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
+from causerie.protocol.response import CompletionIdentity, ResponseContext, StreamEncoder
+from causerie.shapes.shape import ParsedRequest
 
 
 class KeepAlive:
@@ -64,10 +62,13 @@ _encode_json = msgspec.json.Encoder().encode
 class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
-    __slots__ = ("_context", "_events", "_headers", "_joined")
+    __slots__ = ("_context", "_events", "_headers", "_joined", "completion", "places")
 
     early_start = False
-    completion = staticmethod(completion)
+
+    def __init__(self, parsed: ParsedRequest) -> None:
+        self.completion = parsed.reply.completion
+        self.places = parsed.places
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
@@ -85,12 +86,13 @@ class PlainAnswer:
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
-        events, context = self._events, self._context
+        events, context, completion = self._events, self._context, self.completion
         if is_large_batch(events):
             body = await offload(lambda: _encode_json(completion(context, events)))
         else:
             body = _encode_json(completion(context, events))
-        exchange.respond(200, body, headers=self._headers)
+        headers, places = self._headers, self.places
+        exchange.respond(200, body, headers=places.renamed(headers) if places else headers)
 
 
 class StreamedAnswer:
@@ -100,26 +102,28 @@ class StreamedAnswer:
     """
 
     __slots__ = (
-        *("_encoder", "_exchange", "_head_timer", "_identity"),
-        *("_pings", "_request", "_silent", "early_start"),
+        *("_encoder", "_exchange", "_head_timer", "_identity", "_parsed"),
+        *("_ping", "_pings", "_silent", "completion", "early_start", "places"),
     )
-
-    completion = staticmethod(completion)
 
     def __init__(
         self,
-        request: ChatRequest,
+        parsed: ParsedRequest,
         exchange: Exchange,
         identity: CompletionIdentity,
+        ping: bytes,
         pings: KeepAlive,
         head_timer: KeepAlive | None,
     ) -> None:
-        self._request = request
+        self.completion = parsed.reply.completion
+        self.places = parsed.places
+        self._parsed = parsed
         self._exchange = exchange
         self._identity = identity
+        self._ping = ping
         self._pings = pings
         self._head_timer = head_timer
-        self._encoder: ChunkEncoder | None = None
+        self._encoder: StreamEncoder | None = None
         self._silent = False
         self.early_start = False
         """The head was sent before the first content-bearing event."""
@@ -131,9 +135,9 @@ class StreamedAnswer:
 
         ``headers`` are ignored if the head has been sent already.
         """
-        self._encoder = ChunkEncoder(context, usage=self._request.include_usage)
+        self._encoder = self._parsed.reply.encoder(context)
         if not self.early_start:
-            self._start(headers)
+            self._start(self.places.renamed(headers) if self.places else headers)
         return self._send
 
     def leave(self) -> None:
@@ -146,7 +150,7 @@ class StreamedAnswer:
         self._exchange.start(
             200, "text/event-stream; charset=utf-8", {**_STREAM_HEADERS, **headers}
         )
-        self._exchange.filler = sse.PING
+        self._exchange.filler = self._ping
         if self._head_timer is not None:
             self._head_timer.leave(self)
         self._pings.enter(self)
@@ -161,13 +165,15 @@ class StreamedAnswer:
 
     def break_off(self, error: ErrorDetails) -> None:
         """Send the error as the end of a started stream."""
-        encoder = self._encoder or ChunkEncoder(
-            ResponseContext(self._identity, self._request.model, "")
-        )
-        self._exchange.write(encoder.broken(error))
+        if self._encoder is None:
+            context = ResponseContext(self._identity, self._parsed.request.model, "")
+            self._encoder = self._parsed.reply.encoder(context)
+        self._exchange.write(self._encoder.broken(error))
 
     async def finish(self, exchange: Exchange) -> None:
-        exchange.end(sse.DONE)
+        """Send the end of the reply."""
+        assert self._encoder is not None
+        exchange.end(self._encoder.end())
 
     def period_over(self) -> None:
         """Send the head if it is still missing, and a comment if nothing else was sent."""
@@ -175,7 +181,7 @@ class StreamedAnswer:
             self.early_start = self._silent = True
             self._start({})
         if self._silent and not self._exchange.blocked:
-            self._exchange.write(sse.PING)
+            self._exchange.write(self._ping)
         self._silent = True
 
 

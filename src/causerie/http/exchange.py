@@ -130,9 +130,9 @@ class Exchange(msgspec.Struct, eq=False):
             if _SAFE_ID.fullmatch(named):
                 self.request_id, self._named = named, True
 
-    def name_completion(self) -> str:
+    def name_completion(self, prefix: str) -> str:
         """Return the completion's id, which becomes the request's id if the client sent none."""
-        completion = "chatcmpl-" + self.token
+        completion = prefix + self.token
         if not self._named:
             self.request_id = completion
         return completion
@@ -324,10 +324,12 @@ class Exchange(msgspec.Struct, eq=False):
         """Send ``value`` with status 200."""
         self.respond(200, _encoder.encode(value), headers=headers)
 
-    def refuse(self, failure: ServiceError) -> None:
+    def refuse(self, failure: ServiceError, status: int | None = None, body: object = None) -> None:
+        """Send a failure; ``body`` is it as another API words it."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
-        body = _encoder.encode(Error(error_details_for(failure, self.headers)))
-        self.respond(failure.status, body, headers=headers)
+        if body is None:
+            body = Error(error_details_for(failure, self.headers))
+        self.respond(status or failure.status, _encoder.encode(body), headers=headers)
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:

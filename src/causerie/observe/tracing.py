@@ -158,6 +158,10 @@ class TracedTarget:
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         return self.target.continues(request, partial)
 
+    @property
+    def retries(self) -> int:
+        return self.target.retries
+
     def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
         facts = {
             **self._facts,
@@ -187,6 +191,10 @@ class _Attempt:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._answer, name)
+
+    @property
+    def verbatim(self) -> bool:
+        return self._answer.verbatim
 
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
