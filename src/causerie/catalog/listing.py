@@ -83,6 +83,11 @@ class Listing:
         return self.card.id
 
     @property
+    def recorded(self) -> str:
+        """Return the name of the model in records of its requests."""
+        return self.id
+
+    @property
     def names(self) -> Sequence[str]:
         return (self.card.id, *self.card.aliases)
 

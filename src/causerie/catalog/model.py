@@ -213,6 +213,11 @@ class ServedModel:
         return self._tariff.cost(usage) if self._is_priced else _NOTHING
 
     @property
+    def recorded(self) -> str:
+        """Return the name of the model in records of its requests."""
+        return self.id
+
+    @property
     def names(self) -> Sequence[str]:
         return (self.card.id, *self.card.aliases)
 

@@ -41,6 +41,7 @@ _TIMES: Mapping[str, tuple[str, tuple[float, ...]]] = {
 }
 _TOKENS = ("prompt", "completion", "cached", "reasoning", "discarded")
 _PLACE = ("door", "model")
+_MOST_NAMES = 200
 _TOGETHER = 128  # requests that are counted together
 
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
@@ -68,6 +69,7 @@ class MetricsCounters(Collector):
         self._targets = targets
         self._shared = shared
         self._ended: list[Record] = []
+        self._names: set[str] = set()  # that labels have below wildcards
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
@@ -184,11 +186,20 @@ class MetricsCounters(Collector):
             there.add_metric([], float(here))
             yield there
 
+    def _label(self, record: Record) -> str:
+        # Of the names below a wildcard there is no end.
+        if record.model == record.entry or record.model in self._names:
+            return record.model
+        if len(self._names) >= _MOST_NAMES:
+            return record.entry
+        self._names.add(record.model)
+        return record.model
+
     def _count(self) -> None:
         ended, self._ended = self._ended, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:
-            places[record.door, record.model].append(record)
+            places[record.door, self._label(record)].append(record)
         for place, records in places.items():
             self._places[place].add(records)
 

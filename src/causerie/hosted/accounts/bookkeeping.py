@@ -46,7 +46,7 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
         return None
     return structs.replace(
         before,
-        served_by=outcome.served_by,
+        served_by=outcome.answered_by,
         attempts=len(outcome.tried),
         prompt=used.prompt,
         cached=used.cached,
@@ -143,12 +143,14 @@ class RequestHold(Struct, frozen=True):
 
     prices: ModelPrices
     reservation: Reservation | None = None
+    model: str = ""
+    """Id of the model's entry, which has the price."""
 
     def priced(self, usage: UsageRecord) -> UsageRecord:
         if not usage.charged:
             return usage
         used = Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning)
-        price = self.prices.of(usage.model, usage.served_by)
+        price = self.prices.of(self.model or usage.model, usage.served_by)
         return structs.replace(usage, cost=price.charge(used))
 
 
@@ -192,14 +194,15 @@ class Bookkeeping:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
         if not isinstance(caller, AccountCaller):
-            return RequestHold(prices)
+            return RequestHold(prices, None, model)
         claims = self._entitlements.of(caller.grant, model).claims
         if not claims:
-            return RequestHold(prices)
+            return RequestHold(prices, None, model)
         tokens = need()
         cost = prices.models.get(model, FREE).most(tokens.input, tokens.output)
         total = tokens.input + tokens.output
-        return RequestHold(prices, await self._budgets.reserve(claims, model, cost, total))
+        reservation = await self._budgets.reserve(claims, model, cost, total)
+        return RequestHold(prices, reservation, model)
 
     def release(self, held: object) -> None:
         """Release a reservation of :meth:`reserve`."""
