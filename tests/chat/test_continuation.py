@@ -279,8 +279,8 @@ def test_white_space_of_arguments_is_recognised(arguments: str, pretty: bool) ->
     assert call_space(partial) is (WhiteSpace.PRETTY if pretty else WhiteSpace.ANY)
 
 
-REASONED = [form for form in FORMATS if form.reasoning]
-CALLING = [form for form in FORMATS if form.calls]
+REASONED = FORMATS
+CALLING = FORMATS
 ARGUMENTS = '{"city": "Köln", "days": 2}'
 
 

@@ -27,7 +27,6 @@ _REAL = [
 def test_reasoning_alone_is_continued(path: Path) -> None:
     template = ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
     form = by_name(path.stem) if path in _OWN else detect(template.source)
-    assert form.reasoning
     messages = (
         Message("user", "Hi"),
         Message("assistant", "Hello"),

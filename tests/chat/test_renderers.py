@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.formats.registry import FORMATS, by_name, detect
+from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import OwnRenderer, Renderer, Renderers, in_process, is_own
 from causerie.chat.template_wire import (
     Ask,
     Costly,
     Load,
-    RenderedPrompt,
     encode,
     read_answer,
     read_question,
@@ -343,4 +343,4 @@ def test_half_a_character_is_the_templates_fault() -> None:
     worker.answer(encode(Load(CHATML + "{{ '%c' % 55296 }}", "", "", "generic")))
     assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), Costly)
     worker.answer(encode(Load(CHATML, "", "", "generic")))
-    assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), RenderedPrompt)
+    assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), Prompt)

@@ -27,7 +27,7 @@ from causerie.chat import template as template_module
 from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.registry import detect
-from causerie.chat.prompt import prompt_of, render
+from causerie.chat.prompt import Prompt, prompt_of, render
 from causerie.chat.taint import read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import capabilities_of
@@ -36,7 +36,6 @@ from causerie.chat.template_wire import (
     Done,
     Load,
     Refusal,
-    RenderedPrompt,
     encode,
     read_answer,
 )
@@ -275,15 +274,13 @@ def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None
     assert done == Done()
     for request in _hostile("<|im_end|>é😀"):
         told = read_answer(worker.answer(encode(Ask.of(request))))
-        assert isinstance(told, RenderedPrompt | Refusal)
+        assert isinstance(told, Prompt | Refusal)
         wanted: object
         try:
             wanted = prompt_of(template, form, request)
         except InvalidRequest as refused:
             wanted = refused.error()
-        assert (
-            told.prompt() if isinstance(told, RenderedPrompt) else told.error().error()
-        ) == wanted
+        assert (told if isinstance(told, Prompt) else told.error().error()) == wanted
 
 
 # What templates search for in an answer, to take earlier reasoning out of it.

@@ -201,7 +201,7 @@ def _call_marks(form: CallSection) -> tuple[list[str], list[str]]:
     fixed = [one for one in form.call if isinstance(one, Literal)] or [Literal("")]
     heads = (text.partition("{")[0] for text in (form.begin, fixed[0].text))
     opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
-    triggers = [mark for mark in form.triggers if not mark.endswith(('"', "="))]
+    triggers = [mark for mark in form.starts if not mark.endswith(('"', "=", ":"))]
     marks = [mark for mark in opening if mark.endswith((">", "]", "json"))]
     last = (fixed[-1].text, *fixed[-1].also)
     closing = ([mark for mark in markers(text) if mark.endswith(">")] for text in last)

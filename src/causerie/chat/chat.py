@@ -15,7 +15,6 @@ from causerie.chat import thinking
 from causerie.chat.compiler import Compiler
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
-from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures
 from causerie.chat.plan import LoadedModel, Plan, make_plan
@@ -89,8 +88,6 @@ async def _resumed_replies(
         texts = tuple(await engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
         yield _without_last(resumed, _incomplete_tokens(resumed, model.facts))
-    if plan.form.reasoning is None and (partial.text or partial.calls):
-        partial = replace(partial, reasoning="")  # the model has no place for it
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = replace(form, answer_open="")
@@ -272,10 +269,10 @@ class TextChat:
         if self._loaded is None or knows(self._loaded.facts, partial.trail):
             return True
         try:
-            form = thinking.plan(self._loaded.form, request.thinking).form
+            thinking.plan(self._loaded.form, request.thinking)
         except InvalidRequest:
             return False
-        return can_write(form, partial)
+        return can_write(self._loaded.form, partial)
 
     async def _prepare(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
@@ -318,7 +315,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
 def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
     source = options.template or facts.template
     form = by_name(options.format) if options.format else detect(source)
-    own = source + "".join(_texts(form))
+    own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
     return LoadedModel(
         facts=facts,
         form=form,
@@ -328,11 +325,6 @@ def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer)
         sampling=options.sampling,
         shows_documents="documents" in source,
     )
-
-
-def _texts(form: ModelFormat) -> list[str]:
-    marks = form.reasoning
-    return [*marks.opens, *marks.closes] if marks else []
 
 
 def _dropped_parameters(request: ChatRequest) -> Sequence[str]:

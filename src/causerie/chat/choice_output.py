@@ -50,10 +50,7 @@ class GeneratedCallIds:
 def call_ids(request: ChatRequest, form: ModelFormat, known: list[str]) -> GeneratedCallIds:
     """Return the ids for one choice of a request; ``known`` are those of calls already sent."""
     taken = {call.id for message in request.messages for call in message.tool_calls}
-    segments = form.calls.call if form.calls else ()
-    short = any(
-        isinstance(segment, CallId) and segment.pattern == CallId().pattern for segment in segments
-    )
+    short = CallId() in form.calls.call
     return GeneratedCallIds(taken.union(known), short, known)
 
 

@@ -32,7 +32,6 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
-from causerie.chat.parser import call_triggers
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
@@ -75,7 +74,7 @@ def compose(
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
     ``SchemaRefused`` from the schemas of the tools.
     """
-    if answer is None and (calls is None or (calls.forbidden and form.calls is None)):
+    if answer is None and calls is None:
         return None
     text = GrammarText(control_tokens, _marks_between_parts(form), manner)
     free = leaves_free(form, calls, answer)
@@ -99,8 +98,7 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
     """
     if calls is None or calls.forbidden:
         return answer is None
-    at_start = form.calls is not None and form.calls.at_start
-    return answer is None and not (calls.required or at_start)
+    return answer is None and not (calls.required or form.calls.at_start)
 
 
 def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls: CallPlan) -> bool:
@@ -109,7 +107,7 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
     So it is if control tokens begin both the call and the end of the reasoning. Where they are
     plain text, reasoning may speak of a call.
     """
-    if not calls.required or form.calls is None or form.reasoning is None:
+    if not calls.required:
         return False
     held = _enforced_from(form.calls)
     if not held or form.calls.at_start or form.header is not None:
@@ -121,8 +119,6 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
 def _reasoning_or_calls(
     form: ModelFormat, text: GrammarText, calls: CallPlan, *, is_open: bool
 ) -> str:
-    assert form.calls is not None
-    assert form.reasoning is not None
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
     held = _enforced_from(form.calls)
@@ -137,14 +133,13 @@ def _reasoning_or_calls(
 
 
 def _marks_between_parts(form: ModelFormat) -> tuple[str, ...]:
-    thought = form.reasoning
-    own = (*thought.opens, *thought.closes) if thought else ()
-    return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
+    marks = (*form.reasoning.opens, *form.reasoning.closes, form.answer_open, form.answer_close)
+    return tuple(filter(None, (*marks, *form.skip)))
 
 
 def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
     marks = form.reasoning
-    if marks is None or state == "none" or free:
+    if state == "none" or free:
         return ""
     close = f"{_any_of(map(text.until, marks.closes))} {_after_reasoning(form, text)}"
     if state == "open":
@@ -154,7 +149,6 @@ def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free
 
 
 def _after_reasoning(form: ModelFormat, text: GrammarText) -> str:
-    assert form.reasoning is not None
     after = form.reasoning.after_close
     return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
@@ -168,7 +162,7 @@ def _body(
     form: ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
 ) -> str:
     said = _answer(form, text, answer) if answer else None
-    if calls is None or form.calls is None:
+    if calls is None:
         return said or text.free()
     if form.calls.addressed:
         text.shut = f"[ \\n]*{spelled(_first_text(form.calls))}"
@@ -223,7 +217,7 @@ def _first_text(calls: CallSection) -> str:
 
 
 def _enforced_from(calls: CallSection) -> tuple[str, ...]:
-    return (calls.holds_at,) if calls.holds_at else call_triggers(calls)
+    return (calls.holds_at,) if calls.holds_at else calls.starts
 
 
 def _with_optional_calls(sections: Sequence[_Section], text: GrammarText) -> list[str]:
@@ -297,7 +291,7 @@ class _Section:
 
     def marks_at_start(self) -> tuple[str, ...]:
         form = self._form
-        return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
+        return (*form.starts, *form.lead_ins) if form.at_start else ()
 
     def _rest(self) -> str:
         form, text = self._form, self._text

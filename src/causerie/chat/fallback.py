@@ -22,12 +22,10 @@ from causerie.chat.formats.format import (
     Reasoning,
     Segment,
 )
-from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.history import content_text
 from causerie.chat.taint import Traced, authored, joined, origin_of, read_arguments, write_json
 from causerie.chat.template_capabilities import Entry
 
-PLAIN_CALLS = HERMES_CALLS
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 

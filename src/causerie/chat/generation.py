@@ -468,7 +468,6 @@ class Generation:
 
     async def _close_reasoning(self) -> list[ContentEvent]:
         marks = self.plan.form.reasoning
-        assert marks is not None
         text = marks.before_close + marks.close + marks.after_close
         tokens = await tokens_before_text(self.engine, text)
         room = self._limit - self._made

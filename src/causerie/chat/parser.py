@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from causerie.chat.call_syntax.base import Schema, Unreadable, text_overlap
@@ -18,7 +18,7 @@ from causerie.chat.calls import (
     SectionReader,
     name_triggers,
 )
-from causerie.chat.formats.format import CallSection, Literal, ModelFormat
+from causerie.chat.formats.format import CallSection, ModelFormat
 from causerie.chat.formats.hermes import GENERIC
 from causerie.chat.message_header import (
     ParsedHeader,
@@ -258,7 +258,7 @@ class Parser:
 
     def _emit_space_before_close(self, mark: str) -> Iterator[ContentEvent]:
         reasoning = self._form.reasoning
-        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
+        if mark in reasoning.closes and self.mode is Mode.REASONING:
             yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
 
     def _change_mode_at(self, mark: str, text: str) -> str | None:
@@ -274,17 +274,17 @@ class Parser:
         if mark in self._marks.lead_ins:
             self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
             return rest
-        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
+        if mark in reasoning.closes and self.mode is Mode.REASONING:
             self._begin_part(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in self._marks.answer:
             self._begin_part(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
-        if reasoning and mark in reasoning.closes:
+        if mark in reasoning.closes:
             return None if self._answered else rest  # a stray one, before any answer
         if self._answered and not self._fresh:
             return None  # an answer that only mentions the marker
-        self._begin_part(Mode.REASONING, reasoning.after_open if reasoning else None)
+        self._begin_part(Mode.REASONING, reasoning.after_open)
         return rest
 
     def _begin_part(self, mode: Mode, edge: str | None = None) -> None:
@@ -326,7 +326,7 @@ class Parser:
         if name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif is_reasoning(form, header):
-            self._begin_part(Mode.REASONING, reasoning.after_open if reasoning else None)
+            self._begin_part(Mode.REASONING, reasoning.after_open)
 
     def _leave_header(self) -> tuple[list[ContentEvent], str]:
         assert self._header is not None
@@ -479,10 +479,9 @@ class _Marks:
             for name in names
             for mark in name_triggers(way, name)
         }
-        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)} | named
+        self.triggers = {mark: way for way in reversed(ways) for mark in way.starts} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
-        opens = form.reasoning.opens if form.reasoning else ()
-        closes = form.reasoning.closes if form.reasoning else ()
+        opens, closes = form.reasoning.opens, form.reasoning.closes
         answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
         self.headers: tuple[str, ...] = ()
         if form.header is not None:
@@ -501,7 +500,7 @@ class _Marks:
         if reasoning_end is ReasoningEnd.ANY_MARKER:
             ends = (*answer, *anywhere)
         elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
-            ends = call_triggers(calls)
+            ends = calls.starts
         thinking = _Search((*closes, *ends))
         self._searches = {
             (Mode.REASONING, False): thinking,
@@ -540,21 +539,8 @@ class _Search:
         return (found.start(), found.group()) if found else None
 
 
-def call_triggers(calls: CallSection) -> tuple[str, ...]:
-    """Return the texts at which a section of calls has started, as declared or derived."""
-    if calls.triggers:
-        return calls.triggers
-    first = calls.call[0]
-    text = first.text if isinstance(first, Literal) else ""
-    if calls.at_start:
-        return (calls.begin + text,)
-    return tuple((calls.begin or text).split()[:1])
-
-
 # The family of another's model is not known: the tags are those that most families use, and calls
 # are not looked for.
-
-_TAGS = replace(GENERIC, calls=None)
 
 
 class Separation:
@@ -566,4 +552,4 @@ class Separation:
         return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
-        return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)
+        return Parser(GENERIC, tools=None, reasoning_open=False, call_id=lambda _, given: given)

@@ -103,7 +103,7 @@ async def make_plan(
     """
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
-    form = (thought := thinking.plan(model.form, request.thinking)).form
+    form, thought = model.form, thinking.plan(model.form, request.thinking)
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
@@ -169,7 +169,7 @@ async def _render_prompt(
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
     if thought.written and not continued:
-        return told, _opened(told.rendered, thought.form, space), ""
+        return told, _opened(told.rendered, model.form, space), ""
     return told, told.rendered, space
 
 
@@ -207,8 +207,7 @@ def _call_plan(
 def _ends_several_calls(told: Prompt, form: ModelFormat, *, required: bool) -> bool:
     # Where a call is forced, the model has not chosen to call. Then many write call after call,
     # unless their families close a section of calls with a marker of its own.
-    closes = form.calls is not None and bool(form.calls.end)
-    return told.several_calls and (closes or not required)
+    return told.several_calls and (bool(form.calls.end) or not required)
 
 
 def _forbids_calls(request: ChatRequest) -> bool:
@@ -287,15 +286,12 @@ def _check_ending(request: ChatRequest, grammar: str | None) -> None:
 
 
 def _opened(rendered: Rendered, form: ModelFormat, space: str) -> Rendered:
-    assert form.reasoning is not None
     opened = space + form.reasoning.open + form.reasoning.after_open
     return Rendered(rendered.text + opened, rendered.user)
 
 
 def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
     # A prompt whose last message is continued ends in the text of that message.
-    if form.reasoning is None:
-        return False
     spans, end = rendered.user, len(rendered.text)
     if continued and spans and spans[-1][1] == end:
         end, spans = spans[-1][0], spans[:-1]
@@ -307,8 +303,6 @@ def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -
 def _with_call_lead(
     form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
 ) -> ModelFormat:
-    if form.calls is None:
-        return form
     lead = form.calls.lead
     blanks = None if lead.strip() else leading_call
     if blanks is None:
@@ -319,7 +313,6 @@ def _with_call_lead(
 
 
 def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
-    assert form.reasoning is not None
     space = form.reasoning.after_open
     return "" if request.continue_final_message or rendered.text.endswith(space) else space
 
@@ -383,9 +376,8 @@ def _visible_control_tokens(
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.header:
         texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]
-    if form.reasoning:
-        texts += [*form.reasoning.opens, *form.reasoning.closes]
-    for calls in (form.calls, *form.calls.also) if form.calls else ():
+    texts += [*form.reasoning.opens, *form.reasoning.closes]
+    for calls in (form.calls, *form.calls.also):
         texts += [calls.lead, calls.begin, calls.separator, calls.end]
         texts += [*calls.triggers, *calls.lead_ins]
         for segment in calls.call:

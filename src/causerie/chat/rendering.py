@@ -14,19 +14,18 @@ from typing import Protocol
 
 import msgspec
 
-from causerie.chat import thinking
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
 from causerie.chat.template_wire import (
     Answer,
     Ask,
+    BeforeCall,
     Costly,
     Done,
     Hello,
     Load,
     Refusal,
-    RenderedPrompt,
     encode,
     read_answer,
 )
@@ -78,7 +77,7 @@ class OwnRenderer:
     async def before_call(self, request: ChatRequest) -> str | None:
         """Return what stands between a text and its call in the history."""
         with template_failures(request.model):
-            return before_call(self.template, thinking.plan(self.form, request.thinking).form)
+            return before_call(self.template, self.form)
 
 
 class MakeRenderer(Protocol):
@@ -200,12 +199,12 @@ class _ForeignRenderer:
         ask = Ask.of(request)
         question = await offload(encode, ask) if request.large else encode(ask)
         answer = await self._answer(question, request.model)
-        if not isinstance(answer, RenderedPrompt):
+        if not isinstance(answer, Prompt):
             raise InternalError("The process that renders templates answers something else.")
-        return answer.prompt()
+        return answer
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        answer = await self._answer(encode(Ask.of(request, call=True)), request.model)
+        answer = await self._answer(encode(BeforeCall()), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
@@ -220,7 +219,7 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _answer(self, question: bytes, model: str) -> Done | RenderedPrompt:
+    async def _answer(self, question: bytes, model: str) -> Done | Prompt:
         with template_failures(model):
             reason, until = self._condemned
             if time.monotonic() < until:

@@ -104,12 +104,10 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 def can_write(form: ModelFormat, partial: Partial) -> bool:
     """Return whether the format can write the text of this interrupted reply."""
-    if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
-        return False
     if not partial.calls:
         return True
     calls = form.calls
-    if calls is None or (len(partial.calls) > 1 and not calls.parallel):
+    if len(partial.calls) > 1 and not calls.parallel:
         return False
     whole = all(_is_whole(call.arguments) for call in partial.calls[:-1])
     return whole and (_as_json(calls) or _is_whole(partial.calls[-1].arguments))
@@ -148,7 +146,7 @@ def writings(
     thought = _thought(form, partial, reasoning_open, leading)
     opened = (partial.calls and form.said_open) or form.answer_open
     said = joined((authored(opened), partial.text)) if partial.text else Traced("")
-    if not partial.calls or form.calls is None:
+    if not partial.calls:
         yield joined((thought, said))
         return
     gap = form.answer_close + "\n" if between is None else between
@@ -159,8 +157,6 @@ def writings(
 
 def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
     marks = form.reasoning
-    if marks is None:
-        return authored(leading)
     ended = bool(partial.text or partial.calls)
     opened = leading if is_open else leading + marks.open + marks.after_open
     if partial.reasoning:

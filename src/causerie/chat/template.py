@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any
@@ -23,6 +22,7 @@ from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import make_attrgetter
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment, SandboxedFormatter
+from msgspec import Struct
 
 from causerie.chat.taint import (
     AUTHOR,
@@ -213,8 +213,7 @@ class TooMuch(TemplateError):
     """The rendering took more time, memory or characters than it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """A prompt. ``user`` are the half-open spans of characters that a user wrote, in order.
 
     ``final_end`` is where the content of a final message to be continued ends,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from causerie.chat.prompt import Prompt
-from causerie.chat.template import Rendered
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Thinking, Tool
 
@@ -27,7 +26,7 @@ class Load(Struct, frozen=True, tag=True):
 
 
 class Ask(Struct, frozen=True, tag=True, array_like=True):
-    """A request, as far as a prompt depends on it; ``call`` asks only what is before a call."""
+    """A request, as far as a prompt depends on it."""
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
@@ -36,61 +35,33 @@ class Ask(Struct, frozen=True, tag=True, array_like=True):
     continue_final_message: bool
     add_generation_prompt: bool
     thinking: Thinking
-    call: bool
 
     @classmethod
-    def of(cls, request: ChatRequest, *, call: bool = False) -> Ask:
+    def of(cls, request: ChatRequest) -> Ask:
         """Return what to ask about a request."""
         return cls(
-            () if call else request.messages,
-            () if call else request.tools,
-            () if call else tuple(map(dict, request.documents)),
-            {} if call else dict(request.template_kwargs),
+            request.messages,
+            request.tools,
+            tuple(map(dict, request.documents)),
+            dict(request.template_kwargs),
             request.continue_final_message,
             request.add_generation_prompt,
             request.thinking,
-            call,
         )
 
     def request(self) -> ChatRequest:
         """Return the request again."""
-        return ChatRequest(
-            model="",
-            messages=self.messages,
-            tools=self.tools,
-            documents=self.documents,
-            template_kwargs=self.template_kwargs,
-            continue_final_message=self.continue_final_message,
-            add_generation_prompt=self.add_generation_prompt,
-            thinking=self.thinking,
-        )
+        return ChatRequest("", **structs.asdict(self))
+
+
+class BeforeCall(Struct, frozen=True, tag=True):
+    """Asks what stands between a text and its call."""
 
 
 class Done(Struct, frozen=True, tag=True):
-    """It has been done; what is before a call, if that was asked."""
+    """It has been done; the text that was asked for."""
 
     text: str | None = None
-
-
-class RenderedPrompt(Struct, frozen=True, tag=True):
-    """A prompt. ``user`` are where the spans of characters of a user begin and end, in order."""
-
-    text: str
-    user: tuple[tuple[int, int], ...]
-    leading: str
-    leading_call: str | None
-    several_calls: bool
-
-    @classmethod
-    def of(cls, prompt: Prompt) -> RenderedPrompt:
-        """Return a prompt in the form in which it is sent."""
-        text, user = prompt.rendered.text, prompt.rendered.user
-        return cls(text, user, prompt.leading, prompt.leading_call, prompt.several_calls)
-
-    def prompt(self) -> Prompt:
-        """Return the prompt again."""
-        rendered = Rendered(self.text, self.user)
-        return Prompt(rendered, self.leading, self.leading_call, self.several_calls)
 
 
 class Refusal(Struct, frozen=True, tag=True):
@@ -100,11 +71,6 @@ class Refusal(Struct, frozen=True, tag=True):
     code: str
     param: str | None
     metadata: Mapping[str, object]
-
-    @classmethod
-    def of(cls, refused: InvalidRequest) -> Refusal:
-        """Return a refusal in the form in which it is sent."""
-        return cls(refused.message, refused.code, refused.param, refused.metadata)
 
     def error(self) -> InvalidRequest:
         """Return what to raise."""
@@ -119,8 +85,8 @@ class Costly(Struct, frozen=True, tag=True):
     reason: str
 
 
-Question = Hello | Load
-Answer = Done | RenderedPrompt | Refusal | Costly
+Question = Hello | Load | BeforeCall
+Answer = Done | Prompt | Refusal | Costly
 
 encode = msgspec.json.encode
 _ASK = msgspec.json.Decoder(Ask)

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import sys
 
-from causerie.chat import thinking
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
-from causerie.chat.prompt import before_call, learn, prompt_of
+from causerie.chat.prompt import before_call, format_capabilities, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
 from causerie.chat.template_wire import (
     Answer,
     Ask,
+    BeforeCall,
     Costly,
     Done,
     Hello,
     Load,
+    Question,
     Refusal,
-    RenderedPrompt,
     encode,
     read_question,
 )
@@ -38,7 +38,8 @@ class TemplateWorker:
         try:
             return encode(self._answer(read_question(body)))
         except InvalidRequest as refused:
-            return encode(Refusal.of(refused))
+            refusal = Refusal(refused.message, refused.code, refused.param, refused.metadata)
+            return encode(refusal)
         except TooMuch as much:
             return encode(Costly(str(much)))
         except MemoryError:
@@ -46,7 +47,7 @@ class TemplateWorker:
         except UnicodeEncodeError:
             return encode(Costly("it writes half a character"))
 
-    def _answer(self, question: Hello | Load | Ask) -> Answer:
+    def _answer(self, question: Question | Ask) -> Answer:
         match question:
             case Hello():
                 return Done()
@@ -55,10 +56,9 @@ class TemplateWorker:
         if self._loaded is None:
             raise RuntimeError("no template has been loaded")
         template, form = self._loaded
-        request = question.request()
-        if question.call:
-            return Done(before_call(template, thinking.plan(form, request.thinking).form))
-        return RenderedPrompt.of(prompt_of(template, form, request))
+        if isinstance(question, BeforeCall):
+            return Done(before_call(template, form))
+        return prompt_of(template, form, question.request())
 
     def _load(self, load: Load) -> Answer:
         try:
@@ -66,7 +66,7 @@ class TemplateWorker:
         except ValueError as error:
             return Costly(str(error).rstrip("."))
         form = by_name(load.form)
-        learn(template, form)
+        format_capabilities(template, form)  # before anybody asks for a prompt
         self._loaded = template, form
         return Done()
 

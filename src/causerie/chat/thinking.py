@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import TypeVar
 
 from msgspec import structs
 
-from causerie.chat.formats.format import ModelFormat, Reasoning
+from causerie.chat.formats.format import ModelFormat
 from causerie.engines.base import RecommendedSampling
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import (
@@ -75,10 +75,6 @@ _ANSWER_TOKENS = 256
 class ThinkingPlan:
     """Plan of the thinking of one request."""
 
-    form: ModelFormat
-    """The model's format, with reasoning added if the model has none and the request asks for
-    thinking.
-    """
     on: bool | None
     """The template's argument; ``None``: no argument."""
     effort: str | None
@@ -98,12 +94,10 @@ def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
             param="reasoning_effort" if thinking.effort else "chat_template_kwargs.enable_thinking",
         )
     if switch is not None:
-        return ThinkingPlan(form, thinking.enabled, thinking.effort, written=False)
+        return ThinkingPlan(thinking.enabled, thinking.effort, written=False)
     if not thinking.enabled:
-        return ThinkingPlan(form, None, None, written=False)
-    return ThinkingPlan(
-        replace(form, reasoning=form.reasoning or Reasoning()), True, thinking.effort, written=True
-    )
+        return ThinkingPlan(None, None, written=False)
+    return ThinkingPlan(True, thinking.effort, written=True)
 
 
 def budget(thinking: Thinking, limit: int) -> int:

@@ -59,7 +59,6 @@ def _before_channel(*types: str) -> CallSection:
             _header_end("<|channel|>commentary", types, "<|channel|>analysis"),
             JsonArguments(),
         ),
-        triggers=("to=functions.",),
         parallel=False,
     )
 
@@ -113,13 +112,9 @@ LLM_JP = replace(
     name="llm-jp",
     detect=(("chat_format=llm-jp-harmony",),),
     calls=replace(
-        _calls(" <|constrain|> json"),
-        separator="<|end|><|start|>assistant ",
-        parallel=True,
+        _calls(" <|constrain|> json"), separator="<|end|><|start|>assistant ", parallel=True
     ),
 )
-
-HARMONY_FORMATS = (LLM_JP, GPT_OSS)
 
 
 # Beam: messages on channels as gpt-oss has them, with one parameter after the other in a call.
@@ -138,13 +133,10 @@ BEAM = ModelFormat(
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
         lead=" ",
-        call=segments(
-            "to=", Name(), "<|channel|>analysis <|constrain|>xml<|message|>", _PARAMETERS
-        ),
+        call=segments("to=$NAME<|channel|>analysis <|constrain|>xml<|message|>", _PARAMETERS),
         separator=f"<|end|>{_NEXT} ",
         end="<|call|>",
         optional_end=True,
-        triggers=("to=",),
         addressed=True,
     ),
     answer_open="<|channel|>final<|message|>",
@@ -171,8 +163,7 @@ BEAM = ModelFormat(
 _MUSE_BEGIN = '<atem:function_calls>\n<atem:invoke name="'
 _MUSE_CALL = segments(
     _MUSE_BEGIN,
-    Name(),
-    '">\n',
+    '$NAME">\n',
     ParameterList('<atem:parameter name="', '">', "</atem:parameter>\n"),
     "</atem:invoke>\n</atem:function_calls>",
 )
@@ -186,7 +177,7 @@ MUSE = ModelFormat(
     ),
     calls=CallSection(
         lead=" ",
-        call=segments("to=", Name(), "<|message|>" + _MUSE_BEGIN, *_MUSE_CALL[1:]),
+        call=segments("to=$NAME", "<|message|>" + _MUSE_BEGIN, *_MUSE_CALL[1:]),
         separator=f"<|eom|>{_NEXT} ",
         holds_at="<|message|><atem:function_calls>",
     ),
@@ -214,7 +205,7 @@ _BEGIN, _END = "<|message_model|>", "<|end_message|>"
 _TEXT, _THOUGHT = "<|content_text|>", "<|content_thinking|>"
 _CALL = "<|content_invoke_tool_json|>"
 _NAMED = '{"name":"'
-_JSON = segments(Name(), '","args":', JsonArguments())
+_JSON = segments('$NAME","args":$JSON')
 
 INKLING = ModelFormat(
     "inkling",
@@ -226,7 +217,7 @@ INKLING = ModelFormat(
         efforts=("minimal", "low", "medium", "high", "max"),
     ),
     calls=CallSection(
-        call=segments(Name(), _CALL + _NAMED, *_JSON, "}" + _END),
+        call=segments("$NAME", _CALL + _NAMED, *_JSON, "}" + _END),
         separator=_BEGIN,
         triggers=(_CALL,),
     ),

@@ -10,27 +10,21 @@ from causerie.chat.formats.format import (
     ON_BY_DEFAULT,
     CallId,
     CallSection,
-    JsonArguments,
     ModelFormat,
-    Name,
     ParameterList,
     Reasoning,
     ThinkingSwitch,
     segments,
     unspaced,
 )
-from causerie.chat.formats.hermes import JSON_CALL
+from causerie.chat.formats.hermes import json_list
 
 # DeepSeek, from R1 to V4.1.
 
 _FENCED_CALLS = CallSection(
     begin="<｜tool▁calls▁begin｜>",
     call=segments(
-        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-        Name(),
-        "\n```json\n",
-        JsonArguments(),
-        "\n```<｜tool▁call▁end｜>",
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$NAME\n```json\n$JSON\n```<｜tool▁call▁end｜>"
     ),
     separator="\n",
     end="<｜tool▁calls▁end｜>",
@@ -39,10 +33,7 @@ _BARE = unspaced()
 _SWITCH = ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off")
 
 DEEPSEEK_V3 = ModelFormat(
-    "deepseek-v3",
-    detect=(("<｜tool▁calls▁begin｜>", "```json"),),
-    reasoning=Reasoning(),
-    calls=_FENCED_CALLS,
+    "deepseek-v3", detect=(("<｜tool▁calls▁begin｜>", "```json"),), calls=_FENCED_CALLS
 )
 
 DEEPSEEK_R1 = replace(
@@ -67,13 +58,7 @@ DEEPSEEK_V3_1 = ModelFormat(
     thinking=_SWITCH,
     calls=CallSection(
         begin="<｜tool▁calls▁begin｜>",
-        call=segments(
-            "<｜tool▁call▁begin｜>",
-            Name(),
-            "<｜tool▁sep｜>",
-            JsonArguments(),
-            "<｜tool▁call▁end｜>",
-        ),
+        call=segments("<｜tool▁call▁begin｜>$NAME<｜tool▁sep｜>$JSON<｜tool▁call▁end｜>"),
         end="<｜tool▁calls▁end｜>",
     ),
 )
@@ -89,8 +74,7 @@ def marked_up(section: str, mark: str = "｜DSML｜") -> CallSection:
         begin=f"<{mark}{section}>\n",
         call=segments(
             f'<{mark}invoke name="',
-            Name(),
-            '">\n',
+            '$NAME">\n',
             ParameterList(
                 before=f'<{mark}parameter name="',
                 between='" string="true">',
@@ -131,16 +115,6 @@ DEEPSEEK_V4_1 = replace(
     calls=marked_up("calls", "｜DSML｜ "),
 )
 
-DEEPSEEK_FORMATS = (
-    DEEPSEEK_V4_1,
-    DEEPSEEK_V3_2,
-    DEEPSEEK_V4,
-    DEEPSEEK_R1_SWITCHED,
-    DEEPSEEK_R1,
-    DEEPSEEK_V3,
-    DEEPSEEK_V3_1,
-)
-
 
 # Kimi K2 and K3.
 
@@ -153,9 +127,7 @@ KIMI_K2 = ModelFormat(
         call=segments(
             "<|tool_call_begin|>",
             CallId(r"functions\.{name}:{index}", continues=True),
-            "<|tool_call_argument_begin|>",
-            JsonArguments(),
-            "<|tool_call_end|>",
+            "<|tool_call_argument_begin|>$JSON<|tool_call_end|>",
         ),
         end="<|tool_calls_section_end|>",
     ),
@@ -189,9 +161,7 @@ KIMI_K3 = ModelFormat(
         lead="<|open|>response<|sep|><|close|>response<|sep|>",
         begin="<|open|>tools<|sep|>",
         call=segments(
-            '<|open|>call tool="',
-            Name(),
-            '" index="',
+            '<|open|>call tool="$NAME" index="',
             CallId("{index}", kept=False),
             '"<|sep|>',
             ParameterList(
@@ -203,14 +173,11 @@ KIMI_K3 = ModelFormat(
             "<|close|>call<|sep|>",
         ),
         end="<|close|>tools<|sep|>",
-        triggers=("<|open|>tools<|sep|>",),
     ),
     answer_open="<|open|>response<|sep|>",
     answer_close="<|close|>response<|sep|>",
     skip=("<|close|>message<|sep|>",),
 )
-
-KIMI_FORMATS = (KIMI_K3, KIMI_K2_5, KIMI_K2_THINKING, KIMI_K2)
 
 
 # Tencent's Hunyuan.
@@ -230,9 +197,7 @@ HUNYUAN_3 = ModelFormat(
     calls=CallSection(
         begin="<tool_calls:opensource>\n",
         call=segments(
-            "<tool_call:opensource>",
-            Name(),
-            "<tool_sep:opensource>\n",
+            "<tool_call:opensource>$NAME<tool_sep:opensource>\n",
             ParameterList(
                 before="<arg_key:opensource>",
                 between="</arg_key:opensource>\n<arg_value:opensource>",
@@ -241,7 +206,6 @@ HUNYUAN_3 = ModelFormat(
             "</tool_call:opensource>\n",
         ),
         end="</tool_calls:opensource>",
-        triggers=("<tool_calls:opensource>",),
     ),
 )
 
@@ -261,8 +225,7 @@ HUNYUAN_4 = ModelFormat(
         begin=f"<tool_calls{_SUFFIX_4}>\n",
         call=segments(
             f"<tool_call{_SUFFIX_4}>",
-            Name(),
-            "\n",
+            "$NAME\n",
             ParameterList(
                 before=f"<arg_key{_SUFFIX_4}>",
                 between=f"</arg_key{_SUFFIX_4}>\n<arg_value{_SUFFIX_4}>",
@@ -271,7 +234,6 @@ HUNYUAN_4 = ModelFormat(
             f"</tool_call{_SUFFIX_4}>\n",
         ),
         end=f"</tool_calls{_SUFFIX_4}>",
-        triggers=(f"<tool_calls{_SUFFIX_4}>",),
     ),
 )
 
@@ -280,16 +242,8 @@ HUNYUAN_A13B = ModelFormat(
     detect=(("<|extra_0|>", "<answer>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
-        begin="<tool_calls>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</tool_calls>",
-        triggers=("<tool_calls>",),
-    ),
+    calls=json_list("<tool_calls>[", "]</tool_calls>"),
     answer_open="<answer>",
     answer_close="</answer>",
     answer_space="\n",
 )
-
-HUNYUAN_FORMATS = (HUNYUAN_4, HUNYUAN_3, HUNYUAN_A13B)

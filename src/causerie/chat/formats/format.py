@@ -3,7 +3,7 @@ r"""The vocabulary that a format is declared in: how one model family writes its
 The parser, the grammar and the renderer's hints all come from the one declaration. A call is a
 sequence of segments, for instance for Hermes::
 
-    segments('<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
+    segments('<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>')
 
 Readers are lenient where it costs nothing; constraints produce exactly the declared text, which is
 the one the model was trained on.
@@ -11,6 +11,7 @@ the one the model was trained on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
@@ -115,9 +116,25 @@ Segment = (
 )
 
 
+_PLACEHOLDERS: Mapping[str, Segment] = {
+    "$NAME": Name(),
+    "$ID": CallId(),
+    "$JSON": JsonArguments(),
+    "$PYTHON": PythonArguments(),
+}
+
+
 def segments(*parts: str | Segment) -> tuple[Segment, ...]:
-    """Return the segments of a call; a text stands for the :class:`Literal` of it."""
-    return tuple(Literal(part) if isinstance(part, str) else part for part in parts)
+    """Return the segments of a call; a text stands for literals and the placeholders in it."""
+    found: list[Segment] = []
+    for part in parts:
+        texts = re.split(r"(\$[A-Z]+)", part) if isinstance(part, str) else [part]
+        found += [
+            _PLACEHOLDERS.get(each) or Literal(each) if isinstance(each, str) else each
+            for each in texts
+            if each
+        ]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +149,8 @@ class CallSection:
     """If True, ``end`` may be missing."""
     triggers: tuple[str, ...] = ()
     """Texts at which a reader knows that the section has started; each is a prefix of ``begin`` +
-    the first literal of ``call`` (by default that of the canonical writing up to the first place
-    that varies).
+    the first literal of ``call`` (by default the first word of it, without a bracket behind a
+    marker).
     """
     holds_at: str = ""
     """Text within the first call at which a constraint takes hold, where what stands before may be
@@ -155,6 +172,18 @@ class CallSection:
     """Other syntaxes in which the same models write calls: read, held to the schema once started
     (but not those at the start alongside others that are not), never asked for.
     """
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Return the texts at which the section has started, as declared or derived."""
+        first = self.call[0]
+        text = first.text if isinstance(first, Literal) else ""
+        if self.triggers:
+            return self.triggers
+        if self.at_start:
+            return (self.begin + text,)
+        words = (self.begin or text).split()[:1]
+        return tuple(re.sub(r"(?<=[>\]])[\[{].*", "", word) for word in words)
 
     @property
     def is_named(self) -> bool:
@@ -264,6 +293,11 @@ class ThinkingSwitch:
     """Word in the system message (``/no_think``), for a template that reads it there."""
 
 
+HERMES_CALLS = CallSection(
+    segments('<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>'), separator="\n"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
     """One model family."""
@@ -273,9 +307,9 @@ class ModelFormat:
     """Sets of substrings; a template that contains all of one set is of this family (the registry
     tries formats in order, the most specific first).
     """
-    reasoning: Reasoning | None = None
+    reasoning: Reasoning = Reasoning()
     thinking: ThinkingSwitch | None = None
-    calls: CallSection | None = None
+    calls: CallSection = HERMES_CALLS
     answer_open: str = ""
     """Marker of the answer, if the family has one (``<response>``, ``<|START_RESPONSE|>``,
     harmony's final channel).

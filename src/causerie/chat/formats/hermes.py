@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     ALWAYS,
+    HERMES_CALLS,
     OFF_BY_DEFAULT,
     ON_BY_DEFAULT,
     CallSection,
-    JsonArguments,
     ModelFormat,
-    Name,
     Reasoning,
     ThinkingSwitch,
     segments,
@@ -20,19 +19,18 @@ from causerie.chat.formats.format import (
 # One JSON object a call between ``<tool_call>`` tags, and who writes it.
 
 # A call as many families write it, in markers of their own.
-JSON_CALL = segments('{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
+JSON_CALL = segments('{"name": "$NAME", "arguments": $JSON}')
 
-HERMES_CALLS = CallSection(
-    call=segments(
-        '<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}\n</tool_call>"
-    ),
-    separator="\n",
-)
+
+def json_list(
+    begin: str, end: str, *, lead: str = "", lead_ins: tuple[str, ...] = ()
+) -> CallSection:
+    """Return calls that stand in a list, between its brackets."""
+    return CallSection(JSON_CALL, begin, ", ", end, lead=lead, lead_ins=lead_ins)
+
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.
-HERMES = ModelFormat(
-    "hermes", detect=(("<tool_call>",),), reasoning=Reasoning(), calls=HERMES_CALLS
-)
+HERMES = ModelFormat("hermes", detect=(("<tool_call>",),))
 
 MIMO = replace(HERMES, name="mimo", detect=(("<tool_call>", "MiMo"),))
 
@@ -64,12 +62,10 @@ SMOLLM_3 = replace(
     native_tools=False,
 )
 
-HERMES_FORMATS = (SMOLLM_3, BIELIK, REKA, MIMO, HERMES)
-
 
 # The fallback: any template, tools described in a message, thinking in tags.
 
-GENERIC = ModelFormat("generic", reasoning=Reasoning(), calls=HERMES_CALLS, native_tools=False)
+GENERIC = ModelFormat("generic", native_tools=False)
 
 # An unknown template with the switch that everybody knows.
 GENERIC_THINKING = replace(
@@ -85,9 +81,7 @@ GENERIC_THINKING = replace(
 QWEN_3 = ModelFormat(
     "qwen-3",
     detect=(("<tool_call>", "reasoning_content", "enable_thinking"),),
-    reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
-    calls=HERMES_CALLS,
 )
 
 # The 2507 models that only think: their template opens the reasoning.
@@ -113,8 +107,6 @@ QWQ_SWITCHED = replace(
     thinking=OFF_BY_DEFAULT,
 )
 
-QWEN_FORMATS = (QWEN_3, QWEN_3_THINKING, QWEN_3_INSTRUCT, QWQ_SWITCHED, QWQ)
-
 
 # Baidu's ERNIE 4.5 that thinks: calls as in Hermes, the answer in tags of its own.
 
@@ -123,7 +115,6 @@ ERNIE_4_5 = ModelFormat(
     detect=(("<global_setting>", "<response>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ALWAYS,
-    calls=HERMES_CALLS,
     answer_open="<response>",
     answer_close="</response>",
     answer_space="\n",
@@ -135,13 +126,6 @@ ERNIE_4_5 = ModelFormat(
 NEMOTRON_NANO_2 = ModelFormat(
     "nemotron-nano-2",
     detect=(("<TOOLCALL>",),),
-    reasoning=Reasoning(),
     thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"),
-    calls=CallSection(
-        begin="<TOOLCALL>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</TOOLCALL>",
-        triggers=("<TOOLCALL>",),
-    ),
+    calls=json_list("<TOOLCALL>[", "]</TOOLCALL>"),
 )

@@ -9,23 +9,20 @@ from causerie.chat.formats.format import (
     OFF_BY_DEFAULT,
     CallId,
     CallSection,
-    JsonArguments,
     Literal,
     LooseArguments,
     ModelFormat,
-    Name,
-    PythonArguments,
     Reasoning,
     ThinkingSwitch,
     segments,
     unspaced,
 )
-from causerie.chat.formats.hermes import GENERIC, HERMES_CALLS, JSON_CALL
+from causerie.chat.formats.hermes import GENERIC, json_list
 
 # Llama 3 and 4, and models built on them that write calls their own way.
 
 # Nothing but a brace marks the call; some say before it what it is.
-_PARAMETERS = segments(Name(), '", "parameters": ', JsonArguments(), "}")
+_PARAMETERS = segments('$NAME", "parameters": $JSON}')
 _JSON_CALLS = CallSection(
     call=(Literal('{"name": "'), *_PARAMETERS),
     separator="; ",
@@ -45,18 +42,13 @@ _JSON_CALLS = CallSection(
 
 LLAMA_3 = ModelFormat(
     "llama-3",
-    detect=(
-        ("<|start_header_id|>", "<|python_tag|>"),
-        ("<|start_header_id|>", '"parameters": '),
-    ),
-    reasoning=Reasoning(),
+    detect=(("<|start_header_id|>", "<|python_tag|>"), ("<|start_header_id|>", '"parameters": ')),
     calls=_JSON_CALLS,
 )
 
 LLAMA_4 = ModelFormat(
     "llama-4",
     detect=(("<|header_start|>", '"parameters": '),),
-    reasoning=Reasoning(),
     calls=_JSON_CALLS,
     skip=("<|python_end|>",),
 )
@@ -64,10 +56,9 @@ LLAMA_4 = ModelFormat(
 LLAMA_4_PYTHONIC = ModelFormat(
     "llama-4-pythonic",
     detect=(("<|header_start|>",),),
-    reasoning=Reasoning(),
     calls=CallSection(
         begin="[",
-        call=segments(Name(), "(", PythonArguments(), ")"),
+        call=segments("$NAME($PYTHON)"),
         separator=", ",
         end="]",
         at_start=True,
@@ -78,17 +69,13 @@ LLAMA_4_PYTHONIC = ModelFormat(
 
 # ToolACE, and Llama 3.2 where it is told to write so.
 TOOL_ACE = replace(
-    LLAMA_4_PYTHONIC,
-    name="toolace",
-    detect=(("[func_name1(params_name1=params_value1",),),
-    skip=(),
+    LLAMA_4_PYTHONIC, name="toolace", detect=(("[func_name1(params_name1=params_value1",),), skip=()
 )
 
 FUNCTIONARY_3_1 = ModelFormat(
     "functionary-3.1",
     detect=(("<function=", "<|start_header_id|>"),),
-    reasoning=Reasoning(),
-    calls=CallSection(call=segments("<function=", Name(), ">", JsonArguments(), "</function>")),
+    calls=CallSection(call=segments("<function=$NAME>$JSON</function>")),
 )
 
 # The prompt ends in the middle of its call (``>>>``), which no marker here can say:
@@ -97,8 +84,6 @@ FUNCTIONARY_3_1 = ModelFormat(
 FUNCTIONARY_3_2 = ModelFormat(
     "functionary-3.2",
     detect=((">>>${recipient}",),),
-    reasoning=Reasoning(),
-    calls=HERMES_CALLS,
     arguments="text",
     native_tools=False,
     prompt_end="all\n",
@@ -108,43 +93,18 @@ FUNCTIONARY_3_2 = ModelFormat(
 FIREFUNCTION_2 = ModelFormat(
     "firefunction-2",
     detect=(("functools[",),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        lead=" ",
-        begin="functools[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]",
-        triggers=("functools[",),
-    ),
+    calls=json_list("functools[", "]", lead=" "),
     native_tools=False,
-)
-
-LLAMA_FORMATS = (
-    FIREFUNCTION_2,
-    FUNCTIONARY_3_2,
-    FUNCTIONARY_3_1,
-    TOOL_ACE,
-    LLAMA_4,
-    LLAMA_4_PYTHONIC,
-    LLAMA_3,
 )
 
 
 # Mistral's models, oldest form of calls last.
 
 _THINK = unspaced("[THINK]", "[/THINK]")
-_ARGS_CALLS = CallSection(
-    call=segments("[TOOL_CALLS]", Name(), "[ARGS]", JsonArguments()),
-)
+_ARGS_CALLS = CallSection(call=segments("[TOOL_CALLS]$NAME[ARGS]$JSON"))
 
 # Devstral, Ministral 3, Mistral Small 3.3 and later.
-MISTRAL = ModelFormat(
-    "mistral",
-    detect=(("[TOOL_CALLS]", "[ARGS]"),),
-    reasoning=Reasoning(),
-    calls=_ARGS_CALLS,
-)
+MISTRAL = ModelFormat("mistral", detect=(("[TOOL_CALLS]", "[ARGS]"),), calls=_ARGS_CALLS)
 
 # Magistral and the reasoning Ministral; their history shows reasoning only within the content.
 MAGISTRAL = replace(
@@ -160,9 +120,7 @@ MISTRAL_SMALL_3_2 = replace(
     MISTRAL,
     name="mistral-small-3.2",
     detect=(("[TOOL_CALLS]", "[CALL_ID]"),),
-    calls=CallSection(
-        call=segments("[TOOL_CALLS]", Name(), "[CALL_ID]", CallId(), "[ARGS]", JsonArguments()),
-    ),
+    calls=CallSection(call=segments("[TOOL_CALLS]$NAME[CALL_ID]$ID[ARGS]$JSON")),
 )
 
 MISTRAL_NEMO = replace(
@@ -171,16 +129,11 @@ MISTRAL_NEMO = replace(
     detect=(("[TOOL_CALLS]",),),
     calls=CallSection(
         begin="[TOOL_CALLS][",
-        call=segments(
-            '{"name": "', Name(), '", "arguments": ', JsonArguments(), ', "id": "', CallId(), '"}'
-        ),
+        call=segments('{"name": "$NAME", "arguments": $JSON, "id": "$ID"}'),
         separator=", ",
         end="]",
-        triggers=("[TOOL_CALLS]",),
     ),
 )
-
-MISTRAL_FORMATS = (MISTRAL_SMALL_3_2, MAGISTRAL, MISTRAL, MISTRAL_NEMO)
 
 
 # Cohere's Command models.
@@ -195,15 +148,10 @@ COMMAND_R7B = ModelFormat(
         call=segments(
             '{"tool_call_id": "',
             CallId("{index}", continues=True, kept=False),
-            '", "tool_name": "',
-            Name(),
-            '", "parameters": ',
-            JsonArguments(),
-            "}",
+            '", "tool_name": "$NAME", "parameters": $JSON}',
         ),
         separator=",\n    ",
         end="\n]<|END_ACTION|>",
-        triggers=("<|START_ACTION|>",),
     ),
     answer_open="<|START_RESPONSE|>",
     answer_close="<|END_RESPONSE|>",
@@ -222,24 +170,15 @@ COMMAND_A = replace(
 COMMAND_R = ModelFormat(
     "command-r",
     detect=(("<|START_OF_TURN_TOKEN|>",),),
-    reasoning=Reasoning(),
     calls=CallSection(
         lead="\n",
         begin="Action:\n```json\n[\n",
-        call=segments(
-            '    {\n        "tool_name": "',
-            Name(),
-            '",\n        "parameters": ',
-            JsonArguments(),
-            "\n    }",
-        ),
+        call=segments('    {\n        "tool_name": "$NAME",\n        "parameters": $JSON\n    }'),
         separator=",\n",
         end="\n]```\n",
         triggers=("Action:\n```json\n[",),
     ),
 )
-
-COHERE_FORMATS = (COMMAND_A, COMMAND_R7B, COMMAND_R)
 
 
 # Gemma: 4 with calls and thinking of its own, before it neither, but for FunctionGemma.
@@ -249,15 +188,11 @@ GEMMA_4 = ModelFormat(
     "gemma-4",
     detect=(("<|channel>", "<|tool_call>"),),
     reasoning=Reasoning(
-        "<|channel>thought",
-        "<channel|>",
-        after_open="\n",
-        before_close="\n",
-        after_close="",
+        "<|channel>thought", "<channel|>", after_open="\n", before_close="\n", after_close=""
     ),
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
-        call=segments("<|tool_call>call:", Name(), LooseArguments('<|"|>'), "<tool_call|>"),
+        call=segments("<|tool_call>call:$NAME", LooseArguments('<|"|>'), "<tool_call|>")
     ),
     skip=("<|tool_response>",),
 )
@@ -265,41 +200,26 @@ GEMMA_4 = ModelFormat(
 FUNCTION_GEMMA = ModelFormat(
     "function-gemma",
     detect=(("<start_function_call>",),),
-    reasoning=Reasoning(),
     calls=CallSection(
         call=segments(
-            "<start_function_call>call:", Name(), LooseArguments("<escape>"), "<end_function_call>"
-        ),
+            "<start_function_call>call:$NAME", LooseArguments("<escape>"), "<end_function_call>"
+        )
     ),
     skip=("<start_function_response>",),
 )
 
 GEMMA_3 = replace(GENERIC, name="gemma-3", detect=(("<start_of_turn>",),))
 
-GEMMA_FORMATS = (GEMMA_4, FUNCTION_GEMMA, GEMMA_3)
-
 
 # IBM's Granite.
 
-GRANITE_4 = ModelFormat(
-    "granite-4",
-    detect=(("<|start_of_role|>", "<tool_call>"),),
-    reasoning=Reasoning(),
-    calls=HERMES_CALLS,
-)
+GRANITE_4 = ModelFormat("granite-4", detect=(("<|start_of_role|>", "<tool_call>"),))
 
 GRANITE_3 = ModelFormat(
     "granite-3",
     detect=(("<|start_of_role|>",),),
     reasoning=unspaced(),
-    calls=CallSection(
-        begin="<|tool_call|>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]",
-        triggers=("<|tool_call|>",),
-        lead_ins=("<tool_call>[",),
-    ),
+    calls=json_list("<|tool_call|>[", "]", lead_ins=("<tool_call>[",)),
 )
 
 GRANITE_3_3 = replace(
@@ -315,13 +235,6 @@ GRANITE_3_3 = replace(
 GRANITE_20B = ModelFormat(
     "granite-20b",
     detect=(("<function_call>", "<|function_call_library|>"),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        call=segments(
-            '<function_call> {"name": "', Name(), '", "arguments": ', JsonArguments(), "}"
-        ),
-    ),
+    calls=CallSection(call=segments('<function_call> {"name": "$NAME", "arguments": $JSON}')),
     native_tools=False,
 )
-
-GRANITE_FORMATS = (GRANITE_20B, GRANITE_4, GRANITE_3_3, GRANITE_3)

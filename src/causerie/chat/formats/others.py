@@ -11,32 +11,24 @@ from causerie.chat.formats.format import (
     ON_BY_DEFAULT,
     CallId,
     CallSection,
-    JsonArguments,
     Literal,
     ModelFormat,
-    Name,
     ParameterList,
-    PythonArguments,
     Reasoning,
     ThinkingSwitch,
     segments,
     unspaced,
 )
-from causerie.chat.formats.hermes import GENERIC, JSON_CALL
+from causerie.chat.formats.hermes import GENERIC, JSON_CALL, json_list
 
 # InternLM 2 and 2.5: calls as JSON behind the name of a plugin.
 
 INTERNLM_2 = ModelFormat(
     "internlm-2",
     detect=(("<|plugin|>",),),
-    reasoning=Reasoning(),
     calls=CallSection(
         call=segments(
-            '<|action_start|><|plugin|>\n{"name": "',
-            Name(),
-            '", "parameters": ',
-            JsonArguments(),
-            "}<|action_end|>",
+            '<|action_start|><|plugin|>\n{"name": "$NAME", "parameters": $JSON}<|action_end|>'
         ),
         triggers=("<|action_start|>",),
     ),
@@ -52,7 +44,7 @@ OLMO_3 = ModelFormat(
     reasoning=unspaced(after_close="\n\n"),
     calls=CallSection(
         begin="<function_calls>",
-        call=segments(Name(), "(", PythonArguments(), ")"),
+        call=segments("$NAME($PYTHON)"),
         separator="\n",
         end="</function_calls>",
     ),
@@ -65,8 +57,6 @@ OLMO_3_THINK = replace(
     thinking=ALWAYS,
 )
 
-PYTHONIC_FORMATS = (OLMO_3_THINK, OLMO_3)
-
 
 # Liquid's LFM 2 and 2.5: calls in Python's notation.
 
@@ -77,10 +67,9 @@ LFM_2 = ModelFormat(
     reasoning=unspaced(),
     calls=CallSection(
         begin="<|tool_call_start|>[",
-        call=segments(Name(), "(", PythonArguments(), ")"),
+        call=segments("$NAME($PYTHON)"),
         separator=", ",
         end="]<|tool_call_end|>",
-        triggers=("<|tool_call_start|>",),
     ),
     reasoning_keys=("thinking",),
 )
@@ -88,8 +77,6 @@ LFM_2 = ModelFormat(
 LFM_2_5 = replace(
     LFM_2, name="lfm-2.5", detect=(("List of tools: ", "<|im_start|>", "<|tool_call_start|>"),)
 )
-
-LFM_FORMATS = (LFM_2_5, LFM_2)
 
 
 # Families of one or two models each.
@@ -101,9 +88,7 @@ SEED_OSS = ModelFormat(
     thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
     calls=CallSection(
         call=segments(
-            "<seed:tool_call>\n<function=",
-            Name(),
-            ">\n",
+            "<seed:tool_call>\n<function=$NAME>\n",
             ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
             "</function>\n</seed:tool_call>",
         ),
@@ -119,10 +104,9 @@ APERTUS = ModelFormat(
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
         begin="<|tools_prefix|>[",
-        call=segments('{"', Name(), '": ', JsonArguments(), "}"),
+        call=segments('{"$NAME": $JSON}'),
         separator=", ",
         end="]<|tools_suffix|>",
-        triggers=("<|tools_prefix|>",),
     ),
 )
 
@@ -130,20 +114,9 @@ APERTUS = ModelFormat(
 APRIEL = ModelFormat(
     "apriel",
     detect=(("[BEGIN FINAL RESPONSE]",),),
-    reasoning=Reasoning(
-        "Here are my reasoning steps:",
-        "[BEGIN FINAL RESPONSE]",
-        after_close="\n",
-    ),
+    reasoning=Reasoning("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", after_close="\n"),
     thinking=ALWAYS,
-    calls=CallSection(
-        lead="\n",
-        begin="<tool_calls>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</tool_calls>",
-        triggers=("<tool_calls>",),
-    ),
+    calls=json_list("<tool_calls>[", "]</tool_calls>", lead="\n"),
     skip=("[END FINAL RESPONSE]", "<|end|>"),
 )
 
@@ -162,13 +135,8 @@ SOLAR_OPEN = ModelFormat(
         call=segments(
             "<|tool_call:begin|>",
             CallId("[a-z0-9]{10}"),
-            "<|tool_call:name|>",
-            Name(),
-            "<|tool_call:args|>",
-            JsonArguments(),
-            "<|tool_call:end|>",
+            "<|tool_call:name|>$NAME<|tool_call:args|>$JSON<|tool_call:end|>",
         ),
-        triggers=("<|tool_calls|>",),
     ),
     answer_open="<|content|>",
     skip=("<|begin|>assistant", "<|end|>", "<|calls|>"),
@@ -187,9 +155,7 @@ SOLAR_OPEN_2 = ModelFormat(
     ),
     calls=CallSection(
         call=segments(
-            "<|tool_call:start|>",
-            Name(),
-            "\n",
+            "<|tool_call:start|>$NAME\n",
             ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
             "<|tool_call:end|>",
         ),
@@ -200,7 +166,6 @@ SOLAR_OPEN_2 = ModelFormat(
 GIGACHAT_3 = ModelFormat(
     "gigachat-3",
     detect=(("<|role_sep|>", "function call"),),
-    reasoning=Reasoning(),
     calls=CallSection(
         lead="<|message_sep|>\n\n",
         begin="function call<|role_sep|>\n",
@@ -216,11 +181,7 @@ GIGACHAT_3_1 = replace(
     name="gigachat-3.1",
     detect=(("<|role_sep|>", "<|function_call|>"),),
     calls=CallSection(
-        call=segments(
-            '<|function_call|>{"name": "', Name(), '", "arguments": ', JsonArguments(), "}"
-        ),
-        triggers=("<|function_call|>",),
-        parallel=False,
+        call=segments('<|function_call|>{"name": "$NAME", "arguments": $JSON}'), parallel=False
     ),
 )
 
@@ -237,19 +198,12 @@ GIGACHAT_3_5 = ModelFormat(
 MINICPM_5 = ModelFormat(
     "minicpm-5",
     detect=(('<function name="', "<param name="),),
-    reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
         call=segments(
-            '<function name="',
-            Name(),
-            '">',
+            '<function name="$NAME">',
             ParameterList(
-                '<param name="',
-                '">',
-                "</param>",
-                constants="python",
-                wrap=("<![CDATA[", "]]>"),
+                '<param name="', '">', "</param>", constants="python", wrap=("<![CDATA[", "]]>")
             ),
             "</function>",
         ),
@@ -273,55 +227,40 @@ K2_HORIZON = ModelFormat(
     calls=CallSection(
         begin="<ifm|tool_calls>\n",
         call=segments(
-            "<ifm|tool_call>",
-            Name(),
-            "\n",
+            "<ifm|tool_call>$NAME\n",
             ParameterList("<ifm|arg_key>", "</ifm|arg_key>\n<ifm|arg_value>", "</ifm|arg_value>\n"),
             "</ifm|tool_call>\n",
         ),
         end="</ifm|tool_calls>",
-        triggers=("<ifm|tool_calls>",),
     ),
 )
 
 DOTS = ModelFormat(
     "dots",
     detect=(("<dots_function_call>",),),
-    reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
         lead="\n",
         begin="<dots_function_call>\n",
         call=segments(
-            '<invoke name="',
-            Name(),
-            '">\n',
+            '<invoke name="$NAME">\n',
             ParameterList('<parameter name="', '">', "</parameter>\n"),
             "</invoke>\n",
         ),
         end="</dots_function_call>",
-        triggers=("<dots_function_call>",),
     ),
 )
 
 JAMBA = ModelFormat(
     "jamba",
     detect=(("<|bom|>", "<tool_calls>"),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        begin="<tool_calls>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</tool_calls>",
-        triggers=("<tool_calls>",),
-    ),
+    calls=json_list("<tool_calls>[", "]</tool_calls>"),
 )
 
 # A list and nothing else; one template for Qwen's and one for Llama's control tokens.
 XLAM_2 = ModelFormat(
     "xlam-2",
     detect=(("make calls in a single JSON array",),),
-    reasoning=Reasoning(),
     calls=CallSection(
         begin="[", call=JSON_CALL, separator=", ", end="]", at_start=True, lead_ins=("[\n",)
     ),
@@ -335,14 +274,7 @@ PHI_4_REASONING = replace(
 PHI_4_MINI = ModelFormat(
     "phi-4-mini",
     detect=(("<|tool|>", "<|assistant|>"),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        begin="functools[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]",
-        triggers=("functools[",),
-    ),
+    calls=json_list("functools[", "]"),
     native_tools=False,
 )
 
@@ -354,35 +286,14 @@ PLAMO_3 = ModelFormat(
     calls=CallSection(
         begin="<|plamo:begin_tool_requests:plamo|>",
         call=segments(
-            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
-            Name(),
+            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>$NAME",
             Literal(
                 "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
                 "<|plamo:constrain|>json<|plamo:msg|>",
                 ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
             ),
-            JsonArguments(),
-            "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+            "$JSON<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
         ),
         end="<|plamo:end_tool_requests:plamo|>",
     ),
-)
-
-OTHER_FORMATS = (
-    PLAMO_3,
-    SEED_OSS,
-    APERTUS,
-    APRIEL,
-    SOLAR_OPEN_2,
-    SOLAR_OPEN,
-    GIGACHAT_3_5,
-    GIGACHAT_3_1,
-    GIGACHAT_3,
-    MINICPM_5,
-    K2_HORIZON,
-    DOTS,
-    JAMBA,
-    XLAM_2,
-    PHI_4_REASONING,
-    PHI_4_MINI,
 )

@@ -10,10 +10,8 @@ from causerie.chat.formats.format import (
     ON_BY_DEFAULT,
     CallSection,
     ElementArguments,
-    JsonArguments,
     Literal,
     ModelFormat,
-    Name,
     ParameterList,
     Reasoning,
     ThinkingSwitch,
@@ -30,17 +28,13 @@ _PARAMETERS = ParameterList(
     before="<parameter=", between=">\n", after="\n</parameter>\n", constants="python"
 )
 CODER_CALLS = CallSection(
-    call=segments(
-        "<tool_call>\n<function=", Name(), ">\n", _PARAMETERS, "</function>\n</tool_call>"
-    ),
+    call=segments("<tool_call>\n<function=$NAME>\n", _PARAMETERS, "</function>\n</tool_call>"),
     separator="\n",
     # Some models leave the outer tag out.
     also=(
         CallSection(
             call=segments(
-                "<function=",
-                Name(),
-                ">\n",
+                "<function=$NAME>\n",
                 _PARAMETERS,
                 Literal("</function>", ("</function>\n</tool_call>",)),
             ),
@@ -50,10 +44,7 @@ CODER_CALLS = CallSection(
 )
 
 QWEN_3_CODER = ModelFormat(
-    "qwen-3-coder",
-    detect=(("<function=", "<parameter="),),
-    reasoning=Reasoning(),
-    calls=CODER_CALLS,
+    "qwen-3-coder", detect=(("<function=", "<parameter="),), calls=CODER_CALLS
 )
 
 QWEN_3_5 = replace(
@@ -79,16 +70,12 @@ STEP_3_5 = replace(
     calls=replace(CODER_CALLS, separator=""),
 )
 
-CODER_FORMATS = (NEMOTRON_3, STEP_3_5, QWEN_3_5, QWEN_3_CODER)
-
 
 # Calls as pairs of ``<arg_key>`` and ``<arg_value>``: GLM, and who took the form over.
 
 _LINED_CALLS = CallSection(
     call=segments(
-        "<tool_call>",
-        Name(),
-        "\n",
+        "<tool_call>$NAME\n",
         ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
         "</tool_call>",
     ),
@@ -96,11 +83,10 @@ _LINED_CALLS = CallSection(
 )
 _DENSE_CALLS = CallSection(
     call=segments(
-        "<tool_call>",
-        Name(),
+        "<tool_call>$NAME",
         ParameterList("<arg_key>", "</arg_key><arg_value>", "</arg_value>"),
         "</tool_call>",
-    ),
+    )
 )
 _DENSE = unspaced()
 
@@ -142,9 +128,7 @@ LING_3 = replace(
     detect=(("<arg_key>", "<role>ASSISTANT</role>"),),
     calls=CallSection(
         call=segments(
-            "<tool_call>",
-            Name(),
-            "\n",
+            "<tool_call>$NAME\n",
             ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
             "\n</tool_call>",
         ),
@@ -162,8 +146,6 @@ IQUEST_Q1 = replace(
     ),
 )
 
-GLM_FORMATS = (IQUEST_Q1, LING_3, SPARK_2_5, LAGUNA_S, LAGUNA, GLM_4_7, GLM_4_5)
-
 
 # Meituan's LongCat: calls in tags of its own, first as JSON, then parameter by parameter.
 
@@ -176,11 +158,7 @@ LONGCAT_FLASH = ModelFormat(
     thinking=OFF_BY_DEFAULT,
     calls=CallSection(
         call=segments(
-            '<longcat_tool_call>\n{"name": "',
-            Name(),
-            '", "arguments": ',
-            JsonArguments(),
-            "}\n</longcat_tool_call>",
+            '<longcat_tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</longcat_tool_call>'
         ),
         separator="\n",
     ),
@@ -193,9 +171,7 @@ LONGCAT_2 = replace(
     detect=(("<longcat_tool_call>", "<longcat_arg_key>"),),
     calls=CallSection(
         call=segments(
-            "<longcat_tool_call>",
-            Name(),
-            "\n",
+            "<longcat_tool_call>$NAME\n",
             ParameterList(
                 "<longcat_arg_key>",
                 "</longcat_arg_key>\n<longcat_arg_value>",
@@ -206,8 +182,6 @@ LONGCAT_2 = replace(
         separator="\n",
     ),
 )
-
-LONGCAT_FORMATS = (LONGCAT_2, LONGCAT_FLASH)
 
 
 # StepFun's Step 3; its successor writes calls as Qwen's coder does.
@@ -220,16 +194,13 @@ STEP_3 = ModelFormat(
     calls=CallSection(
         begin="<｜tool_calls_begin｜>\n",
         call=segments(
-            '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="',
-            Name(),
-            '">\n',
+            '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="$NAME">\n',
             ParameterList(
                 '<steptml:parameter name="', '">', "</steptml:parameter>\n", constants="python"
             ),
             "</steptml:invoke><｜tool_call_end｜>\n",
         ),
         end="<｜tool_calls_end｜>",
-        triggers=("<｜tool_calls_begin｜>",),
     ),
 )
 
@@ -239,33 +210,27 @@ STEP_3 = ModelFormat(
 MINIMAX_M1 = ModelFormat(
     "minimax-m1",
     detect=(("<tool_calls>", "<beginning_of_sentence>"),),
-    reasoning=Reasoning(),
     thinking=ALWAYS,
     calls=CallSection(
         begin="<tool_calls>\n",
-        call=segments('{"name": "', Name(), '", "arguments": ', JsonArguments(), "}\n"),
+        call=segments('{"name": "$NAME", "arguments": $JSON}\n'),
         end="</tool_calls>",
-        triggers=("<tool_calls>",),
     ),
 )
 
 MINIMAX_M2 = ModelFormat(
     "minimax-m2",
     detect=(("<minimax:tool_call>",),),
-    reasoning=Reasoning(),
     thinking=ALWAYS,
     calls=CallSection(
         lead="\n",
         begin="<minimax:tool_call>\n",
         call=segments(
-            '<invoke name="',
-            Name(),
-            '">\n',
+            '<invoke name="$NAME">\n',
             ParameterList('<parameter name="', '">', "</parameter>\n"),
             "</invoke>\n",
         ),
         end="</minimax:tool_call>",
-        triggers=("<minimax:tool_call>",),
     ),
 )
 
@@ -278,11 +243,9 @@ MINIMAX_M3 = ModelFormat(
     calls=CallSection(
         begin=f"{_MARK}<tool_call>\n",
         call=segments(
-            f'{_MARK}<invoke name="', Name(), '">', ElementArguments(_MARK), f"{_MARK}</invoke>\n"
+            f'{_MARK}<invoke name="', '$NAME">', ElementArguments(_MARK), f"{_MARK}</invoke>\n"
         ),
         end=f"{_MARK}</tool_call>",
         triggers=(f"{_MARK}<tool_call>",),
     ),
 )
-
-MINIMAX_FORMATS = (MINIMAX_M3, MINIMAX_M2, MINIMAX_M1)
