@@ -22,7 +22,8 @@ from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
 from causerie.chat.call_syntax.parameters import ParameterReader
-from causerie.chat.call_syntax.python import LooseReader, PythonReader
+from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -384,8 +385,8 @@ class SectionReader:
     def _add_lenient_calls(
         self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]
     ) -> None:
-        for call in calls:
-            parts += (CallStarted(call.name, ""), CallArguments(call.arguments), CallEnded())
+        for name, arguments in calls:
+            parts += (CallStarted(name, ""), CallArguments(arguments), CallEnded())
         self._lenient = None
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
@@ -449,6 +450,6 @@ class SectionReader:
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):
-                return LooseReader(quote)
+                return RelaxedReader(quote=quote)
             case ElementArguments(mark):
                 return ElementReader(mark, schema)

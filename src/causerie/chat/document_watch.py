@@ -12,7 +12,7 @@ from itertools import islice
 
 from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
 from causerie.chat.parser import Mode, Parser
-from causerie.chat.schema.certain import Applicable, Certain, applicable, certain
+from causerie.chat.schema.certain import AppliedSchemas, applied_schemas
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.keywords import step
 from causerie.chat.schema.values import canonical
@@ -51,7 +51,7 @@ Fault = Repeat | BrokenRule
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    certain: Certain
+    certain: AppliedSchemas
     checked: tuple[Mapping[str, object], ...]
     start: int
     position: int
@@ -59,7 +59,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Container:
-    schemas: Applicable
+    schemas: AppliedSchemas
     is_array: bool
     distinct: bool
     pointer: str
@@ -77,7 +77,7 @@ class _Container:
     head: str = ""
     earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
-    def inside(self) -> tuple[Applicable, str]:
+    def inside(self) -> tuple[AppliedSchemas, str]:
         if self.is_array:
             return self.schemas.item(self.index), step(self.pointer, self.index)
         return self.schemas.property(self.name), step(self.pointer, self.name)
@@ -118,11 +118,10 @@ class DocumentWatch:
 
         Of an empty value it is the end.
         """
-        self._schema = schema
         self._work = Work(_MOST_STEPS)
         self._waiting: list[_Check] = []
-        self._root = applicable(rules)
-        self._certain = certain(rules)
+        self._root = applied_schemas(rules, certain=False)
+        self._certain = applied_schemas(rules, certain=True)
         self._open: list[_Container] = []
         self._values: list[_Value] = []
         self._parts = GrowingList[tuple[str, int, int]]()
@@ -251,8 +250,9 @@ class DocumentWatch:
 
     def _check(self, value: _Value, read: object) -> None:
         for rules in value.checked:
-            schema = self._schema.part(rules)
-            check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
+            check = _Check(
+                CheckedSchema(rules), read, self._pointer, value.position, copy(self._parts)
+            )
             try:
                 fault = self._check_bounded(AT_ONCE, check)
             except WorkExceeded:

@@ -10,7 +10,7 @@ import datetime
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
@@ -20,13 +20,13 @@ from causerie.chat.schema import regex
 from causerie.chat.schema.certain import Evaluated
 from causerie.chat.schema.compiled import (
     HEADER,
-    CompiledPatterns,
+    PATTERNS,
     Work,
     WorkExceeded,
     follows,
     matcher_of,
 )
-from causerie.chat.schema.keywords import as_list, step
+from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical
 from causerie.http.event_loop import offload
@@ -63,21 +63,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedSchema:
-    """A rewritten schema (:class:`Rewriter`) by which documents are checked, with its patterns."""
+    """A rewritten schema (:class:`Rewriter`) by which documents are checked."""
 
     rules: Mapping[str, object]
-    patterns: CompiledPatterns = field(default_factory=CompiledPatterns, repr=False)
-
-    def part(self, rules: Mapping[str, object]) -> CheckedSchema:
-        """Return a part of the schema; the patterns are common to both."""
-        return CheckedSchema(rules, self.patterns)
 
     def fault(self, value: object, work: Work) -> Fault | None:
         """Return what a decoded document breaks; raise :class:`WorkExceeded` if that is unknown."""
-        definitions = self.rules.get("$defs")
-        known = definitions if isinstance(definitions, Mapping) else {}
+        known = as_mapping(self.rules.get("$defs"))
         try:
-            _Checker(known, self.patterns, work).check(value, self.rules, "#")
+            _Checker(known, work).check(value, self.rules, "#")
         except _Wrong as wrong:
             return Fault(str(wrong), wrong.pointer or "#")
         except RecursionError:
@@ -142,7 +136,6 @@ def following(values: Iterable[object], schema: Mapping[str, object]) -> list[ob
 @dataclass(slots=True)
 class _Checker:
     definitions: Mapping[str, object]
-    patterns: CompiledPatterns
     work: Work
 
     def check(self, value: object, schema: object, at: str) -> None:
@@ -175,7 +168,7 @@ class _Checker:
         declared = schema.get("type")
         if declared is None:
             return
-        names = declared if isinstance(declared, list) else [declared]
+        names = one_or_several(declared)
         if not any(_is_type(value, str(name)) for name in names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(map(str, names))}.")
 
@@ -246,7 +239,7 @@ class _Checker:
             raise _Wrong(f"The string at {at} names a day that does not exist.")
 
     def _matches(self, value: str, keyword: str, rule: str) -> bool:
-        return self.patterns.matches(value, keyword, rule, self.work)
+        return PATTERNS.matches(value, keyword, rule, self.work)
 
     def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
@@ -297,12 +290,13 @@ class _Checker:
         for name in required:
             if name not in value:
                 raise _Wrong(f"The object at {at} lacks the property {str(name)[:100]!r}.")
-        named, patterns = schema.get("properties"), schema.get("patternProperties")
+        named = as_mapping(schema.get("properties"))
+        patterns = as_mapping(schema.get("patternProperties"))
         for name, item in value.items():
-            known = isinstance(named, Mapping) and name in named
-            if isinstance(named, Mapping) and name in named:
+            known = name in named
+            if known:
                 self.check(item, named[name], step(at, name))
-            for pattern, rule in patterns.items() if isinstance(patterns, Mapping) else ():
+            for pattern, rule in patterns.items():
                 if self._matches(name, "pattern", pattern):
                     known = True
                     self.check(item, rule, step(at, name))

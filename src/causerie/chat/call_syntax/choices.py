@@ -8,7 +8,17 @@ from functools import partial
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import APPLIES, SchemaRefused, is_annotation, part_at, step
+from causerie.chat.schema.keywords import (
+    APPLIES,
+    SchemaRefused,
+    as_list,
+    as_mapping,
+    constants,
+    is_annotation,
+    one_or_several,
+    part_at,
+    step,
+)
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
@@ -43,7 +53,7 @@ def part_of(schema: Schema, part: object) -> Schema | None:
     """Return a schema inside ``schema`` with its definitions; ``None`` if it admits nothing."""
     if part is False:
         return None
-    return {**(part if isinstance(part, Mapping) else {}), **definitions(schema)}
+    return {**as_mapping(part), **definitions(schema)}
 
 
 def resolved(root: Schema, reference: str) -> Schema | bool:
@@ -141,8 +151,7 @@ def closed_schema(parameters: Schema) -> Schema:
 
 def _schemas_alongside(schema: Schema) -> Iterator[object]:
     for key in ("allOf", "anyOf", "oneOf"):
-        options = schema.get(key)
-        yield from options if isinstance(options, list) else ()
+        yield from as_list(schema.get(key))
     if "$ref" in schema:
         yield schema["$ref"]
 
@@ -227,8 +236,7 @@ def _applied(schema: Schema) -> Iterator[Sequence[object]]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [resolved(schema, reference)]
-    parts = schema.get("allOf")
-    yield from ([part] for part in parts) if isinstance(parts, list) else ()
+    yield from ([part] for part in as_list(schema.get("allOf")))
     for key in _ALTERNATIVES:
         options = schema.get(key)
         if isinstance(options, list):
@@ -240,10 +248,7 @@ def kinds_of(choice: Schema) -> frozenset[str]:
     values = constants(choice)
     if values is not None:
         return frozenset(map(kind_of, values))
-    declared = choice.get("type")
-    if isinstance(declared, list):
-        return frozenset(map(str, declared))
-    return frozenset({declared}) if isinstance(declared, str) else ALL
+    return frozenset(map(str, one_or_several(choice["type"]))) if "type" in choice else ALL
 
 
 def kinds(schema: Schema) -> frozenset[str]:
@@ -293,12 +298,6 @@ def kind_of(value: object) -> str:
     return _NAMES[type(value)]
 
 
-def constants(choice: Schema) -> list[object] | None:
-    """Return the values that a choice lists."""
-    values = [choice["const"]] if "const" in choice else choice.get("enum")
-    return values if isinstance(values, list) else None
-
-
 def admits(choice: Schema, value: object) -> bool:
     """Return whether a value is one of a choice's constants, or has its type and bounds."""
     values = constants(choice)
@@ -316,11 +315,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
         if key in _TOGETHER:
             both[key] = _TOGETHER[key](one[key], other[key])
         elif key in _REPEATED:
-            leading_content = both.get("allOf")
-            both["allOf"] = [
-                *(leading_content if isinstance(leading_content, list) else ()),
-                {key: one[key]},
-            ]
+            both["allOf"] = [*as_list(both.get("allOf")), {key: one[key]}]
         elif key in _ALONE:
             raise refused(other, "alongside another schema for the same array it is not supported.")
     if one.keys() & _OBJECTS and other.keys() & _OBJECTS:
@@ -350,7 +345,8 @@ def settled(choice: Schema) -> Schema | None:
 
 
 def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
-    names = dict.fromkeys([*_named(one), *_named(other)])
+    sides = [as_mapping(side.get("properties")) for side in (one, other)]
+    names = dict.fromkeys(name for side in sides for name in side)
     found: dict[str, object] = {}
     if names:
         found["properties"] = {
@@ -362,13 +358,9 @@ def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
     return found
 
 
-def _named(schema: Schema) -> Mapping[str, object]:
-    named = schema.get("properties")
-    return named if isinstance(named, Mapping) else {}
-
-
 def _seen(schema: Schema, name: str) -> object:
-    return _named(schema).get(name, schema.get("additionalProperties", True))
+    others = schema.get("additionalProperties", True)
+    return as_mapping(schema.get("properties")).get(name, others)
 
 
 def _conjunction(first: object, second: object) -> object:
@@ -386,7 +378,7 @@ def _parts(schema: object) -> list[object]:
 
 
 def _types(first: object, second: object) -> object:
-    sides = [side if isinstance(side, list) else [side] for side in (first, second)]
+    sides = [one_or_several(side) for side in (first, second)]
     mine, theirs = ({*side, "integer"} if "number" in side else {*side} for side in sides)
     common = mine & theirs
     kinds = sorted(common - {"integer"} if "number" in common else common)

@@ -22,26 +22,19 @@ from causerie.chat.call_syntax.base import (
     text_overlap,
     without,
 )
-from causerie.chat.call_syntax.choices import (
-    ALL,
-    NUMERIC,
-    choices,
-    constants,
-    is_meant,
-    kinds,
-    kinds_of,
-    refused,
-)
+from causerie.chat.call_syntax.choices import ALL, choices, is_meant, kinds, kinds_of, refused
 from causerie.chat.call_syntax.members import (
     ArgumentRules,
     item_in,
     items_of,
     members_of,
     names_in,
+    number_of,
     property_in,
     string_terminal,
 )
 from causerie.chat.grammar_text import GrammarText
+from causerie.chat.schema.keywords import constants
 
 _ITEM = "item"
 _NULL = frozenset({"null"})
@@ -235,8 +228,7 @@ class _Elements(ArgumentRules[str | None]):
             case "array":
                 inside = items_of(choice).grammar(self._item, "")
             case _:
-                bounds = {key: choice[key] for key in NUMERIC if key in choice}
-                inside = self.scope.json({"type": kind, **bounds})
+                inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
 
     def _string(self, choice: Schema, place: str | None) -> str:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from causerie.chat.call_syntax.base import Schema, spelled
-from causerie.chat.call_syntax.choices import choices, definitions, part_of, refused
+from causerie.chat.call_syntax.choices import (
+    NUMERIC,
+    choices,
+    definitions,
+    kinds_of,
+    part_of,
+    refused,
+)
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
-from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list
+from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list, as_mapping, constants
 from causerie.chat.schema.pattern import Refused, anywhere, searches
 
 
@@ -24,8 +31,7 @@ def string_terminal(schema: Schema) -> str | None:
     """
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
-    leading_content = schema.get("allOf")
-    for rules in (schema, *(leading_content if isinstance(leading_content, list) else ())):
+    for rules in (schema, *as_list(schema.get("allOf"))):
         pattern, form = rules.get("pattern"), rules.get("format")
         if isinstance(pattern, str):
             try:
@@ -83,6 +89,61 @@ class ArgumentRules(ABC, Generic[Place]):
         return top
 
 
+class JsonLikeRules(ArgumentRules[None]):
+    """The rules where a list stands in ``brackets``, its items between ``comma``."""
+
+    null = '"null"'
+    brackets = ('"["', '"]"')
+    comma = '","'
+
+    def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
+        for choice in choices(schema):
+            values = constants(choice)
+            if values is None:
+                yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
+            else:
+                yield from self.constants(choice, values)
+
+    @abstractmethod
+    def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
+        """Return how the values that a choice lists are written."""
+
+    @abstractmethod
+    def string(self, choice: Schema) -> str:
+        """Return how a text is written."""
+
+    @abstractmethod
+    def object(self, choice: Schema) -> str | None:
+        """Return how an object is written, if one is possible."""
+
+    def item(self, schema: Schema) -> str:
+        """Return the name of the rule for a value, wherever it stands."""
+        return self.value(schema, None)
+
+    def _kind(self, kind: str, choice: Schema) -> str | None:
+        match kind:
+            case "string":
+                return self.string(choice)
+            case "boolean":
+                return '("true" | "false")'
+            case "null":
+                return self.null
+            case "array":
+                inside, (begin, end) = (
+                    items_of(choice).grammar(self.item, self.comma),
+                    self.brackets,
+                )
+                return None if inside is None else f"{begin} {inside} {end}"
+            case "object":
+                return self.object(choice)
+        return number_of(kind, choice, self.scope)
+
+
+def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
+    """Return the expression for a number, or another value that is written as JSON."""
+    return scope.json({"type": kind, **{key: choice[key] for key in NUMERIC if key in choice}})
+
+
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
     """Return the alternatives of what follows a schema; raise where there is none."""
     possible = dict.fromkeys(way for way in ways if way is not None)
@@ -131,7 +192,7 @@ def items_of(choice: Schema) -> Items:
     if isinstance(items, list):
         first, items = items, choice.get("additionalItems", True)
     possible: list[Schema] = []
-    for schema in first if isinstance(first, list) else ():
+    for schema in as_list(first):
         of = part_of(choice, schema)
         if of is None or not choices(of):
             items = False
@@ -198,7 +259,7 @@ def members_of(
     """
     required = as_list(choice.get("required"))
     declared = _names(choice)
-    unnamed = declared.keys() - _mapping(choice, "properties").keys()
+    unnamed = declared.keys() - as_mapping(choice.get("properties")).keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
         raise refused(choice, "too many required names for so many patterns.", "patternProperties")
     named = []
@@ -218,7 +279,7 @@ def members_of(
 
 def property_of(choice: Schema, name: str) -> Schema | None:
     """Return the schema of a property, with its definitions; ``None`` if it is not allowed."""
-    named = _mapping(choice, "properties")
+    named = as_mapping(choice.get("properties"))
     if name in named:
         return part_of(choice, named[name])
     for pattern, of in patterns_of(choice).items():
@@ -238,7 +299,7 @@ def property_in(schema: Schema, name: str) -> Schema:
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
     """Return the schemas of the properties that are named by patterns."""
-    return _mapping(choice, "patternProperties")
+    return as_mapping(choice.get("patternProperties"))
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
@@ -249,12 +310,12 @@ def names_in(schema: Schema) -> tuple[str, ...]:
 
 def _names(choice: Schema) -> dict[str, None]:
     required = (str(name) for name in as_list(choice.get("required")))
-    return dict.fromkeys([*_mapping(choice, "properties"), *required])
+    return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 
 
 def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
     patterns = patterns_of(choice)
-    known = _mapping(choice, "properties").values()
+    known = as_mapping(choice.get("properties")).values()
     silent = all(of is False for of in known) or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
@@ -286,8 +347,3 @@ def _bounds_of_free_keys(
             choice, "that there are not all of the named properties is not held.", "maxProperties"
         )
     return least, most
-
-
-def _mapping(schema: Schema, key: str) -> Mapping[str, object]:
-    found = schema.get(key)
-    return found if isinstance(found, Mapping) else {}

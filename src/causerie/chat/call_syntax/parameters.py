@@ -18,7 +18,6 @@ from causerie.chat.call_syntax.base import (
 )
 from causerie.chat.call_syntax.choices import (
     choices,
-    constants,
     definitions,
     is_meant,
     kind_of,
@@ -32,6 +31,7 @@ from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
 from causerie.chat.grammar_text import ANY_TEXT, GrammarText
+from causerie.chat.schema.keywords import constants
 
 _COUNTED = re.compile(r'\\.|"', re.DOTALL)  # an escape, or a quote that counts
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from llguidance import LLMatcher, LLParserLimits
 
 from causerie.chat.schema.compiled import HEADER, Work, matcher_of
-from causerie.chat.schema.keywords import as_list
+from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.rewriting import declared_types, is_never
 from causerie.chat.schema.values import canonical
 
@@ -197,7 +197,7 @@ class SchemaDisjointness:
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
         for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
-            first, second = _property(a, name), _property(b, name)
+            first, second = (as_mapping(each.get("properties")).get(name) for each in (a, b))
             if first is None or second is None:
                 continue
             if self._excludes(first, second, _ALL, depth + 1):
@@ -205,11 +205,8 @@ class SchemaDisjointness:
         return False
 
     def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
-        if "const" in schema:
-            values: Sequence[object] = [schema["const"]]
-        elif isinstance(schema.get("enum"), list):
-            values = as_list(schema["enum"])
-        else:
+        values = constants(schema)
+        if values is None:
             return None
         known = self._constants.get(id(schema))
         if known is None:
@@ -240,7 +237,7 @@ class SchemaDisjointness:
 
 
 def _kinds(declared: object) -> frozenset[str]:
-    names = declared if isinstance(declared, list) else [declared]
+    names = one_or_several(declared)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
 
@@ -255,11 +252,6 @@ def _kind(value: object) -> str:
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
-
-
-def _property(schema: Mapping[str, object], name: str) -> object:
-    declared = schema.get("properties")
-    return declared.get(name) if isinstance(declared, Mapping) else None
 
 
 def _forbids_required(schema: Mapping[str, object], required: object) -> bool:

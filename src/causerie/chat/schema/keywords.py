@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -41,6 +41,22 @@ def as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return a value that is an object; an empty one for any other."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def one_or_several(value: object) -> list[Any]:
+    """Return the items of a list, or the only value."""
+    return value if isinstance(value, list) else [value]
+
+
+def constants(schema: Mapping[str, object]) -> list[Any] | None:
+    """Return the values that a schema lists."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values if isinstance(values, list) else None
+
+
 def part_at(root: object, pointer: str) -> object:
     """Return the part of a schema that a JSON Pointer names; raise :class:`LookupError`."""
     found = root
@@ -73,7 +89,6 @@ class Place:
 _LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-NUMBERS = ("number", "integer")
 
 _DATE = (
     "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -222,7 +237,7 @@ APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties",
 
 REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
 _RULES = ENFORCED | REFUSED
-_MOST_DISTANCE = 0.25
+_LEAST_SIMILAR = 0.8
 
 
 def is_applied(key: str) -> bool:
@@ -250,24 +265,10 @@ def is_unknown(key: str) -> bool:
 
 def ignored_keyword(key: str) -> str:
     """Return the header text for an unknown keyword, with a known one of similar spelling."""
-    name = key[:_LONGEST_NAME]
-    distance, similar = min((_distance(name, rule), rule) for rule in _RULES)
-    hint = f" (similar to {similar})" if distance <= _MOST_DISTANCE else ""
+    rules = {rule.casefold(): rule for rule in sorted(_RULES)}
+    near = get_close_matches(key[:_LONGEST_NAME].casefold(), rules, n=1, cutoff=_LEAST_SIMILAR)
+    hint = f" (similar to {rules[near[0]]})" if near else ""
     return f"keyword {_in_header(key)} ignored{hint}"
-
-
-def _distance(name: str, rule: str) -> float:
-    # A typing error is in one place, so what differs between the common beginning and end counts.
-    one, other = name.casefold(), rule.casefold()
-    begin = _common_length(one, other)
-    end = _common_length(one[begin:][::-1], other[begin:][::-1])
-    longest = max(len(one), len(other))
-    return (longest - begin - end) / longest
-
-
-def _common_length(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def ignored_sibling(key: str) -> str:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from itertools import islice
 
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, as_list, step
+from causerie.chat.schema.keywords import (
+    CONDITIONS,
+    IN_PLACE,
+    TYPES,
+    as_list,
+    as_mapping,
+    one_or_several,
+    step,
+)
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
 from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
 
@@ -83,8 +91,7 @@ class SchemaNarrowing:
         return NarrowedSchema(parts.schema, tuple(parts.left))
 
     def _forbid_others(self, parts: _Parts) -> None:
-        named = parts.schema["properties"]
-        assert isinstance(named, Mapping)
+        named = as_mapping(parts.schema["properties"])
         others = {name: True for way in parts.added for name in self._names(way)}
         parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
 
@@ -96,9 +103,8 @@ class SchemaNarrowing:
             part = waiting.pop(0)
             if not isinstance(part, Mapping):
                 continue
-            named = part.get("properties")
-            if isinstance(named, Mapping):
-                yield from (name for name, of in named.items() if of is not False)
+            named = as_mapping(part.get("properties"))
+            yield from (name for name, of in named.items() if of is not False)
             yield from (name for name in as_list(part.get("required")) if isinstance(name, str))
             for key in ("allOf", "anyOf", "oneOf"):
                 waiting += as_list(part.get(key))
@@ -211,8 +217,7 @@ class SchemaNarrowing:
         closed = self._target(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
-        named = closed.get("properties")
-        known = named if isinstance(named, Mapping) else {}
+        known = as_mapping(closed.get("properties"))
         names = dict.fromkeys(name for name in self._names(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
@@ -220,8 +225,7 @@ class SchemaNarrowing:
         target = self._target(option)
         if not _is_closed(target) or schema.keys() & (IN_PLACE - {"oneOf"} | {"properties"}):
             return {}
-        named = target["properties"]
-        assert isinstance(named, Mapping)
+        named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
 
     def _target(self, schema: object) -> Schema:
@@ -229,7 +233,7 @@ class SchemaNarrowing:
             if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
                 break
             schema = self._resolve(str(schema["$ref"]))
-        return schema if isinstance(schema, Mapping) else {}
+        return as_mapping(schema)
 
     # Arrays
 
@@ -297,8 +301,7 @@ class SchemaNarrowing:
             parts.left.append("propertyNames")
 
     def _counts(self, parts: _Parts, schema: Schema) -> None:
-        required, named = as_list(schema.get("required")), schema.get("properties")
-        names = list(named) if isinstance(named, Mapping) else []
+        required, names = as_list(schema.get("required")), [*as_mapping(schema.get("properties"))]
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
         if not isinstance(least, int) or not isinstance(most, int | None):
@@ -329,11 +332,10 @@ class SchemaNarrowing:
     def _unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedProperties"] in (True, {}):
             return
-        named = schema.get("properties")
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
         if closed:
             others = dict.fromkeys(self._names(schema), True)
-            own = named if isinstance(named, Mapping) else {}
+            own = as_mapping(schema.get("properties"))
             parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
         if not closed or self._depends_on_document(schema):
             parts.left.append("unevaluatedProperties")
@@ -369,8 +371,7 @@ class SchemaNarrowing:
 
 def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]:
     for key in ("dependentRequired", "dependentSchemas", "dependencies"):
-        found = schema.get(key)
-        for name, needs in found.items() if isinstance(found, Mapping) else ():
+        for name, needs in as_mapping(schema.get(key)).items():
             if isinstance(needs, list):
                 if needs:
                     yield name, {"type": "object", "required": needs}
@@ -400,8 +401,8 @@ def _without(names: Sequence[str]) -> Schema:
 
 
 def _is_closed(schema: Schema) -> bool:
-    named, required = schema.get("properties"), as_list(schema.get("required"))
-    if not isinstance(named, Mapping) or not named or not schema.keys().isdisjoint(_SILENT):
+    named, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
+    if not named or not schema.keys().isdisjoint(_SILENT):
         return False
     return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
 
@@ -417,15 +418,12 @@ def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Sche
 
 
 def _forbids(way: Schema, name: object) -> bool:
-    named = way.get("properties")
-    return isinstance(named, Mapping) and named.get(str(name)) is False
+    return as_mapping(way.get("properties")).get(str(name)) is False
 
 
 def _types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
-    names = declared if isinstance(declared, list) else [declared]
-    if declared is None:
-        names = ["object", "array", "string", "boolean", "null", "number"]
+    names = TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
 
 

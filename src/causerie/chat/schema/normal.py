@@ -13,7 +13,14 @@ from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import Place, SchemaRefused, as_list, part_at, step
+from causerie.chat.schema.keywords import (
+    Place,
+    SchemaRefused,
+    as_list,
+    one_or_several,
+    part_at,
+    step,
+)
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
@@ -24,7 +31,6 @@ from causerie.chat.schema.values import (
     Values,
     is_leaky_range,
     is_number,
-    multiples,
 )
 
 Node = dict[str, object]
@@ -200,7 +206,7 @@ class Rewriter:
     # Keywords that hold for any value
 
     def _type(self, place: Place, out: Node, key: str, value: object) -> None:
-        named = value if isinstance(value, list) else [value]
+        named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
             raise self._refuse(
                 step(place.pointer, key), f"it must be one or several of {', '.join(words.TYPES)}."
@@ -348,13 +354,8 @@ class Rewriter:
             out[key] = number
             return
         kind = place.schema.get("type")
-        number, few = multiples(self._values.number(number, pointer), whole=kind == "integer")
-        if few is not None:
-            held: list[object] = [{"enum": few}]
-            if kind not in ("integer", "number"):
-                held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
-            out["allOf"] = [*as_list(out.get("allOf")), {"anyOf": held}]
-        elif not (kind == "integer" and number == 1):
+        number = self._values.multiple(number, pointer, whole=kind == "integer")
+        if not (kind == "integer" and number == 1):
             out[key] = number
 
     # Keywords of arrays

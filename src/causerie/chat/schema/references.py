@@ -16,7 +16,6 @@ BY_NAME = frozenset({
     "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies",
 })  # fmt: skip
 ANCHORS = ("$anchor", "$dynamicAnchor")
-REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Subschemas stand at every second level at least; what is deeper than they may be is not read.
 DEEPEST = 2 * MAX_DEPTH + 2
 
@@ -43,8 +42,6 @@ class Addresses:
 
     whole: Mapping[str, object]
     torn: set[str] = field(default_factory=set)
-    dynamic: dict[str, set[str]] = field(default_factory=dict)
-    """The documents with a dynamic anchor, by its name; that of ``$recursiveAnchor`` is empty."""
     documents: set[str] = field(default_factory=set)
     """The documents that references name."""
     _places: dict[str, _Path | None] = field(default_factory=dict)
@@ -67,7 +64,7 @@ class Addresses:
     @property
     def plain(self) -> bool:
         """Return whether references are places already."""
-        return not self._places and not self.dynamic
+        return not self._places
 
     def place(self, reference: str) -> str | None:
         """Return the place that an absolute reference names, if it is in the schema."""
@@ -117,17 +114,9 @@ class Addresses:
             anchor = schema.get(key)
             if isinstance(anchor, str):
                 self._noted.append((f"{base}#{anchor}", schema, at))
-        anchor = schema.get("$dynamicAnchor")
-        if isinstance(anchor, str):
-            self.dynamic.setdefault(anchor, set()).add(base)
-        if schema.get("$recursiveAnchor") is True:
-            self.dynamic.setdefault("", set()).add(base)
-        for key in REFERENCES:
-            reference = schema.get(key)
-            if isinstance(reference, str):
-                self.documents.add(joined(base, reference).partition("#")[0])
-                if key != "$ref":
-                    self.dynamic.setdefault(reference.rpartition("#")[2], set())
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            self.documents.add(joined(base, reference).partition("#")[0])
         return base
 
 
@@ -227,7 +216,7 @@ def _without_ignored(
     return out
 
 
-_KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
+_KEYS = frozenset({"$id", "$ref", *ANCHORS})
 
 
 def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
@@ -276,8 +265,5 @@ class _Move:
             return {key: value} if address in self.found.torn else {}
         if key in ANCHORS:
             return {}
-        several = len(self.found.dynamic.get(value.rpartition("#")[2], ())) > 1
-        place = None if key != "$ref" and several else self.found.place(joined(base, value))
-        if place is None:
-            return {key: value}
-        return {"$ref": place}
+        place = self.found.place(joined(base, value))
+        return {key: value if place is None else place}

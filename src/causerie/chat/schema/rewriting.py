@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, as_list, is_annotation, step
+from causerie.chat.schema.keywords import (
+    SAID_BY_PATTERN,
+    TYPES,
+    as_list,
+    constants,
+    is_annotation,
+    one_or_several,
+    step,
+)
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number
 
@@ -67,7 +75,7 @@ def declared_types(schema: Mapping[str, object]) -> object:
     types = schema.get("type")
     if schema.get("nullable") is not True or types is None:
         return types
-    named = types if isinstance(types, list) else [types]
+    named = one_or_several(types)
     return named if "null" in named else [*named, "null"]
 
 
@@ -128,10 +136,8 @@ def _said(schema: object) -> Mapping[str, object]:
 def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
     if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
         return None
-    options = [said["const"]] if "const" in said else said.get("enum")
-    return (
-        [name for name in options if isinstance(name, str)] if isinstance(options, list) else None
-    )
+    options = constants(said)
+    return None if options is None else [name for name in options if isinstance(name, str)]
 
 
 # Every document that an opposite admits is invalid by the schema. The reverse does not hold: no
@@ -245,7 +251,7 @@ def _union(opposites: Iterable[Opposite]) -> Opposite:
 
 
 def _of_other_type(declared: object) -> Opposite:
-    names = {str(name) for name in (declared if isinstance(declared, list) else [declared])}
+    names = set(map(str, one_or_several(declared)))
     excluded = names | ({"number"} if "integer" in names else set())
     others = [kind for kind in _KINDS if kind not in excluded]
     complete = "integer" not in names or "number" in names
