@@ -375,7 +375,7 @@ def test_nothing_is_cut_where_nothing_is_forged(path: Path) -> None:
         for number, marker in enumerate(sorted({*_MARKER.findall(path.read_text()), "<BOS>"}))
     }
     for rendered in _rendered(template, "harmless").values():
-        assert [piece.text for piece in split(rendered, markers)] == [rendered.text]
+        assert [piece.text for piece in split(rendered, ControlTokens(markers))] == [rendered.text]
 
 
 @every_template

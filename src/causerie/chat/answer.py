@@ -16,7 +16,7 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.lark import embed
+from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import (
     WhiteSpace,
     check_size,
@@ -213,14 +213,21 @@ async def answer_plan(
             make = partial(_schema, output, text, control_tokens, white_space)
             return await schema_cache.of(text, (output.param, white_space), make)
         case Regex(pattern):
-            return await schema_cache.of(pattern, Regex, partial(_regex, pattern))
+            # There is no telling what it spells.
+            return await schema_cache.of(
+                pattern,
+                Regex,
+                lambda: AnswerPlan(regex(pattern, param="structured_outputs.regex"), spell=True),
+            )
         case ToolMode(options):
             text = "\n".join(options)
             return await schema_cache.of(
                 text, options, partial(_choice, options, text, control_tokens)
             )
         case Grammar(text):
-            return await schema_cache.of(text, Grammar, partial(_grammar, text))
+            return await schema_cache.of(
+                text, Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
+            )
 
 
 def _schema(
@@ -253,16 +260,6 @@ def _document_plan(
     return AnswerPlan("answer", f"answer: %json {text}")
 
 
-def _regex(pattern: str) -> AnswerPlan:
-    rule = regex(pattern, param="structured_outputs.regex")
-    return AnswerPlan(rule, spell=True)  # there is no telling what it spells
-
-
 def _choice(options: tuple[str, ...], text: str, control_tokens: Collection[str]) -> AnswerPlan:
     rule = choice(options, param="structured_outputs.choice")
     return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
-
-
-def _grammar(text: str) -> AnswerPlan:
-    part = embed(text, "g")
-    return AnswerPlan(part.start, part.rules, spell=True)

@@ -23,7 +23,7 @@ from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writi
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
-from causerie.chat.verification import Enforced, verified
+from causerie.chat.verification import verified
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch, CacheReport, CacheReporter, Partial, Trail, Usage
@@ -243,7 +243,7 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
-            source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
+            source = verified(source, request, plan, choices, partial)
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self._reserve(request.n, most), aclosing(source) as events:
@@ -292,12 +292,6 @@ class TextChat:
         if partial is not None:
             return plan, [await resumed(self._engine, request, model, plan, partial)]
         return plan, [Generation(self._engine, request, plan, n) for n in range(request.n)]
-
-
-def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
-    document = plan.answer.checked if plan.answer else None
-    required = request.tool_choice.mode == "required"
-    return Enforced(request.output, document, plan.functions.arguments, required)
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:

@@ -242,8 +242,7 @@ class _Section:
         self._form = form
         self._plan = plan
         self._text = text
-        names = sorted(plan.tools)
-        self._call = text.rule(" | ".join(text.rule(self._one_call(name)) for name in names))
+        self._call = self._any_call(form.call)
 
     def whole(self) -> str:
         begin = self._text.literal(self._form.lead + self._form.begin)
@@ -293,17 +292,13 @@ class _Section:
         form = self._form
         return (*form.starts, *form.lead_ins) if form.at_start else ()
 
-    def _rest(self) -> str:
+    def _rest(self, first: str = "") -> str:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
-        return f"{self._call} {again} {self._end()}".strip()
-
-    def _end(self) -> str:
-        if not self._form.end:
-            return ""
-        end = self._text.literal(self._form.end)
-        return f"({end})?" if self._form.optional_end else end
+        end = text.literal(form.end) if form.end else ""
+        end = f"({end})?" if end and form.optional_end else end
+        return f"{first or self._call} {again} {end}".strip()
 
     def behind(self, trigger: str) -> str:
         form, text = self._form, self._text
@@ -320,17 +315,16 @@ class _Section:
         return self._with_first((Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[Segment]) -> str:
-        form, text = self._form, self._text
-        names = sorted(self._plan.tools)
-        call = text.rule(" | ".join(text.rule(self._one_call(name, segments)) for name in names))
-        many = form.parallel and self._plan.parallel
-        again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
-        return f"{call} {again} {self._end()}".strip()
+        return self._rest(self._any_call(segments))
 
-    def _one_call(self, name: str, segments: Sequence[Segment] | None = None) -> str:
+    def _any_call(self, segments: Sequence[Segment]) -> str:
+        calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))
+        return self._text.rule(" | ".join(map(self._text.rule, calls)))
+
+    def _one_call(self, name: str, segments: Sequence[Segment]) -> str:
         out: list[str] = []
         fixed = ""
-        for segment in segments if segments is not None else self._form.call:
+        for segment in segments:
             if isinstance(segment, Literal) and not segment.also:
                 fixed += segment.text
             elif isinstance(segment, Literal):

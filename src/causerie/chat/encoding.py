@@ -71,16 +71,12 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
     return any(len(token.strip()) > 2 and token in plain for token in control_tokens)
 
 
-def split(
-    rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]
-) -> list[EncodedPiece]:
+def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiece]:
     """Return the prompt in pieces, together its whole text.
 
     No piece that is read with control tokens has the text of one that touches a user's character.
     If nothing is forged there is one piece.
     """
-    if not isinstance(control_tokens, ControlTokens):
-        control_tokens = ControlTokens(control_tokens)
     text = rendered.text
     if not text:
         return []

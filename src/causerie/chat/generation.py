@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -137,14 +137,6 @@ class State(Enum):
     CALLING = "calling"
     FINISHED = "finished"
 
-
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.THINKING: frozenset({State.ANSWERING, State.CALLING, State.CLOSING, State.FINISHED}),
-    State.CLOSING: frozenset({State.ANSWERING, State.FINISHED}),
-    State.ANSWERING: frozenset({State.THINKING, State.CALLING, State.CLOSING, State.FINISHED}),
-    State.CALLING: frozenset({State.ANSWERING, State.THINKING, State.CLOSING, State.FINISHED}),
-    State.FINISHED: frozenset(),
-}
 
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _THINKING, _ANSWERING = State.THINKING, State.ANSWERING  # likewise

@@ -7,7 +7,7 @@ an error; one that takes too much work to check is delivered, and marked.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,8 +16,9 @@ import structlog
 from msgspec import structs
 
 from causerie.chat.generation import Generation
+from causerie.chat.plan import Plan
 from causerie.chat.schema.compiled import Work, WorkExceeded
-from causerie.chat.validation import CheckedSchema, decided, validate
+from causerie.chat.validation import decided, validate
 from causerie.errors import InternalError
 from causerie.protocol.events import (
     Batch,
@@ -28,21 +29,9 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.protocol.request import OutputFormat
+from causerie.protocol.request import ChatRequest
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Enforced:
-    """Constraints that the grammar of a reply enforces."""
-
-    answer: OutputFormat | None = None
-    document: CheckedSchema | None = None
-    """The schema of the answer, if it has one."""
-    functions: Mapping[str, CheckedSchema] = field(default_factory=dict)
-    """The schema of the arguments of each function."""
-    call_required: bool = False
 
 
 @dataclass(slots=True)
@@ -64,21 +53,29 @@ class _Choice:
         arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
         return sum(map(len, self.text)) + sum(map(len, arguments))
 
-    def fault(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
+    def fault(self, request: ChatRequest, plan: Plan, work: Work, *, whole: bool) -> str | None:
         said = "".join(self.text)
-        if enforced.call_required and (said.strip() or (whole and not self.calls)):
+        required = request.tool_choice.mode == "required"
+        if required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
-        if self.calls or enforced.answer is None or not whole:
-            return self.fault_of_calls(enforced, work, whole=whole)
-        if enforced.document is not None:
-            return enforced.document.fault_of_text(said, work)
-        return validate(said, enforced.answer, work)
+        if self.calls or request.output is None or not whole:
+            return self.fault_of_calls(plan, work, whole=whole)
+        if plan.answer is not None and plan.answer.checked is not None:
+            return plan.answer.checked.fault_of_text(said, work)
+        return validate(said, request.output, work)
 
-    def fault_of_calls(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
+    def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not _is_document(calls[-1][1]):
             calls.pop()
-        return _fault_of_calls(calls, enforced, work)
+        for name, arguments in calls:
+            schema = plan.functions.arguments.get(name)
+            if schema is None:
+                return f"It calls {name[:64]!r}, which may not be called."
+            fault = schema.fault_of_text(arguments, work)
+            if fault is not None:
+                return f"The arguments of {name!r}: {fault}"
+        return None
 
 
 def _is_document(text: str) -> bool:
@@ -89,40 +86,29 @@ def _is_document(text: str) -> bool:
     return True
 
 
-def _fault_of_calls(calls: Sequence[tuple[str, str]], enforced: Enforced, work: Work) -> str | None:
-    for name, arguments in calls:
-        schema = enforced.functions.get(name)
-        if schema is None:
-            return f"It calls {name[:64]!r}, which may not be called."
-        fault = schema.fault_of_text(arguments, work)
-        if fault is not None:
-            return f"The arguments of {name!r}: {fault}"
-    return None
-
-
 async def verified(
     source: AsyncGenerator[Batch, None],
-    enforced: Enforced,
+    request: ChatRequest,
+    plan: Plan,
     choices: Sequence[Generation],
-    resumed: str,
     begun: Partial | None,
 ) -> AsyncGenerator[Batch, None]:
     """Yield the same batches; raise :class:`InternalError` where a finished choice breaks a rule.
 
-    The end of a choice that takes too much work to check says so. ``resumed`` and ``begun`` are
-    what the reply held before these events.
+    The end of a choice that takes too much work to check says so. ``begun`` is what was sent of the
+    reply before these events.
     """
-    found = [_resumed(resumed, begun) for _ in choices]
+    found = [_resumed(plan.resumed, begun) for _ in choices]
     async with aclosing(source):
         async for batch in source:
             for at, event in enumerate(batch):
                 if isinstance(event, Finished):
                     choice = found[event.choice]
                     if choices[event.choice].stopped:
-                        check = partial(choice.fault_of_calls, enforced, whole=False)
+                        check = partial(choice.fault_of_calls, plan, whole=False)
                     else:
                         whole = event.reason in ("stop", "tool_calls")
-                        check = partial(choice.fault, enforced, whole=whole)
+                        check = partial(choice.fault, request, plan, whole=whole)
                     try:
                         fault = await decided(check, choice.characters)
                     except WorkExceeded:
