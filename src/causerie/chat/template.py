@@ -233,8 +233,8 @@ class Rendered(Struct, frozen=True):
 class ChatTemplate:
     """One model's template, compiled once; rendering it is safe from any thread.
 
-    An empty ``source`` stands for ChatML. Raises :class:`ValueError` where it is no Jinja template. Most templates pass over
-    documents; it says whether this one ``shows_documents``.
+    An empty ``source`` stands for ChatML. Raises :class:`ValueError` where it is no Jinja template.
+    Most templates pass over documents; it says whether this one ``shows_documents``.
     """
 
     def __init__(self, source: str, *, bos_token: str, eos_token: str) -> None:

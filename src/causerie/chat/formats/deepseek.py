@@ -14,10 +14,12 @@ from causerie.chat.formats.format import (
     ParameterList,
     Reasoning,
     ThinkingSwitch,
+    by_effort,
     segments,
     unspaced,
 )
 from causerie.chat.formats.hermes import json_list
+from causerie.chat.formats.parameters import keyed
 
 # DeepSeek, from R1 to V4.1.
 
@@ -182,59 +184,28 @@ KIMI_K3 = ModelFormat(
 
 # Tencent's Hunyuan.
 
+
+def _hunyuan_calls(suffix: str, behind_name: str) -> CallSection:
+    arguments = keyed("{}" + suffix, behind_name, end="\n")
+    return CallSection(arguments, begin=f"<tool_calls{suffix}>\n", end=f"</tool_calls{suffix}>")
+
+
 # Every marker of the open release carries its name.
 HUNYUAN_3 = ModelFormat(
     "hunyuan-3",
     detect=(("<｜hy_", ":opensource"),),
     reasoning=unspaced("<think:opensource>", "</think:opensource>"),
-    thinking=ThinkingSwitch(
-        on={"reasoning_effort": "high"},
-        off={"reasoning_effort": "no_think"},
-        effort="reasoning_effort",
-        efforts=("low", "high"),
-        default="off",
-    ),
-    calls=CallSection(
-        begin="<tool_calls:opensource>\n",
-        call=segments(
-            "<tool_call:opensource>$NAME<tool_sep:opensource>\n",
-            ParameterList(
-                before="<arg_key:opensource>",
-                between="</arg_key:opensource>\n<arg_value:opensource>",
-                after="</arg_value:opensource>\n",
-            ),
-            "</tool_call:opensource>\n",
-        ),
-        end="</tool_calls:opensource>",
-    ),
+    thinking=by_effort("no_think", "low", "high", default="off"),
+    calls=_hunyuan_calls(":opensource", "<tool_sep:opensource>\n"),
 )
 
 # The same markers with another suffix, and none behind the name of the function.
-_SUFFIX_4 = ":6124c78e"
 HUNYUAN_4 = ModelFormat(
     "hunyuan-4",
-    detect=((_SUFFIX_4,),),
-    reasoning=unspaced(f"<think{_SUFFIX_4}>", f"</think{_SUFFIX_4}>"),
-    thinking=ThinkingSwitch(
-        on={"reasoning_effort": "high"},
-        off={"reasoning_effort": "no_think"},
-        effort="reasoning_effort",
-        efforts=("low", "high"),
-    ),
-    calls=CallSection(
-        begin=f"<tool_calls{_SUFFIX_4}>\n",
-        call=segments(
-            f"<tool_call{_SUFFIX_4}>",
-            "$NAME\n",
-            ParameterList(
-                before=f"<arg_key{_SUFFIX_4}>",
-                between=f"</arg_key{_SUFFIX_4}>\n<arg_value{_SUFFIX_4}>",
-                after=f"</arg_value{_SUFFIX_4}>\n",
-            ),
-            f"</tool_call{_SUFFIX_4}>\n",
-        ),
-        end=f"</tool_calls{_SUFFIX_4}>",
-    ),
+    detect=((":6124c78e",),),
+    reasoning=unspaced("<think:6124c78e>", "</think:6124c78e>"),
+    thinking=by_effort("no_think", "low", "high"),
+    calls=_hunyuan_calls(":6124c78e", "\n"),
 )
 
 HUNYUAN_A13B = ModelFormat(

@@ -345,3 +345,9 @@ OFF_BY_DEFAULT = ThinkingSwitch(
     on={"enable_thinking": True}, off={"enable_thinking": False}, default="off"
 )
 ALWAYS = ThinkingSwitch(mandatory=True)
+
+
+def by_effort(off: str, *efforts: str, default: OneOf["on", "off"] = "on") -> ThinkingSwitch:
+    """Return the switch of a template that takes efforts alone, of which one is none."""
+    on, not_on = {"reasoning_effort": "high"}, {"reasoning_effort": off}
+    return ThinkingSwitch(on, not_on, "reasoning_effort", efforts, default)

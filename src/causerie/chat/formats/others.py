@@ -16,10 +16,12 @@ from causerie.chat.formats.format import (
     ParameterList,
     Reasoning,
     ThinkingSwitch,
+    by_effort,
     segments,
     unspaced,
 )
 from causerie.chat.formats.hermes import GENERIC, JSON_CALL, json_list
+from causerie.chat.formats.parameters import INVOKE, keyed
 
 # InternLM 2 and 2.5: calls as JSON behind the name of a plugin.
 
@@ -124,12 +126,7 @@ SOLAR_OPEN = ModelFormat(
     "solar-open",
     detect=(("<|tool_call:begin|>", "<|calls|>"),),
     reasoning=unspaced("<|think|>", "<|end|>", after_close="<|begin|>assistant"),
-    thinking=ThinkingSwitch(
-        on={"reasoning_effort": "high"},
-        off={"reasoning_effort": "minimal"},
-        effort="reasoning_effort",
-        efforts=("medium", "high"),
-    ),
+    thinking=by_effort("minimal", "medium", "high"),
     calls=CallSection(
         begin="<|tool_calls|>",
         call=segments(
@@ -147,12 +144,7 @@ SOLAR_OPEN_2 = ModelFormat(
     "solar-open-2",
     detect=(("<|tool_call:start|>", "<|tool_arg:value|>"),),
     reasoning=unspaced("<|think:start|>", "<|think:end|>"),
-    thinking=ThinkingSwitch(
-        on={"reasoning_effort": "high"},
-        off={"reasoning_effort": "minimal"},
-        effort="reasoning_effort",
-        efforts=("medium", "high", "xhigh"),
-    ),
+    thinking=by_effort("minimal", "medium", "high", "xhigh"),
     calls=CallSection(
         call=segments(
             "<|tool_call:start|>$NAME\n",
@@ -225,13 +217,7 @@ K2_HORIZON = ModelFormat(
     ),
     thinking=replace(ON_BY_DEFAULT, effort="reasoning_effort", efforts=("low", "medium", "high")),
     calls=CallSection(
-        begin="<ifm|tool_calls>\n",
-        call=segments(
-            "<ifm|tool_call>$NAME\n",
-            ParameterList("<ifm|arg_key>", "</ifm|arg_key>\n<ifm|arg_value>", "</ifm|arg_value>\n"),
-            "</ifm|tool_call>\n",
-        ),
-        end="</ifm|tool_calls>",
+        begin="<ifm|tool_calls>\n", call=keyed("ifm|{}", end="\n"), end="</ifm|tool_calls>"
     ),
 )
 
@@ -240,14 +226,7 @@ DOTS = ModelFormat(
     detect=(("<dots_function_call>",),),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
-        lead="\n",
-        begin="<dots_function_call>\n",
-        call=segments(
-            '<invoke name="$NAME">\n',
-            ParameterList('<parameter name="', '">', "</parameter>\n"),
-            "</invoke>\n",
-        ),
-        end="</dots_function_call>",
+        lead="\n", begin="<dots_function_call>\n", call=INVOKE, end="</dots_function_call>"
     ),
 )
 

@@ -14,6 +14,7 @@ from causerie.chat.formats.format import (
     ModelFormat,
     ParameterList,
     Reasoning,
+    Segment,
     ThinkingSwitch,
     segments,
     unspaced,
@@ -73,21 +74,17 @@ STEP_3_5 = replace(
 
 # Calls as pairs of ``<arg_key>`` and ``<arg_value>``: GLM, and who took the form over.
 
-_LINED_CALLS = CallSection(
-    call=segments(
-        "<tool_call>$NAME\n",
-        ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
-        "</tool_call>",
-    ),
-    separator="\n",
-)
-_DENSE_CALLS = CallSection(
-    call=segments(
-        "<tool_call>$NAME",
-        ParameterList("<arg_key>", "</arg_key><arg_value>", "</arg_value>"),
-        "</tool_call>",
-    )
-)
+
+def keyed(
+    tag: str = "{}", behind_name: str = "\n", *, line: str = "\n", end: str = ""
+) -> tuple[Segment, ...]:
+    """Return such a call; ``tag`` makes the name of a family's tag of the usual one."""
+    call, key, value = map(tag.format, ("tool_call", "arg_key", "arg_value"))
+    arguments = ParameterList(f"<{key}>", f"</{key}>{line}<{value}>", f"</{value}>{line}")
+    return segments(f"<{call}>$NAME{behind_name}", arguments, f"</{call}>{end}")
+
+
+_DENSE_CALLS = CallSection(keyed(behind_name="", line=""))
 _DENSE = unspaced()
 
 GLM_4_5 = ModelFormat(
@@ -95,7 +92,7 @@ GLM_4_5 = ModelFormat(
     detect=(("<arg_key>", "[gMASK]"),),
     reasoning=replace(_DENSE, after_close="\n"),
     thinking=ON_BY_DEFAULT,
-    calls=_LINED_CALLS,
+    calls=CallSection(keyed(), separator="\n"),
 )
 
 GLM_4_7 = replace(
@@ -169,18 +166,7 @@ LONGCAT_2 = replace(
     LONGCAT_FLASH,
     name="longcat-2",
     detect=(("<longcat_tool_call>", "<longcat_arg_key>"),),
-    calls=CallSection(
-        call=segments(
-            "<longcat_tool_call>$NAME\n",
-            ParameterList(
-                "<longcat_arg_key>",
-                "</longcat_arg_key>\n<longcat_arg_value>",
-                "</longcat_arg_value>\n",
-            ),
-            "</longcat_tool_call>",
-        ),
-        separator="\n",
-    ),
+    calls=CallSection(keyed("longcat_{}"), separator="\n"),
 )
 
 
@@ -207,6 +193,12 @@ STEP_3 = ModelFormat(
 
 # MiniMax M1 to M3.
 
+INVOKE = segments(
+    '<invoke name="$NAME">\n',
+    ParameterList('<parameter name="', '">', "</parameter>\n"),
+    "</invoke>\n",
+)
+
 MINIMAX_M1 = ModelFormat(
     "minimax-m1",
     detect=(("<tool_calls>", "<beginning_of_sentence>"),),
@@ -223,14 +215,7 @@ MINIMAX_M2 = ModelFormat(
     detect=(("<minimax:tool_call>",),),
     thinking=ALWAYS,
     calls=CallSection(
-        lead="\n",
-        begin="<minimax:tool_call>\n",
-        call=segments(
-            '<invoke name="$NAME">\n',
-            ParameterList('<parameter name="', '">', "</parameter>\n"),
-            "</invoke>\n",
-        ),
-        end="</minimax:tool_call>",
+        lead="\n", begin="<minimax:tool_call>\n", call=INVOKE, end="</minimax:tool_call>"
     ),
 )
 

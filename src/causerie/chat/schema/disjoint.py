@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from llguidance import LLMatcher, LLParserLimits
@@ -28,33 +27,6 @@ _MOST_HEAD = 24  # characters of a fixed beginning that are looked at
 _HEAD = re.compile(r"\^([\w :/-]*)(\$\Z)?")
 _REPEATED = frozenset("?*+{")
 _LITERAL = re.compile(r"(\^?)([\w :/-]*)(\$?)")
-
-
-@dataclass(slots=True)
-class PatternIndex:
-    """Patterns by their fixed beginnings, each with the number of its group."""
-
-    _heads: defaultdict[str, list[tuple[str, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    _longer: defaultdict[str, list[tuple[str, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """By each shorter beginning."""
-
-    def add(self, pattern: str, group: int) -> None:
-        """Add a rewritten pattern."""
-        head = _fixed_beginning(pattern)
-        self._heads[head].append((pattern, group))
-        for length in range(len(head)):
-            self._longer[head[:length]].append((pattern, group))
-
-    def near(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """The patterns whose beginning does not exclude that of ``pattern``."""
-        head = _fixed_beginning(pattern)
-        for length in range(len(head) + 1):
-            yield from self._heads.get(head[:length], ())
-        yield from self._longer.get(head, ())
 
 
 @dataclass(slots=True)
@@ -90,6 +62,13 @@ def _holds(start: str, text: str, end: str, *, name: str) -> bool:
     return name.endswith(text) if end else text in name
 
 
+def beginnings_meet(one: str, other: str) -> bool:
+    """Return whether the fixed beginnings of two patterns do not exclude each other."""
+    first, second = _fixed_beginning(one), _fixed_beginning(other)
+    return first.startswith(second) or second.startswith(first)
+
+
+@lru_cache(maxsize=1024)
 def _fixed_beginning(pattern: str) -> str:
     found = _HEAD.match(pattern)
     if found is None or "|" in pattern:

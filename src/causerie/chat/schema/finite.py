@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,9 +18,6 @@ _MOST_STEPS = 10_000
 _MOST_COUNTED = 1_000  # values of one schema: arrays have to have no more items
 _MANY = math.inf
 _TYPES = ["object", "array", "string", "number", "boolean", "null"]
-# A text, or some in a group: in these patterns nothing else means anything.
-_TEXTS = re.compile(r"\^(?:([\w :/-]*)|\((?:\?:)?([\w :/|-]*)\))\$")
-_CLASS = re.compile(r"\^\[(\w+)\]\$")
 
 
 class Contradictions:
@@ -124,7 +120,7 @@ def _of_type(kind: str, schema: Schema) -> float:
         case "boolean":
             return 2
         case "string":
-            return _texts(schema)
+            return 1 if schema.get("maxLength") == 0 else _MANY
         case "integer":
             return _integers(schema)
         case "array":
@@ -132,19 +128,6 @@ def _of_type(kind: str, schema: Schema) -> float:
         case "object":
             return 1 if schema.get("maxProperties") == 0 else _MANY
     return _MANY
-
-
-def _texts(schema: Schema) -> float:
-    if schema.get("maxLength") == 0:
-        return 1
-    pattern = schema.get("pattern")
-    if not isinstance(pattern, str):
-        return _MANY
-    if (found := _TEXTS.fullmatch(pattern)) is not None:
-        one, several = found.groups()
-        return 1 if one is not None else len(set(several.split("|")))
-    listed = _CLASS.fullmatch(pattern)
-    return len(set(listed[1])) if listed is not None else _MANY
 
 
 def _integers(schema: Schema) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
-from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
+from causerie.chat.schema.disjoint import PatternOverlap, beginnings_meet
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
 from causerie.chat.schema.keywords import (
     Place,
@@ -38,18 +38,8 @@ JsonSchema = Mapping[str, object] | bool
 
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
+_MOST_PATTERNS = 200  # of names in a grammar, each of which is compared with all others
 _MOST_IGNORED = 32  # unknown keywords and formats that are named
-
-
-@dataclass(slots=True)
-class _Group:
-    patterns: list[str]
-    part: object
-
-    @property
-    def pattern(self) -> str:
-        first, *others = self.patterns
-        return "|".join(f"(?:{each})" for each in self.patterns) if others else first
 
 
 @dataclass(slots=True)
@@ -404,38 +394,30 @@ class Rewriter:
                 place.pointer, pointer, key
             )  # alongside other schemas of the object, grammars have none
             return
-        index, groups = PatternIndex(), list[_Group]()
+        parts: dict[str, object] = {}
         for pattern, schema in self._named(value, pointer):
             at = step(pointer, pattern)
             rewritten, *ahead = self._rewritten(pattern, at)
             if ahead:
                 raise self._refuse(at, LOOKS)
             part = self._below(place, schema, key, pattern)
-            rival = self._rival_group(index, groups, rewritten, part)
-            if rival is None:
-                index.add(rewritten, len(groups))
-                groups.append(_Group([rewritten], part))
-            elif groups[rival].part == part:
-                index.add(rewritten, rival)
-                groups[rival].patterns.append(rewritten)
-            elif self.for_grammar:
-                self._leave_to_check(place.pointer, at, key)
-            else:
-                groups[rival].part = {"allOf": [groups[rival].part, part]}
-        out[key] = {group.pattern: group.part for group in groups}
-
-    def _rival_group(
-        self, index: PatternIndex, groups: Sequence[_Group], pattern: str, part: object
-    ) -> int | None:
-        # The check takes all patterns as they are, so only the same one is a rival there.
-        for other, group in index.near(pattern):
             if not self.for_grammar:
-                same = other == pattern
+                held = [parts[rewritten]] if rewritten in parts else []
+                parts[rewritten] = {"allOf": [*held, part]} if held else part
+                continue
+            rival = next((one for one in parts if self._is_rival(one, rewritten, parts, part)), "")
+            if len(parts) == _MOST_PATTERNS or (rival and parts[rival] != part):
+                self._leave_to_check(place.pointer, at, key)
+            elif rival:
+                del parts[rival]
+                parts[f"(?:{rival})|(?:{rewritten})"] = part
             else:
-                same = groups[group].part == part or self._overlap.possible(other, pattern)
-            if same:
-                return group
-        return None
+                parts[rewritten] = part
+        out[key] = parts
+
+    def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
+        alike = parts[one] == part
+        return beginnings_meet(one, other) and (alike or self._overlap.possible(one, other))
 
     def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key)
