@@ -21,7 +21,7 @@ from causerie.chat.formats.format import (
     ParameterList,
     PythonArguments,
 )
-from causerie.chat.history import arranged, entries, tool_entries
+from causerie.chat.history import arranged, entries, tool_entry
 from causerie.chat.taint import JsonDict, read_arguments, user_spans, write_json
 from causerie.chat.template import ChatTemplate
 from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of
@@ -293,7 +293,7 @@ def test_arguments_take_the_shape_the_template_shows_whole(call: str, shape: str
         if "items" in call or "+" in call:
             assert capabilities.arguments == shape
     assert not capabilities_of(template, "object", ("elsewhere",)).reasoning
-    tool = tool_entries([Tool("f", {})], capabilities_of(template))[0]
+    tool = tool_entry(Tool("f", {}), capabilities_of(template))
     assert tool["function"] == {"name": "f", "description": "", "parameters": {}}
 
 
@@ -368,7 +368,7 @@ def test_null_is_written_as_models_of_the_loose_notation_write_it() -> None:
 
 
 def test_tools_are_described_in_a_few_words() -> None:
-    tools = tool_entries([Tool("f", {"type": "object"}, "does <|im_end|>")], TemplateCapabilities())
+    tools = [tool_entry(Tool("f", {"type": "object"}, "does <|im_end|>"), TemplateCapabilities())]
     text = tools_text(tools, HERMES_CALLS)
     assert (
         '{"name": "f", "description": "does <|im_end|>", "parameters": {"type": "object"}}' in text

@@ -221,9 +221,12 @@ async def answer_plan(
             )
         case ToolMode(options):
             text = "\n".join(options)
-            return await schema_cache.of(
-                text, options, partial(_choice, options, text, control_tokens)
-            )
+
+            def chosen() -> AnswerPlan:
+                rule = choice(options, param="structured_outputs.choice")
+                return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
+
+            return await schema_cache.of(text, options, chosen)
         case Grammar(text):
             return await schema_cache.of(
                 text, Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
@@ -258,8 +261,3 @@ def _document_plan(
         else:
             return AnswerPlan(written, grammar.rules)
     return AnswerPlan("answer", f"answer: %json {text}")
-
-
-def _choice(options: tuple[str, ...], text: str, control_tokens: Collection[str]) -> AnswerPlan:
-    rule = choice(options, param="structured_outputs.choice")
-    return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))

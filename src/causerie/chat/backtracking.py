@@ -217,7 +217,7 @@ class _Backtracking:
         content = self._documents.content_behind(self._given)
         if await self._end_array(repeat):
             return
-        while content and self._may_draw():
+        while content and self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0:
             at = content[-1]
             await self._return_and_ban(written, at)
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
@@ -266,9 +266,6 @@ class _Backtracking:
     @property
     def _draws_left(self) -> int:
         return _OF_A_RUN - self._drawn - sum(self._draws.values())
-
-    def _may_draw(self) -> bool:
-        return self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0
 
     async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated

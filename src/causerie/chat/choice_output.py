@@ -70,8 +70,10 @@ class ChoiceOutput:
 
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
-        if token.logprob is not None and _has_visible_text(token):
-            self._undecided.append(_logprob(token))
+        written = token.text or token.raw.decode("utf-8", "replace")
+        if token.logprob is not None and (token.text or written.endswith("\ufffd")):
+            top = tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top)
+            self._undecided.append(TokenLogprob(written, token.logprob, token.raw, top))
 
     def forget(self) -> None:
         """Drop the kept log-probabilities: the tokens were no part of the answer."""
@@ -107,19 +109,6 @@ class ChoiceOutput:
     def _delta(self, text: str) -> TextDelta:
         logprobs, self._logprobs = tuple(self._logprobs), []
         return TextDelta(text, logprobs, self._choice)
-
-
-def _has_visible_text(token: Token) -> bool:
-    return bool(token.text) or token.raw.decode("utf-8", "replace").endswith("\ufffd")
-
-
-def _logprob(token: Token) -> TokenLogprob:
-    return TokenLogprob(
-        text=token.text or token.raw.decode("utf-8", "replace"),
-        logprob=token.logprob or 0.0,
-        raw=token.raw,
-        top=tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top),
-    )
 
 
 class StopStrings:

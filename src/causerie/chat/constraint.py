@@ -76,7 +76,9 @@ def compose(
     """
     if answer is None and calls is None:
         return None
-    text = GrammarText(control_tokens, _marks_between_parts(form), manner)
+    thought = form.reasoning
+    marks = (*thought.opens, *thought.closes, form.answer_open, form.answer_close, *form.skip)
+    text = GrammarText(control_tokens, tuple(filter(None, marks)), manner)
     free = leaves_free(form, calls, answer)
     thinks = reasoning != "none"
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
@@ -130,11 +132,6 @@ def _reasoning_or_calls(
     if is_open:
         return rest
     return text.rule(f"{_any_of(map(text.literal, marks.opens))} {rest} | {whole}")
-
-
-def _marks_between_parts(form: ModelFormat) -> tuple[str, ...]:
-    marks = (*form.reasoning.opens, *form.reasoning.closes, form.answer_open, form.answer_close)
-    return tuple(filter(None, (*marks, *form.skip)))
 
 
 def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:

@@ -219,21 +219,14 @@ def _cache_miss(
         return CacheMiss(SETTINGS_CHANGED, reusable)
     at = _common_length(before.messages, now.messages)
     if at < len(before.messages):
-        reason = _changed_message(before, now, at)
-        return CacheMiss(reason, reusable, at, _changed_instruction_line(before, messages, at))
+        line, reason = "", EDITED if at < len(now.messages) else REMOVED
+        if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
+            reason = INSTRUCTIONS_CHANGED
+        if at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING:
+            line = changed_line(before.lines[at], messages[at].text)
+        return CacheMiss(reason, reusable, at, line)
     reason = _rendering_change(last, messages[at:], common)
     return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
-
-
-def _changed_message(before: AskedBefore, now: AskedBefore, at: int) -> str:
-    if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
-        return INSTRUCTIONS_CHANGED
-    return EDITED if at < len(now.messages) else REMOVED
-
-
-def _changed_instruction_line(before: AskedBefore, messages: Sequence[Message], at: int) -> str:
-    known = at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING
-    return changed_line(before.lines[at], messages[at].text) if known else ""
 
 
 def _rendering_change(last: _Answered, added: Iterable[Message], common: int) -> str:

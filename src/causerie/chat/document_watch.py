@@ -165,7 +165,10 @@ class DocumentWatch:
             self._in_string, self._quoted = True, offset
         elif character in "{[":
             self._begin(offset)
-            self._enter(is_array=character == "[")
+            is_array = character == "["
+            schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
+            distinct = is_array and schemas.distinct
+            self._open.append(_Container(schemas, is_array, distinct, pointer))
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
@@ -184,7 +187,12 @@ class DocumentWatch:
             self.content += self._open.pop().empty
             self._end(offset + 1)
         elif character == ",":
-            self._separate(self._open[-1], offset)
+            container = self._open[-1]
+            container.before_name = True
+            container.index += 1
+            if container.distinct:
+                container.separated = self._position
+                container.head = self._text.between(self._piece, offset)
 
     def _read_string(self, character: str, offset: int) -> None:
         if not self._escaped and character == '"':
@@ -212,18 +220,6 @@ class DocumentWatch:
                 is_array = container.is_array
                 held = above.item(container.index) if is_array else above.property(container.name)
             self._values.append(_Value(held, held.checked, offset, self._position))
-
-    def _enter(self, *, is_array: bool) -> None:
-        schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
-        distinct = is_array and schemas.distinct
-        self._open.append(_Container(schemas, is_array, distinct, pointer))
-
-    def _separate(self, container: _Container, offset: int) -> None:
-        container.before_name = True
-        container.index += 1
-        if container.distinct:
-            container.separated = self._position
-            container.head = self._text.between(self._piece, offset)
 
     def _end(self, offset: int) -> None:
         if self._is_name:

@@ -274,7 +274,11 @@ class Generation:
                         if self.state in _WITHOUT_ENGINE:
                             break
                 self._first_run = False
-        end = [*self._flush(), Finished(self._finish_reason(), choice=self.choice)]
+        flushed = self._flush()
+        # A call that was cut never counts as complete.
+        called = self._parser.calls and not self._parser.call_open and not self.cut
+        reason: FinishReason = "tool_calls" if called else self._reason
+        end = [*flushed, Finished(reason, choice=self.choice)]
         yield end if usage is None else [*end, usage()]
 
     # Transitions.
@@ -295,7 +299,8 @@ class Generation:
         if mode is _ANSWER:
             state = _ANSWERING
         elif mode is _REASONING:
-            state = _THINKING if self._thought < self._budget else State.CLOSING
+            thought = self._thought_before + self.reasoning
+            state = _THINKING if thought < self._budget else State.CLOSING
         else:
             state = State.CALLING
         if state is not self.state:
@@ -401,21 +406,17 @@ class Generation:
     # What is asked of the engine.
 
     def _start_run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        request = self._text_request()
-        if not self.plan.watched:
+        request, plan = self._text_request(), self.plan
+        if not plan.watched:
             return self.engine.generate(request)
-        return without_faults(self.engine, request, self._documents(), self._discard)
-
-    def _documents(self) -> WatchedDocuments:
-        plan = self.plan
-        answer = plan.answer.checked if plan.answer else None
-        return WatchedDocuments(
+        documents = WatchedDocuments(
             self._new_parser(),
-            answer,
+            plan.answer.checked if plan.answer else None,
             plan.functions.arguments,
             resumed=plan.resumed,
             texts=tuple(self._texts),
         )
+        return without_faults(self.engine, request, documents, self._discard)
 
     def _discard(self, tokens: int) -> None:
         self.discarded += tokens
@@ -423,10 +424,6 @@ class Generation:
     @property
     def _made(self) -> int:
         return self._tokens_made_before + self.completion
-
-    @property
-    def _thought(self) -> int:
-        return self._thought_before + self.reasoning
 
     def _text_request(self) -> TextRequest:
         request = self.request
@@ -483,20 +480,10 @@ class Generation:
             return []
         ended = self._to_choice_events(self._parser.end()) if self._ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
-        half = self._parser.under_way or self._before_forced_call
-        self.cut = half and self.plan.grammar is not None
+        forced = self.request.tool_choice.mode == "required"
+        before_call = forced and self._parser.mode is _ANSWER and not self._parser.calls
+        self.cut = (self._parser.under_way or before_call) and self.plan.grammar is not None
         events = [] if self.cut else self._to_choice_events(self._parser.finish())
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
         return ended + events + output.finish()
-
-    @property
-    def _before_forced_call(self) -> bool:
-        forced = self.request.tool_choice.mode == "required"
-        return forced and self._parser.mode is _ANSWER and not self._parser.calls
-
-    def _finish_reason(self) -> FinishReason:
-        # A call that was cut never counts as complete.
-        if self._parser.calls and not self._parser.call_open and not self.cut:
-            return "tool_calls"
-        return self._reason

@@ -68,15 +68,16 @@ class GrammarText:
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
-        held = dict.fromkeys(mark for mark in self.marks if self._has_control_token(mark))
+        held = dict.fromkeys(
+            mark
+            for mark in self.marks
+            if not self.control_tokens.keys().isdisjoint(self._parts(mark))
+        )
         if held:
-            self._marked = self.rule(" | ".join(self.literal(mark) for mark in held))
+            self._marked = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
 
     def _parts(self, text: str) -> list[str]:
         return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
-
-    def _has_control_token(self, text: str) -> bool:
-        return any(part in self.control_tokens for part in self._parts(text))
 
     def is_control(self, text: str) -> bool:
         """Return whether a text begins with a control token."""
@@ -137,7 +138,9 @@ class GrammarText:
         head = parts[0]
         if head in self.control_tokens:
             return f"{self.terminal(without(head))} {self.literal(marker)}"
-        lazy = self.rule(f"{self._any()} {quoted(head)}", "lazy")
+        if "ANY: " + ANY_TEXT not in self._rules:
+            self._rules.append("ANY: " + ANY_TEXT)
+        lazy = self.rule(f"ANY {quoted(head)}", "lazy")
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def text_without(self, markers: Sequence[str]) -> str:
@@ -205,11 +208,6 @@ class GrammarText:
         """Return an expression for JSON by schema, with the white space of the manner."""
         text = constraint(schema, param=self.param, white_space=self.manner.white_space)
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
-
-    def _any(self) -> str:
-        if "ANY: " + ANY_TEXT not in self._rules:
-            self._rules.append("ANY: " + ANY_TEXT)
-        return "ANY"
 
     def include(self, rules: str) -> None:
         """Add rules that were written elsewhere, with names of their own."""

@@ -62,11 +62,8 @@ def embed(text: str) -> str:
     """
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(_PARAM, f"The grammar is longer than {MAX_CHARACTERS} characters.")
-    return _Embedder(_converted(text) if _is_gbnf(text) else text).run()
-
-
-def _is_gbnf(text: str) -> bool:
-    return re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE) is not None
+    is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
+    return _Embedder(_converted(text) if is_gbnf else text).run()
 
 
 def _converted(text: str) -> str:

@@ -125,12 +125,8 @@ class Parser:
         """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and section.unread.size > 0
-        held = self._header is not None or self._holds_unmarked
+        held = self._header is not None or bool(self.unmarked_pieces)
         return unread or held or bool(self._pending or self._spaces)
-
-    @property
-    def _holds_unmarked(self) -> bool:
-        return self._unmarked is not None and self._unmarked.started
 
     @property
     def unmarked_pieces(self) -> int:

@@ -111,7 +111,8 @@ async def make_plan(
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
         form = _with_call_lead(form, told.leading_call, rendered, space)
-    state = "open" if reasoning_open else _reasoning_state(form, thought)
+    possible = form.thinking is not None and thought.on is not False
+    state = "open" if reasoning_open else "possible" if possible else "none"
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
@@ -128,7 +129,7 @@ async def make_plan(
         prompt_end=encoded.end,
         shared=encoded.shared,
         limit=limit,
-        lowered=_lowered(request, limit),
+        lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
         room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
@@ -169,12 +170,10 @@ async def _render_prompt(
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
     if thought.written and not continued:
-        return told, _opened(told.rendered, model.form, space), ""
+        marks = model.form.reasoning
+        opened = told.rendered.text + space + marks.open + marks.after_open
+        return told, Rendered(opened, told.rendered.user), ""
     return told, told.rendered, space
-
-
-def _reasoning_state(form: ModelFormat, thought: ThinkingPlan) -> str:
-    return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
 def _continued_answer(request: ChatRequest) -> str:
@@ -197,24 +196,17 @@ def _call_plan(
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
     asked = request.parallel_tool_calls
-    several = _ends_several_calls(told, form, required=required) if asked is None else asked
-    parallel = several and not named
-    free = not (required or request.output or request.continue_final_message)
-    forbidden = _forbids_calls(request)
-    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
-
-
-def _ends_several_calls(told: Prompt, form: ModelFormat, *, required: bool) -> bool:
     # Where a call is forced, the model has not chosen to call. Then many write call after call,
     # unless their families close a section of calls with a marker of its own.
-    return told.several_calls and (bool(form.calls.end) or not required)
-
-
-def _forbids_calls(request: ChatRequest) -> bool:
+    usual = told.several_calls and (bool(form.calls.end) or not required)
+    several = usual if asked is None else asked
+    parallel = several and not named
+    free = not (required or request.output or request.continue_final_message)
     # A constraint that would end the reply before `min_tokens`, or against `ignore_eos`, is left
     # out: a call is text then.
     endless = request.min_tokens or request.ignore_eos
-    return bool(request.tools) and request.tool_choice.mode == "none" and not endless
+    forbidden = bool(request.tools) and choice.mode == "none" and not endless
+    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
 
 
 async def _answer(
@@ -285,11 +277,6 @@ def _check_ending(request: ChatRequest, grammar: str | None) -> None:
             )
 
 
-def _opened(rendered: Rendered, form: ModelFormat, space: str) -> Rendered:
-    opened = space + form.reasoning.open + form.reasoning.after_open
-    return Rendered(rendered.text + opened, rendered.user)
-
-
 def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
     # A prompt whose last message is continued ends in the text of that message.
     spans, end = rendered.user, len(rendered.text)
@@ -358,11 +345,6 @@ def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
         )
     most = request.bounds.max_output_tokens
     return asked or min(room, model.max_output_tokens or room, most or room)
-
-
-def _lowered(request: ChatRequest, limit: int) -> tuple[str, ...]:
-    asked = request.max_tokens
-    return (f"max_tokens lowered to {limit}",) if asked is not None and limit < asked else ()
 
 
 def _context(request: ChatRequest, model: LoadedModel) -> int:

@@ -126,7 +126,7 @@ def render(
     capabilities = format_capabilities(template, format)
     continued = request.continue_final_message
     conversation = _conversation(format, request, capabilities, thinking_on)
-    tools = history.tool_entries(request.tools, capabilities)
+    tools = [history.tool_entry(tool, capabilities) for tool in request.tools]
     shows_tools = format.native_tools and capabilities.tools
     if tools and not shows_tools:
         conversation = history.with_system(conversation, fallback.tools_text(tools, format.calls))
@@ -147,14 +147,11 @@ def render(
         amended=partial(_with_omitted_texts, said=said, format=format, capabilities=capabilities),
     )
     if continued:
-        thought = _only_reasoning(request.messages[-1])
+        last = request.messages[-1]
+        thought = "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
         if thought and (rendered.final_end is None or not capabilities.reasoning):
             return _continue_reasoning(template, format, request, thought, effort)
     return _cut_at_end(rendered, request, format)
-
-
-def _only_reasoning(last: Message) -> str:
-    return "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
 
 
 def _continue_reasoning(

@@ -138,22 +138,16 @@ def closed_schema(parameters: Schema) -> Schema:
     if not schema.keys() & _SPEAK_OF_PROPERTIES:
         schema["properties"] = {}
     named, required = schema.get("properties"), schema.get("required", [])
+    alongside = [each for key in ("allOf", "anyOf", "oneOf") for each in as_list(schema.get(key))]
     if (
         isinstance(named, Mapping)
         and isinstance(required, list)
         and named.keys() >= set(map(str, required))
-        and not any(map(_names_others, _schemas_alongside(schema)))
-        and "patternProperties" not in schema
+        and not any(map(_names_others, alongside))
+        and schema.keys().isdisjoint({"$ref", "patternProperties"})
     ):
         schema.setdefault("additionalProperties", False)
     return schema
-
-
-def _schemas_alongside(schema: Schema) -> Iterator[object]:
-    for key in ("allOf", "anyOf", "oneOf"):
-        yield from as_list(schema.get(key))
-    if "$ref" in schema:
-        yield schema["$ref"]
 
 
 def _names_others(option: object) -> bool:

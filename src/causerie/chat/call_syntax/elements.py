@@ -115,7 +115,10 @@ class ElementReader:
             lead = outer.brackets[0]
         outer.count += 1
         lead += ", " if outer.count > 1 else ""
-        schema = self._schema_of(outer, name)
+        if outer.brackets == "[]":
+            schema = item_in(outer.schema, outer.count - 1)
+        else:
+            schema = property_in(outer.schema, name)
         free = outer.brackets == "{}" and name not in names_in(outer.schema)
         self._open.append(_Element(name, schema, free))
         self._resumed = False
@@ -124,11 +127,6 @@ class ElementReader:
         self._step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
         return lead + key + ('"' if self._value_is_streamed else "")
-
-    def _schema_of(self, outer: _Element, name: str) -> Schema:
-        if outer.brackets == "[]":
-            return item_in(outer.schema, outer.count - 1)
-        return property_in(outer.schema, name)
 
     def _read_value(self) -> str | None:
         if not self._resumed and not self._value_is_streamed and not self._holds_text():

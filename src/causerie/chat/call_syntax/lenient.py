@@ -129,7 +129,10 @@ class LenientReader:
         values = value if isinstance(value, list) else [value]
         if not values:
             raise Unreadable
-        if self._name and not (isinstance(value, Mapping) and _names_function(value)):
+        named = isinstance(value, Mapping) and all(
+            any(key in value for key in keys) for keys in (_NAMES, _ARGUMENTS)
+        )
+        if self._name and not named:
             return [_call(self._name, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]
 
@@ -142,10 +145,6 @@ def _json(text: str) -> object:
         if written is None:
             raise Unreadable from None
         return json_value(written)
-
-
-def _names_function(value: Mapping[str, object]) -> bool:
-    return any(key in value for key in _NAMES) and any(key in value for key in _ARGUMENTS)
 
 
 def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:

@@ -229,7 +229,10 @@ class ParameterReader:
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
-            return self._end_value(piece)
+            if self._name and not piece.strip() and self._expected and not self._is_text:
+                self._count -= 1
+                return ""
+            return self._name + self._close_value(piece)
         if not self._streams:
             self._set_aside()
             return None
@@ -251,16 +254,15 @@ class ParameterReader:
         # JSON strings may hold the marker.
         is_json = not (self._streams or self._is_text or self._raw)
         while found := self._end.search(self._text, self._searched):
-            if not (is_json and self._is_in_string(found.start())):
+            if not is_json:
+                return found.span()
+            self._strings.add(self._text[self._judged : found.start()])
+            self._judged = found.start()
+            if not self._strings.holds:
                 return found.span()
             self._searched = found.start() + 1
         self._searched = max(self._searched, len(self._text) - max(map(len, self._ends)) + 1)
         return None
-
-    def _is_in_string(self, place: int) -> bool:
-        self._strings.add(self._text[self._judged : place])
-        self._judged = place
-        return self._strings.holds
 
     def _set_aside(self) -> None:
         size = max(self._searched - 1, 0)
@@ -277,15 +279,6 @@ class ParameterReader:
             self._ends_at(closer + self._after)
             self._raw = True
         return len(self._text) >= len(opener) or not opener.startswith(self._text)
-
-    def _end_value(self, piece: str) -> str:
-        if self._is_missing(piece):
-            self._count -= 1
-            return ""
-        return self._name + self._close_value(piece)
-
-    def _is_missing(self, piece: str) -> bool:
-        return bool(self._name) and not piece.strip() and bool(self._expected) and not self._is_text
 
     def _close_value(self, piece: str) -> str:
         if self._streams:
@@ -406,17 +399,14 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str |
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]
-        if any(mark in text for text in texts for mark in _marks_in_values(form)):
+        marks = [form.after.strip(), *([form.before] if form.open_ended else [])]
+        if any(mark in text for text in texts for mark in marks):
             raise refused(choice, "a constant holds the text that ends a value of this model.")
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
     terminal = string_terminal(choice)
     if terminal is None:
         return None
     return scope.closed(_not_opening(form, terminal), form.after)
-
-
-def _marks_in_values(form: ParameterList) -> list[str]:
-    return [form.after.strip(), *([form.before] if form.open_ended else [])]
 
 
 def _not_opening(form: ParameterList, terminal: str) -> str:

@@ -44,13 +44,10 @@ class PythonReader:
             if not text:
                 return Read()
             names = names_in(self._schema)
-            whole = text[0] == "{" and names and not self._may_be_object(names[0])
+            expected = kinds(property_in(self._schema, names[0])) if names else ()
+            whole = text[0] == "{" and expected and "object" not in expected
             self._reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
         return self._reader.feed(text)
-
-    def _may_be_object(self, name: str) -> bool:
-        expected = kinds(property_in(self._schema, name))
-        return not expected or "object" in expected
 
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:

@@ -182,15 +182,13 @@ class UnmarkedReader:
             elif not listed and (yield from self._fence()):
                 fenced, listed = True, (yield from self._consume("["))
                 break
-            elif not (yield from self._consume_mark()):
-                raise Unreadable
+            else:
+                for mark in self._marks:
+                    if (yield from self._consume(mark)):
+                        break
+                else:
+                    raise Unreadable
         return fenced, listed
-
-    def _consume_mark(self) -> Generator[None, None, bool]:
-        for mark in self._marks:
-            if (yield from self._consume(mark)):
-                return True
-        return False
 
     def _consume(self, text: str) -> Generator[None, None, bool]:
         while True:

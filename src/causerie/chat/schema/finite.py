@@ -255,16 +255,12 @@ class _Judge:
             return False
         match kind:
             case "object":
-                return self._admits_object(schema)
+                named = as_mapping(schema.get("properties"))
+                required = (named.get(name) for name in as_list(schema.get("required")))
+                return all(map(self.admits, required))
             case "array":
                 return self._admits_array(schema)
         return True
-
-    def _admits_object(self, schema: Mapping[str, object]) -> bool:
-        named = as_mapping(schema.get("properties"))
-        return all(
-            self.admits(named[name]) for name in as_list(schema.get("required")) if name in named
-        )
 
     def _admits_array(self, schema: Mapping[str, object]) -> bool:
         fewest = schema.get("minItems", 0)

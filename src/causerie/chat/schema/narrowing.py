@@ -85,15 +85,12 @@ class SchemaNarrowing:
         self._dependencies(parts, schema)
         self._counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
-            self._forbid_others(parts)
+            named = as_mapping(parts.schema["properties"])
+            others = {name: True for way in parts.added for name in self._names(way)}
+            parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
         if parts.added:
             parts.schema = _joined(parts.schema, parts.added)
         return NarrowedSchema(parts.schema, tuple(parts.left))
-
-    def _forbid_others(self, parts: _Parts) -> None:
-        named = as_mapping(parts.schema["properties"])
-        others = {name: True for way in parts.added for name in self._names(way)}
-        parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
 
     def _names(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
@@ -413,12 +410,9 @@ def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Sche
     return [
         way
         for way in ways
-        if _types(way) & types and not any(_forbids(way, name) for name in required)
+        if _types(way) & types
+        and not any(as_mapping(way.get("properties")).get(str(name)) is False for name in required)
     ]
-
-
-def _forbids(way: Schema, name: object) -> bool:
-    return as_mapping(way.get("properties")).get(str(name)) is False
 
 
 def _types(schema: Schema) -> frozenset[str]:

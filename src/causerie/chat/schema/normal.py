@@ -316,7 +316,9 @@ class Rewriter:
             out[key] = value
         elif value in words.SPELLED:
             _conjoin(out, "pattern", f"^(?:{words.SPELLED[value]})$")
-        elif value not in words.NOTES and not _is_said_by_pattern(value, place.schema):
+        elif value not in words.NOTES and not (
+            value in words.SAID_BY_PATTERN and place.schema.keys() & {"pattern", "allOf"}
+        ):
             self._ignore(at, words.ignored_format(value))
 
     def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
@@ -444,10 +446,6 @@ class Rewriter:
         names_some = any(of is not False for of in named.values())
         if silent and names_some and all(name in named for name in required):
             out["additionalProperties"] = False
-
-
-def _is_said_by_pattern(name: str, schema: Mapping[str, object]) -> bool:
-    return name in words.SAID_BY_PATTERN and not schema.keys().isdisjoint(("pattern", "allOf"))
 
 
 def _conjoin(out: Node, key: str, value: object) -> None:

@@ -109,7 +109,7 @@ class Addresses:
         name = schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
             self._noted.append((joined(base, name), schema, at))
-            base = _base_of(schema, base)
+            base = base if name.startswith("#") else joined(base, name)
         for key in ANCHORS:
             anchor = schema.get(key)
             if isinstance(anchor, str):
@@ -127,13 +127,6 @@ def joined(base: str, reference: str) -> str:
     else:
         address = urljoin(base, reference)
     return address.removesuffix("#")
-
-
-def _base_of(part: object, base: str) -> str:
-    name = part.get("$id") if isinstance(part, Mapping) else None
-    if not isinstance(name, str) or name.startswith("#"):
-        return base
-    return joined(base, name)
 
 
 def _pointer(path: _Path | None) -> str:

@@ -33,7 +33,10 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
         return False
     if any(isinstance(schema.get(key), float) for key in _SIZES):
         schema = {key: _whole_size(of) if key in _SIZES else of for key, of in schema.items()}
-    return _without_nullable(schema) if "nullable" in schema else schema
+    if "nullable" not in schema:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "nullable"}
+    return {**rest, "type": declared_types(schema)} if "type" in rest else rest
 
 
 def _whole_size(value: object) -> object:
@@ -77,11 +80,6 @@ def declared_types(schema: Mapping[str, object]) -> object:
         return types
     named = one_or_several(types)
     return named if "null" in named else [*named, "null"]
-
-
-def _without_nullable(schema: Mapping[str, object]) -> Mapping[str, object]:
-    rest = {key: value for key, value in schema.items() if key != "nullable"}
-    return {**rest, "type": declared_types(schema)} if "type" in rest else rest
 
 
 def is_never(schema: object) -> bool:
