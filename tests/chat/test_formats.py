@@ -417,8 +417,7 @@ def test_no_marker_begins_like_another(name: str) -> None:
 
 def _marks(form: ModelFormat) -> Iterator[str]:
     yield from (mark for mark in (form.answer_open, form.answer_close, *form.skip) if mark)
-    if form.reasoning:
-        yield from (form.reasoning.open, form.reasoning.close, *form.reasoning.also_open)
+    yield from (form.reasoning.open, form.reasoning.close, *form.reasoning.also_open)
     for way in (form.calls, *form.calls.also) if form.header is None else ():
         yield from (*way.starts, *way.lead_ins)
 
@@ -427,9 +426,9 @@ def _marks(form: ModelFormat) -> Iterator[str]:
 def test_what_is_declared_is_read(name: str) -> None:
     form = by_name(name)
     calls = made(form)
-    thought = write_reasoning(form.reasoning, "Hm, so.") if form.reasoning else ""
+    thought = write_reasoning(form.reasoning, "Hm, so.")
     expected = Told(
-        reasoning="Hm, so." if form.reasoning else "",
+        reasoning="Hm, so.",
         calls=[(call.name, dict(call.arguments)) for call in calls],
     )
     text = thought + form.calls.lead + write_calls(form.calls, calls)
@@ -518,7 +517,7 @@ def test_any_text_at_all_says_the_same_however_it_is_cut(data: st.DataObject) ->
 
 
 def _bits(form: ModelFormat) -> Iterator[str]:
-    for way in (form.calls, *form.calls.also) if form.calls else ():
+    for way in (form.calls, *form.calls.also):
         texts = [way.begin, way.separator, way.end, write_calls(way, [Call("now", {})])]
         texts += [getattr(segment, "text", "") for segment in way.call]
         yield from (text for text in texts if text)

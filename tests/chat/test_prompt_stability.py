@@ -97,9 +97,8 @@ def test_no_call_passes_where_calls_are_forbidden(name: str) -> None:
         assert grammar is not None
         said = f"{form.answer_open}Hello <b>you</b> [1], {{x}}.{form.answer_close}"
         assert vocabulary.refused_at(grammar, said) is None
-        if form.reasoning:
-            thought = write_reasoning(form.reasoning, "Hm.")
-            assert vocabulary.refused_at(grammar, thought + said) is None
+        thought = write_reasoning(form.reasoning, "Hm.")
+        assert vocabulary.refused_at(grammar, thought + said) is None
         if not form.calls.at_start:
             assert vocabulary.refused_at(grammar, section) is not None
             assert vocabulary.refused_at(grammar, "So: " + section) is not None

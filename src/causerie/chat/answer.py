@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import pretty_grammar
@@ -58,13 +58,11 @@ def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
     )
 
 
-@dataclass(slots=True)
 class SchemaCache:
-    """Cache of results computed from the schemas of one model; evicts the oldest first."""
+    """Cache of results computed from the schemas of one model."""
 
-    most: int = _MOST
-    _known: OrderedDict[Hashable, tuple[object, int]] = field(default_factory=OrderedDict)
-    _characters: int = 0
+    def __init__(self, most: int = _MOST) -> None:
+        self._known = BoundedCache[Hashable, object](most)
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
         """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
@@ -73,19 +71,13 @@ class SchemaCache:
         """
         key = text, what
         if (found := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
-            return cast(_T, found[0])
+            return cast(_T, found)
         slow = len(text) > _LONG or _SLOW in text
         try:
             made = await offload(make) if slow else make()
         except SchemaRefused as refused:
             raise unsupported_schema(refused) from None
-        if key not in self._known:
-            self._characters += len(text)
-            self._known[key] = made, len(text)
-        while self._characters > self.most:
-            _, (_, characters) = self._known.popitem(last=False)
-            self._characters -= characters
+        self._known.keep(key, made, len(text))
         return made
 
 

@@ -74,7 +74,6 @@ class CallTail:
         self._space: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
-        """Return the text behind the call, or ``None`` while it may still be part of it."""
         if not self._text and text.isspace():
             self._space.append(text)
             return None
@@ -275,7 +274,6 @@ class SectionReader:
 
     @property
     def open(self) -> bool:
-        """Return whether a call has started and not ended."""
         return self._call.started
 
     @property
@@ -289,7 +287,6 @@ class SectionReader:
         return unread and isinstance(self._queue[0], ParameterList)
 
     def feed(self, text: str) -> Sequence[CallPart]:
-        """Read the next piece of text."""
         parts: list[CallPart] = []
         if not self._call.started:
             self.unread.add(text)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causerie.chat.answer import unsupported_schema
+from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.worker import Died, WorkerProcess
@@ -32,10 +32,6 @@ class GrammarVerdict:
     reason: str | None = None
     pointer: str | None = None
     function: str | None = None
-
-    def size(self) -> int:
-        """Return the approximate bytes of remembering it."""
-        return _ENTRY_BYTES + len(f"{self.reason}{self.pointer}{self.function}")
 
 
 class _Vocabulary(NamedTuple):
@@ -68,9 +64,7 @@ class Compiler:
     ) -> None:
         self._limit = limit
         self._patience = patience
-        self._cache_bytes = cache_bytes
-        self._verdicts: OrderedDict[bytes, GrammarVerdict] = OrderedDict()
-        self._held = 0
+        self._verdicts = BoundedCache[bytes, GrammarVerdict](cache_bytes)
         self._turns: dict[bytes, _Turn] = {}
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         self._workers = [_Worker(reader, memory) for _ in range(workers)]
@@ -87,12 +81,10 @@ class Compiler:
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of the workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     def remembered(self) -> int:
-        """Return the approximate bytes of all verdicts."""
-        return self._held
+        return self._verdicts.size
 
     async def check(
         self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
@@ -117,7 +109,6 @@ class Compiler:
         key = _key(grammar, vocabulary)
         known = self._verdicts.get(key)
         if known is not None:
-            self._verdicts.move_to_end(key)
             return known
         # One compiles, the others wait; were it cancelled, the next of them would.
         turn = self._turns.setdefault(key, _Turn())
@@ -127,7 +118,8 @@ class Compiler:
                 known = self._verdicts.get(key)
                 if known is None:
                     known = await self._compile(grammar, vocabulary)
-                    self._remember(key, known)
+                    size = _ENTRY_BYTES + len(f"{known.reason}{known.pointer}{known.function}")
+                    self._verdicts.keep(key, known, size)
                 return known
         finally:
             turn.waiting -= 1
@@ -166,13 +158,6 @@ class Compiler:
             told = (answer.get(name) for name in ("reason", "pointer", "function"))
             return GrammarVerdict(*(str(each) if each is not None else None for each in told))
         return GrammarVerdict(TOO_COMPLEX)
-
-    def _remember(self, key: bytes, verdict: GrammarVerdict) -> None:
-        self._verdicts[key] = verdict
-        self._held += verdict.size()
-        while self._held > self._cache_bytes:
-            _, oldest = self._verdicts.popitem(last=False)
-            self._held -= oldest.size()
 
 
 @dataclass(slots=True)

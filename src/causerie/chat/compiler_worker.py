@@ -93,7 +93,6 @@ class CompilerWorker:
             self._tokenizers[path] = _tokenizer(self._read(Path(path)))
 
     def answer(self, request: bytes) -> bytes:
-        """Execute one request and return its answer, both in JSON."""
         asked = json.loads(request)
         if "load" not in asked:
             with limited_work(asked["seconds"]):

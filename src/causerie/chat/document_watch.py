@@ -134,7 +134,6 @@ class DocumentWatch:
 
     @property
     def depth(self) -> int:
-        """Return the number of arrays and objects that are not closed."""
         return len(self._open)
 
     @property
@@ -146,7 +145,6 @@ class DocumentWatch:
         return min(held) if held else None
 
     def feed(self, text: str, position: int) -> None:
-        """Read on, up to the first fault."""
         self._piece, self._position = self._text.size, position
         self._text.add(text)
         for offset, character in enumerate(text, self._piece):
@@ -271,7 +269,6 @@ class DocumentWatch:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether a value has been read that is still to be checked."""
         return bool(self._waiting)
 
     def catch_up(self) -> None:
@@ -353,7 +350,6 @@ class WatchedDocuments:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether a value has been read that is still to be checked."""
         return self._document is not None and self._document.is_behind
 
     def catch_up(self) -> None:
@@ -367,7 +363,6 @@ class WatchedDocuments:
         return self._document.fault if self._document is not None else None
 
     def feed(self, text: str) -> None:
-        """Read the text of the next token."""
         events = self._parser.feed(text)
         if self._feed(events, max(self._told, self.final)):
             self._content.append(self.read)

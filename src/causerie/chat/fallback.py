@@ -30,7 +30,6 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 
 
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
-    """Return the part of the system message about the tools."""
     lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     return joined(
@@ -47,7 +46,6 @@ def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
 
 
 def thinking_text(reasoning: Reasoning) -> Traced:
-    """Return the part of the system message about thinking."""
     return authored(
         f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
     )

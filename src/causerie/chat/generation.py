@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+import secrets
+import string
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,9 +14,10 @@ import structlog
 from msgspec import structs
 
 from causerie.chat.backtracking import without_faults
-from causerie.chat.choice_output import ChoiceOutput, call_ids
+from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
+from causerie.chat.formats.format import CallId, ModelFormat
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
@@ -39,7 +42,15 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.protocol.events import Batch, ContentEvent, Finished, FinishReason, Usage
+from causerie.protocol.events import (
+    Batch,
+    ContentEvent,
+    Finished,
+    FinishReason,
+    TextDelta,
+    TokenLogprob,
+    Usage,
+)
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
 
@@ -224,7 +235,6 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Return all tokens of the reply so far, including those of ``resumed``."""
         return tuple(self._generated)
 
     @property
@@ -245,7 +255,6 @@ class Generation:
 
     @property
     def completion(self) -> int:
-        """Return the number of tokens that were generated here."""
         return len(self._generated) - self._uncounted
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
@@ -487,3 +496,123 @@ class Generation:
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
         return ended + events + output.finish()
+
+
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+
+@dataclass(slots=True)
+class GeneratedCallIds:
+    """Return the id of each call, by the order of the calls."""
+
+    taken: set[str]
+    """All ids of the conversation."""
+    short: bool
+    """Ids are nine letters and digits: the template of the format accepts no others."""
+    resumed: list[str] = field(default_factory=list)
+    """Ids of the calls that have been sent to the client already, in order."""
+
+    def __call__(self, name: str, given: str) -> str:
+        del name
+        if self.resumed:
+            return self.resumed.pop(0)
+        if given and given not in self.taken:
+            self.taken.add(given)
+            return given
+        while True:
+            made = (
+                "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
+                if self.short
+                else f"call_{secrets.token_hex(12)}"
+            )
+            if made not in self.taken:
+                self.taken.add(made)
+                return made
+
+
+def call_ids(request: ChatRequest, form: ModelFormat, known: list[str]) -> GeneratedCallIds:
+    """Return the ids for one choice of a request; ``known`` are those of calls already sent."""
+    taken = {call.id for message in request.messages for call in message.tool_calls}
+    short = CallId() in form.calls.call
+    return GeneratedCallIds(taken.union(known), short, known)
+
+
+class ChoiceOutput:
+    """Places the events that the parser has read into the choice with this index."""
+
+    __slots__ = ("_choice", "_logprobs", "_stops", "_undecided", "plain", "stopped")
+
+    def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
+        self._choice = choice
+        self._stops = StopStrings(stop) if stop else None
+        self._logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
+        self._undecided: list[TokenLogprob] = []  # of tokens that may still become answer text
+        # Events go out exactly as the parser returns them.
+        self.plain = not (choice or stop or logprobs)
+        self.stopped = False  # a stop string has ended the choice
+
+    def note(self, token: Token) -> None:
+        """Keep the log-probability of a token until its text is known to be answer text."""
+        written = token.text or token.raw.decode("utf-8", "replace")
+        if token.logprob is not None and (token.text or written.endswith("\ufffd")):
+            top = tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top)
+            self._undecided.append(TokenLogprob(written, token.logprob, token.raw, top))
+
+    def forget(self) -> None:
+        """Drop the kept log-probabilities: the tokens were no part of the answer."""
+        self._undecided.clear()
+
+    def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
+        """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
+        if self.plain:
+            return events
+        out: list[ContentEvent] = []
+        for event in events:
+            if not isinstance(event, TextDelta):
+                self._undecided.clear()
+                out.append(structs.replace(event, choice=self._choice))
+                continue
+            self._logprobs += self._undecided
+            self._undecided.clear()
+            text = event.text
+            if self._stops is not None and not uncut:
+                text = self._stops.feed(text)
+                self.stopped = self._stops.met
+            if text:
+                out.append(self._delta(text))
+            if self.stopped:
+                break
+        return out
+
+    def finish(self) -> list[ContentEvent]:
+        held = self._stops.finish() if self._stops is not None else ""
+        return [self._delta(held)] if held or self._logprobs else []
+
+    def _delta(self, text: str) -> TextDelta:
+        logprobs, self._logprobs = tuple(self._logprobs), []
+        return TextDelta(text, logprobs, self._choice)
+
+
+class StopStrings:
+    """Passes text on until one of ``texts`` appears; the stop string itself is not passed."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = tuple(texts)
+        self._held = ""
+        self.met = False
+
+    def feed(self, text: str) -> str:
+        """Return the part of the text that can no longer belong to a stop string."""
+        text = self._held + text
+        found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
+        if found:
+            self.met = True
+            self._held = ""
+            return text[: min(found)]
+        keep = max((text_overlap(text, stop) for stop in self._texts), default=0)
+        self._held = text[len(text) - keep :] if keep else ""
+        return text[: len(text) - keep]
+
+    def finish(self) -> str:
+        held, self._held = self._held, ""
+        return held

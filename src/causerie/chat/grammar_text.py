@@ -19,7 +19,6 @@ _MAX_CHARACTERS = 1_000_000  # the text for each part may repeat a definition
 
 
 def quoted(text: str) -> str:
-    """Return fixed text as a literal of a grammar."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -80,7 +79,6 @@ class GrammarText:
         return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
 
     def is_control(self, text: str) -> bool:
-        """Return whether a text begins with a control token."""
         return self._parts(text)[0] in self.control_tokens
 
     def rule(self, expression: str, options: str = "") -> str:
@@ -106,7 +104,6 @@ class GrammarText:
         return f"{self.prefix}r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
-        """Define a reserved rule."""
         line = f"{name}: {expression}"
         self._count(line)
         self._rules[int(name.removeprefix(self.prefix)[1:])] = line
@@ -210,12 +207,10 @@ class GrammarText:
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
 
     def include(self, rules: str) -> None:
-        """Add rules that were written elsewhere, with names of their own."""
         self._rules.append(rules)
 
     @property
     def rules(self) -> str:
-        """The rules written so far."""
         return "\n".join(self._rules)
 
     def finish(self, start: str, extra: str) -> str:

@@ -162,7 +162,6 @@ def prefixed(text: str, content: object) -> object:
 
 
 def content_text(content: object) -> Traced:
-    """Return the text of content, a string or parts, with its origin."""
     if isinstance(content, list):
         return joined(part.get("text", "") for part in content)
     return joined((content or "",))

@@ -14,7 +14,7 @@ from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan, callable_functions
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
-from causerie.chat.encoding import PromptEncoder
+from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
@@ -24,7 +24,6 @@ from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.chat.token_cache import EncodedText, PromptEnd
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.events import Partial
@@ -70,7 +69,6 @@ class Plan:
 
     @property
     def watched(self) -> bool:
-        """Return true if a schema has rules that no grammar has."""
         return self.functions.watched or (self.answer is not None and self.answer.watched)
 
     @property

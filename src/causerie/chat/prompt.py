@@ -242,7 +242,6 @@ def _nearest(effort: str, known: Sequence[str]) -> str:
 
 
 def format_capabilities(template: ChatTemplate, format: ModelFormat) -> TemplateCapabilities:
-    """Return what the template of a model of this format can show."""
     return capabilities_of(
         template,
         format.arguments,

@@ -75,7 +75,6 @@ class OwnRenderer:
             return await offload(work) if _is_long(request) else work()
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        """Return what stands between a text and its call in the history."""
         with template_failures(request.model):
             return before_call(self.template, self.form)
 
@@ -94,7 +93,6 @@ def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str
 
 
 def is_own(source: str) -> bool:
-    """Return whether the template comes with this program."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest() in _OWN
 
 
@@ -162,7 +160,6 @@ class Renderers:
         return _ForeignRenderer(self, Load(source, bos_token, eos_token, form.name))
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of the workers that run."""
         return tuple(pid for each in self._used for pid in each.processes())
 
     async def make_room(self, user: _ForeignRenderer) -> None:

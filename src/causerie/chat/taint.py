@@ -167,7 +167,6 @@ def origin_of(text: str) -> bytes:
 
 
 def joined(parts: Iterable[object]) -> Traced:
-    """Return all parts in order, each with its own origin."""
     texts = [part if isinstance(part, str) else str(part) for part in parts]
     return Traced("".join(texts), b"".join(map(origin_of, texts)))
 

@@ -225,7 +225,6 @@ class Rendered(Struct, frozen=True):
     final_end: int | None = None
 
     def upto(self, end: int) -> Rendered:
-        """Return the prompt cut at ``end``."""
         spans = tuple((start, min(stop, end)) for start, stop in self.user if start < end)
         return Rendered(self.text[:end], spans)
 

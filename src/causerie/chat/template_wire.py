@@ -38,7 +38,6 @@ class Ask(Struct, frozen=True, tag=True, array_like=True):
 
     @classmethod
     def of(cls, request: ChatRequest) -> Ask:
-        """Return what to ask about a request."""
         return cls(
             request.messages,
             request.tools,
@@ -50,7 +49,6 @@ class Ask(Struct, frozen=True, tag=True, array_like=True):
         )
 
     def request(self) -> ChatRequest:
-        """Return the request again."""
         return ChatRequest("", **structs.asdict(self))
 
 
@@ -73,7 +71,6 @@ class Refusal(Struct, frozen=True, tag=True):
     metadata: Mapping[str, object]
 
     def error(self) -> InvalidRequest:
-        """Return what to raise."""
         return InvalidRequest(
             self.message, code=self.code, param=self.param, metadata=self.metadata
         )
@@ -95,7 +92,6 @@ _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 def read_question(body: bytes) -> Question | Ask:
-    """Read a question: an array asks for a prompt."""
     return _ASK.decode(body) if body.startswith(b"[") else _QUESTION.decode(body)
 
 

@@ -27,7 +27,6 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return the process's id while it runs."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 

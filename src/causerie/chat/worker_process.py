@@ -28,7 +28,6 @@ BOUNDS_WORK = sys.platform != "win32"
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
-    """Answer until the input ends."""
     while len(head := requests.read(FRAME.size)) == FRAME.size:
         (length,) = FRAME.unpack(head)
         body = answer(requests.read(length))

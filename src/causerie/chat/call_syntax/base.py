@@ -32,14 +32,12 @@ class GrowingList(Generic[_T]):
         return other
 
     def append(self, item: _T) -> None:
-        """Add an item."""
         if len(self._items) > self.size:
             self._items = self._items[: self.size]
         self._items.append(item)
         self.size += 1
 
     def behind(self, start: int) -> list[_T]:
-        """Return the items from an index on."""
         return self._items[start : self.size]
 
 
@@ -58,11 +56,9 @@ class GrowingSet(Generic[_T]):
         return other
 
     def has(self, item: _T) -> bool:
-        """Return whether an item is in the set."""
         return self._items.get(item, self._size) < self._size
 
     def add(self, item: _T) -> None:
-        """Add an item that is not in the set."""
         if len(self._items) > self._size:
             self._items = dict(islice(self._items.items(), self._size))
         self._items[item] = self._size
@@ -89,7 +85,6 @@ class GrowingText:
         return other
 
     def add(self, text: str) -> None:
-        """Add the next piece."""
         if not text:
             return
         if len(self._pieces) > self._count:

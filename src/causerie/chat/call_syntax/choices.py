@@ -288,7 +288,6 @@ def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
 
 
 def kind_of(value: object) -> str:
-    """Return the JSON type of a value."""
     return _NAMES[type(value)]
 
 

@@ -271,6 +271,5 @@ def _default_kinds(choice: Schema) -> tuple[str]:
 
 
 def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:
-    """Return a grammar for a function's parameters, written as elements."""
     writer = _Elements(mark, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))

@@ -298,7 +298,6 @@ def property_in(schema: Schema, name: str) -> Schema:
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
-    """Return the schemas of the properties that are named by patterns."""
     return as_mapping(choice.get("patternProperties"))
 
 

@@ -47,7 +47,6 @@ class OpenString:
         self._literal: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
     def add(self, text: str) -> None:
-        """Take the next text of the value."""
         self._passed.append(text)
 
     @property

@@ -76,12 +76,10 @@ class UnmarkedReader:
 
     @property
     def started(self) -> bool:
-        """Return whether text has been read."""
         return bool(self.pieces)
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return "".join(self.pieces)
 
     @property
@@ -91,7 +89,6 @@ class UnmarkedReader:
         return self._calls if whole else []
 
     def may_begin(self, text: str) -> bool:
-        """Return whether a reply that begins with ``text`` may be a call."""
         return text.lstrip()[:1] in self._openers and not text.isspace()
 
     def feed(self, text: str) -> None:

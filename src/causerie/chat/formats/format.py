@@ -220,7 +220,6 @@ class Reasoning:
 
     @property
     def closes(self) -> tuple[str, ...]:
-        """Return all markers that close reasoning."""
         return (self.close, *self.also_close)
 
 
@@ -261,7 +260,6 @@ class MessageHeader:
 
     @property
     def closes(self) -> tuple[str, ...]:
-        """Return all markers between a header and the text of its message."""
         return tuple(filter(None, (self.close, self.reasoning_close, self.call_close)))
 
     @property

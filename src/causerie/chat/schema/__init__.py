@@ -132,7 +132,6 @@ def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSp
 
 
 def json_object(white_space: WhiteSpace) -> str:
-    """Return the text to stand behind ``%json`` for any JSON object."""
     return _write({"type": "object"}, "response_format", white_space)
 
 

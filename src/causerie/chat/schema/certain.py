@@ -89,11 +89,9 @@ class AppliedSchemas:
 
     @property
     def distinct(self) -> bool:
-        """Return true if the items of an array have to differ."""
         return any(schema.get("uniqueItems") is True for schema in self.schemas)
 
     def item(self, index: int) -> AppliedSchemas:
-        """Return what applies to an item."""
         found: list[object] = []
         for schema in self.schemas:
             first = as_list(schema.get("prefixItems"))
@@ -104,7 +102,6 @@ class AppliedSchemas:
         return self._document.closed(found)
 
     def property(self, name: str) -> AppliedSchemas:
-        """Return what applies to the value of a property."""
         found: list[object] = []
         for schema in self.schemas:
             named, patterns = as_mapping(schema.get("properties")), schema.get("patternProperties")

@@ -107,7 +107,6 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
 
 
 def matcher_of(grammar: str, limits: LLParserLimits | None = None) -> LLMatcher:
-    """Return a matcher of a grammar whose tokens are bytes."""
     limits = limits or LLParserLimits(verbose_errors=False)
     return LLMatcher(_bytes(), grammar, log_level=0, limits=limits)
 

@@ -36,7 +36,6 @@ class PatternOverlap:
     _left: int = _MOST_COMPARED
 
     def possible(self, one: str, other: str) -> bool:
-        """Return whether some text may match both of two rewritten patterns."""
         if one == other or not self._left:
             return True
         self._left -= 1

@@ -37,7 +37,6 @@ def step(pointer: str, *keys: str | int) -> str:
 
 
 def as_list(value: object) -> list[Any]:
-    """Return a value that is a list; an empty list for any other."""
     return value if isinstance(value, list) else []
 
 
@@ -52,7 +51,6 @@ def one_or_several(value: object) -> list[Any]:
 
 
 def constants(schema: Mapping[str, object]) -> list[Any] | None:
-    """Return the values that a schema lists."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     return values if isinstance(values, list) else None
 
@@ -277,7 +275,6 @@ def ignored_sibling(key: str) -> str:
 
 
 def ignored_format(name: str) -> str:
-    """Return how a response header names an unknown format."""
     return f"format {_in_header(name)} ignored"
 
 

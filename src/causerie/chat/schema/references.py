@@ -63,7 +63,6 @@ class Addresses:
 
     @property
     def plain(self) -> bool:
-        """Return whether references are places already."""
         return not self._places
 
     def place(self, reference: str) -> str | None:
@@ -84,7 +83,6 @@ class Addresses:
         return place
 
     def part(self, place: str) -> object:
-        """Return the part of the schema at a place, or ``None``."""
         try:
             return part_at(self.whole, place)
         except LookupError:

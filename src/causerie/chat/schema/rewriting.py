@@ -83,7 +83,6 @@ def declared_types(schema: Mapping[str, object]) -> object:
 
 
 def is_never(schema: object) -> bool:
-    """Return whether the schema admits nothing."""
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
