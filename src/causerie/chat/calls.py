@@ -235,12 +235,11 @@ def name_triggers(calls: CallSection, name: str) -> tuple[str, ...]:
 class SectionReader:
     """Reads ``begin`` call (``separator`` call)* ``end``.
 
-    ``feed`` returns the parts understood; ``rest`` is the text behind the
-    section once it has ended, ``None`` before. ``broken`` tells that the text
-    is no call, ``open`` whether a call was started, ``complete`` how many
-    have ended, ``unread`` what came since then if none was started. ``begin``
-    is still to come; ``read`` came already, and so did the ``name`` of the first
-    function if it is given.
+    ``feed`` returns the parts understood; ``rest`` is the text behind the section once it has
+    ended, ``None`` before. ``broken`` tells that the text is no call, ``open`` whether a call was
+    started, ``complete`` how many have ended, ``unread`` what came since then if none was started.
+    ``begin`` is still to come; ``read`` came already, and so did the ``name`` of the first function
+    if it is given.
 
     A call that deviates from the declared form before its arguments begin is read
     leniently; behind its arguments nothing can make it less of a call.

@@ -1,8 +1,7 @@
 """Compilation check of composed grammars at a bounded cost.
 
 An engine that cannot compile a grammar generates without one, and a slow compilation blocks all
-requests. So every grammar is compiled first in a process with a limit of processor time and
-memory.
+requests. So every grammar is compiled first in a process with a limit of processor time and memory.
 """
 
 from __future__ import annotations
@@ -45,11 +44,10 @@ class Compiler:
     """Checks grammars in ``workers`` processes, with ``limit`` seconds of processor time each.
 
     ``reader`` names the function (``module:name``) that reads a vocabulary
-    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from the path that the
-    model's facts give; without one, or without a path, single bytes are the
-    tokens. ``memory`` is a worker's address space in bytes, ``patience`` how
-    many seconds a check may wait for a worker, and then for its answer where
-    others have the processor, ``cache_bytes`` what verdicts may take.
+    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from the path that the model's facts
+    give; without one, or without a path, single bytes are the tokens. ``memory`` is a worker's
+    address space in bytes, ``patience`` how many seconds a check may wait for a worker, and then
+    for its answer where others have the processor, ``cache_bytes`` what verdicts may take.
     """
 
     def __init__(
@@ -91,10 +89,9 @@ class Compiler:
     ) -> None:
         """Return if the grammar compiles and its first steps are quick.
 
-        ``vocabulary`` is the path that the model's facts give, ``words`` what
-        they say of its contents, ``param`` the field of the request for errors.
-        Raises ``InvalidRequest`` (``unsupported_schema``), or ``Overloaded``
-        when all workers stay busy.
+        ``vocabulary`` is the path that the model's facts give, ``words`` what they say of its
+        contents, ``param`` the field of the request for errors. Raises ``InvalidRequest``
+        (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
         """
         verdict = await self._verdict(grammar, _Vocabulary(vocabulary, words))
         if verdict.reason is None:

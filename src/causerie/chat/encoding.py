@@ -78,8 +78,8 @@ class TokenCache:
     """Tokens of texts of one model, and of replies, of so many characters each."""
 
     def __init__(self, most: int = _MOST) -> None:
-        self._known = BoundedCache[str, array[int]](most)
-        self._replies = BoundedCache[tuple[int, str], array[int]](most)
+        self._known: BoundedCache[str, array[int]] = BoundedCache(most)
+        self._replies: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
         self._apart: dict[str, bool] = {}  # by control token
 
     async def read(
@@ -302,9 +302,8 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
 class PromptEncoder:
     """Encodes prompts for one model; ``own`` is the text of its template and markers.
 
-    A vocabulary may hold words that its tokenizer always reads whole (a tag, a
-    run of blanks). Such a word counts as a control token only where ``own``
-    has it.
+    A vocabulary may hold words that its tokenizer always reads whole (a tag, a run of blanks). Such
+    a word counts as a control token only where ``own`` has it.
     """
 
     def __init__(self, control_tokens: Mapping[str, int], own: str = "") -> None:

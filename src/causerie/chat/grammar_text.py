@@ -26,12 +26,11 @@ def quoted(text: str) -> str:
 class Manner:
     """Options of how a grammar is written.
 
-    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
-    one. ``white_space`` is what arguments in JSON may have between their tokens. A
-    constrained reply begins with the white space ``leading``. Texts without
-    alternatives are written in the model's usual tokens, which an engine may read
-    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
-    model instead.
+    ``end_tokens`` are all tokens that end a text; an engine by itself knows only one.
+    ``white_space`` is what arguments in JSON may have between their tokens. A constrained reply
+    begins with the white space ``leading``. Texts without alternatives are written in the model's
+    usual tokens, which an engine may read as control tokens if they spell one. ``as_spelled``
+    leaves their tokens to the model instead.
     """
 
     end_tokens: Sequence[int] = ()
@@ -148,9 +147,8 @@ class GrammarText:
     def closed(self, text: str, marker: str) -> str:
         """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
 
-        White space around a marker belongs to it.
-        A plain marker is of one lexeme with the text, which would else swallow its
-        beginning: what may stand in a text goes on as text.
+        White space around a marker belongs to it. A plain marker is of one lexeme with the text,
+        which would else swallow its beginning: what may stand in a text goes on as text.
         """
         core = marker.strip()
         if self.is_control(marker):  # white space before it included

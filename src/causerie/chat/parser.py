@@ -59,12 +59,11 @@ class ReasoningEnd(Enum):
 class Parser:
     """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
 
-    ``reasoning_open`` says that the prompt ended inside the reasoning, and
-    ``leading`` what white space the model still has to write there. Just the
-    white space that the format declares is taken off the reasoning and the
-    answer behind it, so that both, sent back, give the same prompt again.
-    ``tools`` are the schemas by name of the functions that may be called; with
-    none, nothing is read as a call. ``reasoning_end`` says what ends the reasoning.
+    ``reasoning_open`` says that the prompt ended inside the reasoning, and ``leading`` what white
+    space the model still has to write there. Just the white space that the format declares is taken
+    off the reasoning and the answer behind it, so that both, sent back, give the same prompt again.
+    ``tools`` are the schemas by name of the functions that may be called; with none, nothing is
+    read as a call. ``reasoning_end`` says what ends the reasoning.
     """
 
     def __init__(

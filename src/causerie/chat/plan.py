@@ -1,7 +1,6 @@
 """A request on one text engine, decided before the first token.
 
-Everything that can be refused is refused here: by the template, the context's length, or a
-schema.
+Everything that can be refused is refused here: by the template, the context's length, or a schema.
 """
 
 from __future__ import annotations
@@ -106,11 +105,10 @@ async def make_plan(
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
-    reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
+    state = _reasoning_state(rendered, form, thought, request.continue_final_message)
+    reasoning_open = state == "open"
     if not reasoning_open:
         form = _with_call_lead(form, told.leading_call, rendered, space)
-    possible = form.thinking is not None and thought.on is not False
-    state = "open" if reasoning_open else "possible" if possible else "none"
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
@@ -275,14 +273,18 @@ def _check_ending(request: ChatRequest, grammar: str | None) -> None:
             )
 
 
-def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
+def _reasoning_state(
+    rendered: Rendered, form: ModelFormat, thought: ThinkingPlan, continued: bool
+) -> str:
     # A prompt whose last message is continued ends in the text of that message.
     spans, end = rendered.user, len(rendered.text)
     if continued and spans and spans[-1][1] == end:
         end, spans = spans[-1][0], spans[:-1]
     tail = rendered.text[spans[-1][1] if spans else 0 : end]
     opened = max(map(tail.rfind, form.reasoning.opens))
-    return opened > max(map(tail.rfind, form.reasoning.closes))
+    if opened > max(map(tail.rfind, form.reasoning.closes)):
+        return "open"
+    return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
 def _with_call_lead(

@@ -124,11 +124,10 @@ _EACH = 2  # processes for a template; the second only starts while the first is
 class Renderers:
     """Makes renderers, and owns the processes of those that need one.
 
-    A rendering takes ``deadline`` seconds at most, the test of a template
-    ``test_deadline``. ``memory`` is a process's address space in bytes,
-    ``patience`` how many seconds a request may wait for a process of its
-    model's, ``most`` how many processes run at once; beyond them those that
-    were idle for longest end.
+    A rendering takes ``deadline`` seconds at most, the test of a template ``test_deadline``.
+    ``memory`` is a process's address space in bytes, ``patience`` how many seconds a request may
+    wait for a process of its model's, ``most`` how many processes run at once; beyond them those
+    that were idle for longest end.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -146,6 +146,25 @@ class Read:
 
 LONGEST_WORD = 4096
 """Most characters of a key, name, number or constant; a longer one is not read."""
+
+
+class SteppedReader:
+    """Reads by steps, each of which returns a part of the arguments; ``None`` where more text is
+    needed."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._done = False
+        self._step: Callable[[], str | None]
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        out = ""
+        while (piece := self._step()) is not None:
+            out += piece
+            if self._done:
+                return Read(arguments=out, rest=self._text)
+        return Read(arguments=out)
 
 
 class Reader(Protocol):

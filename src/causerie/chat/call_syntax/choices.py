@@ -346,8 +346,8 @@ def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
             name: _conjunction(_seen(one, name), _seen(other, name)) for name in names
         }
     if "additionalProperties" in one or "additionalProperties" in other:
-        sides = [side.get("additionalProperties", True) for side in (one, other)]
-        found["additionalProperties"] = _conjunction(*sides)
+        others = [side.get("additionalProperties", True) for side in (one, other)]
+        found["additionalProperties"] = _conjunction(*others)
     return found
 
 

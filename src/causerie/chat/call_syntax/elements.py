@@ -1,22 +1,21 @@
 """Arguments as nested elements, each tag behind a marker (MiniMax M3).
 
-``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys;
-strings stand raw. The schema decides if a text is a string; lists and objects show by what is
-in them.
+``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys; strings
+stand raw. The schema decides if a text is a string; lists and objects show by what is in them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
-    Read,
     Schema,
+    SteppedReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -55,29 +54,17 @@ class _Element:
     count: int = 0
 
 
-class ElementReader:
+class ElementReader(SteppedReader):
     """Reads elements up to a closing tag that closes none of them, which is left."""
 
     def __init__(self, mark: str, schema: Schema) -> None:
+        super().__init__()
         self._mark = mark
         self._open = [_Element("", schema, brackets="{}")]
-        self._text = ""
         self._held = GrowingText()  # of an element, before what is left to be searched
-        self._done = False
         self._resumed = False
         self._value_is_streamed = False
-        self._step: Callable[[], str | None] = self._tag
-
-    def feed(self, text: str) -> Read:
-        self._text += text
-        out = ""
-        while True:
-            piece = self._step()
-            if piece is None:
-                return Read(arguments=out)
-            out += piece
-            if self._done:
-                return Read(arguments=out, rest=self._text)
+        self._step = self._tag
 
     def _tag(self) -> str | None:
         text = self._text = self._text.lstrip()

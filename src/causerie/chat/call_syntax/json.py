@@ -111,8 +111,7 @@ def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the rule for a document.
 
     ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
-    them. Raises ``SchemaRefused`` for what only the engines' own grammar
-    can say.
+    them. Raises ``SchemaRefused`` for what only the engines' own grammar can say.
     """
     writer = _Pretty(scope)
     return writer.finish(schema, writer.ways(schema, None))

@@ -9,8 +9,8 @@ from functools import cache
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
-    Read,
     Schema,
+    SteppedReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -95,13 +95,14 @@ def _search_end(marker: str, opening: str = "") -> re.Pattern[str]:
     return re.compile(re.escape(marker) + either)
 
 
-class ParameterReader:
+class ParameterReader(SteppedReader):
     """Reads the list; the arguments come out as JSON, strings as they stream.
 
     ``end`` is the text that follows it. A key without a value is left out.
     """
 
     def __init__(self, form: ParameterList, schema: Schema, *, end: str = "") -> None:
+        super().__init__()
         self._form = form
         self._list_end = end
         self._schema = schema
@@ -113,7 +114,6 @@ class ParameterReader:
             head, typed, tail = form.between_json.partition("{type}")
             self._between.append(_search_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
-        self._text = ""
         self._held = GrowingText()  # of a value that does not stream, before the text
         self._searched = 0  # characters of the text in which the end of a value is not
         self._strings = OpenString()  # of a value
@@ -127,24 +127,10 @@ class ParameterReader:
         self._value: Schema = {}
         self._expected: frozenset[str] = frozenset()
 
-    def feed(self, text: str) -> Read:
-        self._text += text
-        out = ""
-        while True:
-            moved = self._step()
-            if moved is None:
-                return Read(arguments=out)
-            out += moved
-            if self._step == self._done:
-                return Read(arguments=out, rest=self._text)
-
     @property
     def is_between(self) -> bool:
         """Return whether no parameter has begun since the last one: the list may end here."""
         return self._step == self._read_key and not self._text.strip()
-
-    def _done(self) -> str | None:
-        return None
 
     def _read_key(self) -> str | None:
         text = self._text = self._text.lstrip()
@@ -172,7 +158,7 @@ class ParameterReader:
 
     def _close_list(self, text: str) -> str:
         self._text = text
-        self._step = self._done
+        self._done = True
         return "}" if self._count else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:

@@ -37,10 +37,9 @@ class _Open:
 class RelaxedReader:
     """Reads one list of values and writes it as JSON.
 
-    ``parameters`` makes it a Python call's: keyword arguments up to ``)``,
-    which is left, positional ones named in this order. Without, it is an
-    object in braces. ``quote`` is a marker of strings that knows no escapes;
-    quotation marks with escapes are always understood.
+    ``parameters`` makes it a Python call's: keyword arguments up to ``)``, which is left,
+    positional ones named in this order. Without, it is an object in braces. ``quote`` is a marker
+    of strings that knows no escapes; quotation marks with escapes are always understood.
     """
 
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:

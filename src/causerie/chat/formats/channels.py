@@ -37,42 +37,27 @@ _TYPES = (
 )
 
 
-def _behind_channel(channel: str, *types: str) -> CallSection:
-    return CallSection(
-        call=(
-            Literal(f"<|channel|>{channel} to=functions."),
-            Name(),
-            _header_end("", types),
-            JsonArguments(),
-        ),
-        triggers=(f"<|channel|>{channel} to=functions.",),
-        parallel=False,
-    )
-
-
-def _before_channel(*types: str) -> CallSection:
-    return CallSection(
-        lead=" ",
-        call=(
-            Literal("to=functions."),
-            Name(),
-            _header_end("<|channel|>commentary", types, "<|channel|>analysis"),
-            JsonArguments(),
-        ),
-        parallel=False,
-    )
-
-
-def _header_end(channel: str, types: tuple[str, ...], *others: str) -> Literal:
+def _call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) -> CallSection:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
-    first, *more = (f"{each}{kind}<|message|>" for each in (channel, *others) for kind in every)
-    return Literal(first, tuple(more))
+    first, *more = (f"{channel}{kind}<|message|>" for channel in channels for kind in every)
+    call = (Literal(begin), Name(), Literal(first, tuple(more)), JsonArguments())
+    return CallSection(call, triggers=(begin,), parallel=False)
 
 
 def _calls(*types: str) -> CallSection:
-    behind = tuple(_behind_channel(channel) for channel in ("commentary", "analysis"))
-    return replace(_before_channel(*types), also=behind)
+    channels = ("<|channel|>commentary", "<|channel|>analysis")
+    behind = tuple(_call(f"{channel} to=functions.", ("",)) for channel in channels)
+    return replace(_call("to=functions.", channels, types), lead=" ", also=behind)
 
+
+_HEADER = MessageHeader(
+    opens=("<|start|>", "<|channel|>"),
+    close="<|message|>",
+    ends=("<|end|>", "<|return|>", "<|call|>"),
+    channel="<|channel|>",
+    within=("<|constrain|>",),
+    reasoning=("analysis",),
+)
 
 GPT_OSS = ModelFormat(
     "gpt-oss",
@@ -87,15 +72,7 @@ GPT_OSS = ModelFormat(
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>commentary<|message|>",
     said_close="<|end|><|start|>assistant",
-    header=MessageHeader(
-        opens=("<|start|>", "<|channel|>"),
-        close="<|message|>",
-        ends=("<|end|>", "<|return|>", "<|call|>"),
-        channel="<|channel|>",
-        within=("<|constrain|>",),
-        functions="functions.",
-        reasoning=("analysis",),
-    ),
+    header=replace(_HEADER, functions="functions."),
     skip=(
         "<|start|>assistant",
         "<|channel|>commentary<|message|>",
@@ -142,13 +119,8 @@ BEAM = ModelFormat(
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>final<|message|>",
     said_close=f"<|end|>{_NEXT}",
-    header=MessageHeader(
-        opens=("<|start|>", "<|channel|>"),
-        close="<|message|>",
-        ends=("<|end|>", "<|return|>", "<|call|>"),
-        channel="<|channel|>",
-        within=("<|constrain|>",),
-        reasoning=("analysis",),
+    header=replace(
+        _HEADER,
         call=CallSection(
             (_PARAMETERS, Literal("<|end|>", ("<|return|>", "<|call|>"))), parallel=False
         ),

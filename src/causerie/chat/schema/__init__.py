@@ -17,9 +17,8 @@ MAX_CHARACTERS = 500_000  # of all options together
 def regex(pattern: str, *, param: str) -> str:
     """Return a Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
 
-    ``^`` at the start and ``$`` at the end are allowed and say nothing more.
-    Raises :class:`SchemaRefused` for look-arounds,
-    back-references and whatever else cannot be enforced.
+    ``^`` at the start and ``$`` at the end are allowed and say nothing more. Raises
+    :class:`SchemaRefused` for look-arounds, back-references and whatever else cannot be enforced.
     """
     try:
         text = whole(pattern)
@@ -34,8 +33,7 @@ def choice(options: Sequence[str], *, param: str) -> str:
     """Return the Lark expression of a terminal for one of ``options``, written exactly so.
 
     A rule would have one terminal for each, and compilers bound how many may be possible at once.
-    Raises :class:`SchemaRefused` where they are too long together, or an
-    option cannot be written.
+    Raises :class:`SchemaRefused` where they are too long together, or an option cannot be written.
     """
     size = sum(map(len, options))
     if size > MAX_CHARACTERS:

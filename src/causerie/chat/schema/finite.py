@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
 from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
@@ -340,23 +341,12 @@ def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
 
 def circle(definitions: Mapping[str, object]) -> str | None:
     """Return the name of a definition that refers to itself outside properties and items."""
-    open_names: set[str] = set()
-    done: set[str] = set()
-    for first in definitions:
-        path = [(first, iter(()) if first in done else _definitions_in_place(definitions[first]))]
-        open_names.add(first)
-        while path:
-            name, targets = path[-1]
-            target = next(targets, None)
-            if target is None:
-                path.pop()
-                open_names.discard(name)
-                done.add(name)
-            elif target in open_names:
-                return target
-            elif target not in done:
-                open_names.add(target)
-                path.append((target, _definitions_in_place(definitions[target])))
+    graph = {name: set(_definitions_in_place(of)) for name, of in definitions.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        [first, *_] = error.args[1]
+        return str(first)
     return None
 
 
