@@ -138,8 +138,8 @@ async def test_only_the_template_writes_control_tokens(parts: list[tuple[str, bo
     at = 0
     for piece in pieces:
         if not piece.forged:
-            for found in ControlTokens(control).found(piece.text):
-                assert not any(user[at + found.start : at + found.stop])
+            for start, stop in ControlTokens(control).found(piece.text):
+                assert not any(user[at + start : at + stop])
         at += len(piece.text)
     ids = (await PromptEncoder(control).encode(prompt, Letters(control))).ids
     authors = sum(len(text) for text, is_user in parts if not is_user)

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import OwnRenderer, Renderer, Renderers, in_process, is_own
-from causerie.chat.template_wire import (
+from causerie.chat.template_worker import (
     Ask,
     Costly,
     Load,
+    TemplateWorker,
     encode,
     read_answer,
     read_question,
 )
-from causerie.chat.template_worker import TemplateWorker
 from causerie.engines import registry
 from causerie.engines.weights.gguf import read_header
 from causerie.errors import InvalidRequest, Overloaded, TemplateFailed

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
+from causerie.chat.schema import WhiteSpace, choice, constraint, prepare, regex
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.validation import validate
 from causerie.protocol.request import JsonSchema
@@ -558,7 +558,9 @@ def test_options_out_of_all_proportion_are_refused() -> None:
 
 
 def test_any_object() -> None:
-    grammar = "start: %json " + json_object(WhiteSpace.ANY)
+    grammar = "start: %json " + constraint(
+        {"type": "object"}, param="p", white_space=WhiteSpace.ANY
+    )
     assert admits(grammar, '{"a": {"b": [1.5, "x", null, true]}}')
     assert admits(grammar, "{}")
     assert not admits(grammar, "[]")

@@ -31,15 +31,15 @@ from causerie.chat.prompt import Prompt, prompt_of, render
 from causerie.chat.taint import read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import capabilities_of
-from causerie.chat.template_wire import (
+from causerie.chat.template_worker import (
     Ask,
     Done,
     Load,
     Refusal,
+    TemplateWorker,
     encode,
     read_answer,
 )
-from causerie.chat.template_worker import TemplateWorker
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 

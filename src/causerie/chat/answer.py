@@ -21,7 +21,7 @@ from causerie.chat.schema import (
     WhiteSpace,
     check_size,
     choice,
-    json_object,
+    constraint,
     prepare,
     regex,
 )
@@ -198,7 +198,7 @@ async def answer_plan(
     match output:
         case JsonObject():
             any_object = {"type": "object"}
-            text = json_object(white_space)
+            text = constraint(any_object, param="response_format", white_space=white_space)
             return _document_plan(any_object, "response_format", white_space, text)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()

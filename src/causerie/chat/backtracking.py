@@ -180,8 +180,9 @@ class _Backtracking:
                     await self._add(output)
                     if self._documents.fault is not None:
                         return
-                    for token in self._final_tokens():
-                        yield token
+                    while self._given < self._documents.final:
+                        self._given += 1
+                        yield self._tokens[self._given - 1]
                     continue
                 if isinstance(output, Started) and self._cached is None:
                     yield output
@@ -206,11 +207,6 @@ class _Backtracking:
         documents.feed(token.text)
         if documents.is_behind:
             await offload(documents.catch_up)
-
-    def _final_tokens(self) -> Iterator[Token]:
-        while self._given < self._documents.final:
-            self._given += 1
-            yield self._tokens[self._given - 1]
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)

@@ -180,8 +180,6 @@ _HOLDS_ARGUMENTS = (
 
 CallPart = CallStarted | CallArguments | CallEnded
 
-_NOTHING_GIVEN = ("", "{", "{}")  # arguments of which there are none yet
-
 
 def name_from_id(value: str) -> str:
     """Return the function in an id such as ``functions.weather:0`` (Kimi K2)."""
@@ -340,7 +338,7 @@ class SectionReader:
         call.arguments.append(text)
         if text.isspace() and not call.started:
             return
-        if call.started or "".join(call.arguments).strip() not in _NOTHING_GIVEN:
+        if call.started or "".join(call.arguments).strip() not in ("", "{", "{}"):
             self._start(parts)
 
     def _start(self, parts: list[CallPart]) -> None:

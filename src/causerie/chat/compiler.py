@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from causerie.chat.answer import unsupported_schema
 from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.lark import TOO_COMPLEX
@@ -24,8 +26,7 @@ _START_SECONDS = 30.0
 _ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
-@dataclass(frozen=True, slots=True)
-class GrammarVerdict:
+class GrammarVerdict(msgspec.Struct, frozen=True):
     """Why a grammar was refused, where, and of which function; no ``reason``: it is fine."""
 
     reason: str | None = None
@@ -143,7 +144,7 @@ class Compiler:
             await worker.prepare(vocabulary)
             try:
                 async with asyncio.timeout(self._limit + self._patience * BOUNDS_WORK):
-                    answer = json.loads(await worker.ask(asked))
+                    answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine
                     raise _busy() from None
@@ -152,8 +153,7 @@ class Compiler:
                 if died.worked:
                     break
                 continue
-            told = (answer.get(name) for name in ("reason", "pointer", "function"))
-            return GrammarVerdict(*(str(each) if each is not None else None for each in told))
+            return msgspec.json.decode(answer, type=GrammarVerdict)
         return GrammarVerdict(TOO_COMPLEX)
 
 

@@ -129,7 +129,12 @@ class Conversations:
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
     ) -> CacheReport:
         """Return the report on a request whose prompt the engine has started to read."""
-        last = self._most_similar(asked.conversation(caller))
+        said = asked.conversation(caller)
+        keys = self._by_first.get(said[0], ()) if said else ()
+        alike = max(
+            enumerate(keys), key=lambda each: (_common_length(each[1], said), each[0]), default=None
+        )
+        last = None if alike is None else self._answered[alike[1]]
         miss = None if last is None else _cache_miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 
@@ -155,13 +160,6 @@ class Conversations:
         self._size += kept.size
         while self._size > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
             self._forget(next(iter(self._answered)))
-
-    def _most_similar(self, said: tuple[bytes, ...]) -> _Answered | None:
-        keys = self._by_first.get(said[0], ()) if said else ()
-        best = max(
-            enumerate(keys), key=lambda each: (_common_length(each[1], said), each[0]), default=None
-        )
-        return None if best is None else self._answered[best[1]]
 
     def _forget(self, key: tuple[bytes, ...]) -> None:
         self._size -= self._answered.pop(key).size

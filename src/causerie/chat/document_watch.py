@@ -370,14 +370,11 @@ class WatchedDocuments:
         if events:
             self._told = self.read
         held = self._document.held_from if self._document is not None else None
-        known = self._told if self._may_hold_text_back else self.read
-        self.final = max(self.final, known if held is None else min(held, known))
-
-    @property
-    def _may_hold_text_back(self) -> bool:
         parser = self._parser
         answers = self._document is not None and parser.mode is not Mode.CALLS
-        return not parser.repeated and (parser.call_open or answers)
+        may_hold_back = not parser.repeated and (parser.call_open or answers)
+        known = self._told if may_hold_back else self.read
+        self.final = max(self.final, known if held is None else min(held, known))
 
     def _feed(self, events: Sequence[ContentEvent], position: int) -> bool:
         found = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
@@ -229,12 +229,6 @@ class EncodedPiece:
     heads: tuple[ControlMatch, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    start: int
-    stop: int
-
-
 class ControlTokens:
     """The texts of a vocabulary's control tokens, arranged for finding them."""
 
@@ -244,10 +238,10 @@ class ControlTokens:
         for text in self.ids:
             self._lengths.setdefault(text[:2], set()).add(len(text))
 
-    def found(self, text: str) -> list[_Found]:
-        """Return every occurrence of every token, overlapping ones too."""
+    def found(self, text: str) -> list[tuple[int, int]]:
+        """Return where every token begins and ends, each time, overlapping ones too."""
         return [
-            _Found(at, at + size)
+            (at, at + size)
             for head, sizes in self._lengths.items()
             for at in _places(text, head)
             for size in sizes
@@ -276,27 +270,30 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
     text = rendered.text
     if not text:
         return []
-    found = sorted(control_tokens.found(text), key=lambda f: (f.start - f.stop, f.start))
-    touches = _Touch(rendered.user)
+    starts = [start for start, _ in rendered.user]
+
+    def touches(place: tuple[int, int]) -> bool:
+        at = bisect_left(starts, place[1]) - 1
+        return at >= 0 and rendered.user[at][1] > place[0]
+
+    found = sorted(control_tokens.found(text), key=lambda place: (place[0] - place[1], place[0]))
     kept = bytearray(len(text))
-    own = _Claims([one for one in found if not touches(one) and _claim(kept, one)])
+    own = sorted(place for place in found if not touches(place) and _claim(kept, place))
+    edges = [edge for place in own for edge in place]
     cuts: set[int] = set()
-    forged: list[_Found] = []
+    forged: list[tuple[int, int]] = []
     taken = bytearray(len(text))
-    for one in (one for one in found if touches(one)):
-        edges = {e for whole in own.overlapping(one) for e in (whole.start, whole.stop)}
-        inside = {edge for edge in edges if one.start < edge < one.stop}
+    for place in filter(touches, found):
+        inside = edges[bisect_right(edges, place[0]) : bisect_left(edges, place[1])]
         if inside:
-            cuts |= inside  # cut alongside the template's own token, which stays whole
-        elif _claim(taken, one):
-            forged.append(one)
+            cuts.update(inside)  # cut alongside the template's own token, which stays whole
+        elif _claim(taken, place):
+            forged.append(place)
+    if forged or cuts:
+        return _pieces(text, forged, cuts)
     ids = control_tokens.ids
-    heads = [
-        ControlMatch(one.start, said := text[one.start : one.stop], ids[said]) for one in own.places
-    ]
-    return (
-        _pieces(text, forged, cuts) if forged or cuts else [EncodedPiece(text, heads=tuple(heads))]
-    )
+    heads = (ControlMatch(at, said := text[at:stop], ids[said]) for at, stop in own)
+    return [EncodedPiece(text, heads=tuple(heads))]
 
 
 class PromptEncoder:
@@ -374,34 +371,11 @@ class PromptEncoder:
         return first + await self._tokenize_unguarded(text[1:], engine)
 
 
-class _Touch:
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        self._spans = spans
-        self._starts = [start for start, _ in spans]
-
-    def __call__(self, place: _Found) -> bool:
-        at = bisect_right(self._starts, place.stop - 1) - 1
-        return at >= 0 and self._spans[at][1] > place.start
-
-
-class _Claims:
-    def __init__(self, places: Sequence[_Found]) -> None:
-        self.places = sorted(places, key=lambda place: place.start)
-        self._stops = [place.stop for place in self.places]
-
-    def overlapping(self, place: _Found) -> list[_Found]:
-        at = bisect_right(self._stops, place.start)
-        met = []
-        while at < len(self.places) and self.places[at].start < place.stop:
-            met.append(self.places[at])
-            at += 1
-        return met
-
-
-def _claim(taken: bytearray, place: _Found) -> bool:
-    if taken.find(1, place.start, place.stop) >= 0:
+def _claim(taken: bytearray, place: tuple[int, int]) -> bool:
+    start, stop = place
+    if taken.find(1, start, stop) >= 0:
         return False
-    taken[place.start : place.stop] = b"\x01" * (place.stop - place.start)
+    taken[start:stop] = b"\x01" * (stop - start)
     return True
 
 
@@ -412,10 +386,10 @@ def _places(text: str, head: str) -> Iterator[int]:
         at = text.find(head, at + 1)
 
 
-def _pieces(text: str, forged: Sequence[_Found], cuts: set[int]) -> list[EncodedPiece]:
+def _pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:
     pieces: list[EncodedPiece] = []
     at = 0
-    ends = [(cut, cut) for cut in cuts] + [(one.start, one.stop) for one in forged]
+    ends = [*((cut, cut) for cut in cuts), *forged]
     for start, stop in [*sorted(ends), (len(text), len(text))]:
         if at < start:
             pieces.append(EncodedPiece(text[at:start]))

@@ -498,9 +498,6 @@ class Generation:
         return ended + events + output.finish()
 
 
-_ALPHANUMERIC = string.ascii_letters + string.digits
-
-
 @dataclass(slots=True)
 class GeneratedCallIds:
     """Return the id of each call, by the order of the calls."""
@@ -521,7 +518,7 @@ class GeneratedCallIds:
             return given
         while True:
             made = (
-                "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
+                "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
                 if self.short
                 else f"call_{secrets.token_hex(12)}"
             )

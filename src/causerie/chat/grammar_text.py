@@ -13,8 +13,6 @@ from causerie.chat.schema.keywords import SchemaRefused
 
 ANY_TEXT = "/(.|\\n)*/"
 SOME = "/(.|\\n)+/"
-_HEADER = "%llguidance {}\n"
-_UNFORCED = '%llguidance {"no_forcing": true}\n'
 _MAX_CHARACTERS = 1_000_000  # the text for each part may repeat a definition
 
 
@@ -213,5 +211,7 @@ class GrammarText:
 
     def finish(self, start: str, extra: str) -> str:
         """Return the whole grammar; ``extra`` are rules that ``start`` refers to."""
-        header = _UNFORCED if self.manner.as_spelled else _HEADER
+        header = (
+            '%llguidance {"no_forcing": true}\n' if self.manner.as_spelled else "%llguidance {}\n"
+        )
         return f"{header}start: {start}\n{self.rules}\n{extra}"

@@ -198,7 +198,9 @@ class Parser:
                 return
             start, mark = found
             yield from self._emit_trimmed(text[:start])
-            yield from self._emit_space_before_close(mark)
+            reasoning = self._form.reasoning
+            if mark in reasoning.closes and self.mode is Mode.REASONING:
+                yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
             left = self._change_mode_at(mark, text[start:])
             if left is None:
                 yield from self._emit_trimmed(mark)
@@ -243,11 +245,6 @@ class Parser:
     def _at_start(self) -> bool:
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
-
-    def _emit_space_before_close(self, mark: str) -> Iterator[ContentEvent]:
-        reasoning = self._form.reasoning
-        if mark in reasoning.closes and self.mode is Mode.REASONING:
-            yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
 
     def _change_mode_at(self, mark: str, text: str) -> str | None:
         form, rest = self._form, text[len(mark) :]

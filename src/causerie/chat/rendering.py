@@ -17,7 +17,7 @@ import msgspec
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
-from causerie.chat.template_wire import (
+from causerie.chat.template_worker import (
     Answer,
     Ask,
     BeforeCall,

@@ -42,7 +42,10 @@ def request_sampling(
     chosen = _filled(wanted, configured)
     if chosen.temperature == 0:
         return _filled(chosen, NEUTRAL_SAMPLING)
-    return _filled(chosen, _recommended(recommended, thinks=thinks))
+    usual = USUAL_SAMPLING
+    if recommended is not None:
+        usual = recommended.usual if thinks else recommended.without_thinking
+    return _filled(chosen, _filled(usual, NEUTRAL_SAMPLING))
 
 
 def default_sampling(
@@ -51,12 +54,6 @@ def default_sampling(
     """Return the sampling of a request that says nothing about it, nor about thinking."""
     resolved = request_sampling(SamplingParams(), configured, recommended, thinks=True)
     return SamplingDefaults(**{each.name: getattr(resolved, each.name) for each in MODEL_SAMPLING})
-
-
-def _recommended(known: RecommendedSampling | None, *, thinks: bool) -> SamplingDefaults:
-    if known is None:
-        return _filled(USUAL_SAMPLING, NEUTRAL_SAMPLING)
-    return _filled(known.usual if thinks else known.without_thinking, NEUTRAL_SAMPLING)
 
 
 def _filled(values: S, others: SamplingDefaults) -> S:

@@ -26,12 +26,9 @@ from causerie.chat.schema.values import is_number
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
-_VALUES = frozenset({"const", "enum"})
-_NAMED = frozenset({"properties", "patternProperties"})
 _SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
-_APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
 _NUMBERS = ("minimum", "maximum")
 _BOUNDS = {
     "string": ("minLength", "maxLength"),
@@ -97,7 +94,7 @@ def anchored(root: Schema) -> Schema:
         spelled = narrowing.of(spelled, at, alone=False).schema
         for key, of in spelled.items():
             below = step(at, key)
-            if key in _NAMED and isinstance(of, Mapping):
+            if key in ("properties", "patternProperties") and isinstance(of, Mapping):
                 out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
             else:
                 out[key] = walked(of, below) if _holds_subschemas(key, spelled) else of
@@ -125,7 +122,7 @@ def _without_single_reference(whole: Schema) -> Schema:
 def _holds_subschemas(key: str, schema: Schema) -> bool:
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
-    return key not in _VALUES and not is_annotation(key)
+    return key not in ("const", "enum") and not is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -178,7 +175,9 @@ def _choices_of_part(
     schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     # Parts that refer to the same part twice, level by level, are read once each.
-    found: list[Schema] = [{key: of for key, of in schema.items() if key not in _APPLIED}]
+    found: list[Schema] = [
+        {key: of for key, of in schema.items() if key not in ("$ref", "allOf", *_ALTERNATIVES)}
+    ]
     for options in _applied(schema):
         each = _distinct_choices([_of_option(option, shared, known) for option in options], shared)
         if len(each) > max(len(options), _MOST_UNITED):

@@ -103,8 +103,6 @@ _CHARACTER = rf"({_PLAIN}|{_UNIT}|{_PAIR})"
 _COUNTED = rf"({_PLAIN}|{_UNIT})"
 _KEY = rf'/"{_CHARACTER}*"/'
 _LENGTHS = ("minLength", "maxLength")
-_MOST_EXACT = 2**53  # of whole numbers as floats
-_RULES = (*_LENGTHS, "pattern", "format", "allOf")
 
 
 def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
@@ -139,7 +137,7 @@ class _Pretty(JsonLikeRules):
         if isinstance(value, list):
             begin, end = self.brackets
             return self._enclosed(begin, map(self._constant, value), end)
-        if isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_EXACT:
+        if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
             return f"({self._text(value)} | {self._text(int(value))})"
         return self._text(value)
 
@@ -151,7 +149,9 @@ class _Pretty(JsonLikeRules):
         return self.scope.literal(written)
 
     def string(self, choice: Schema) -> str:
-        rules = {key: choice[key] for key in _RULES if key in choice}
+        rules = {
+            key: choice[key] for key in (*_LENGTHS, "pattern", "format", "allOf") if key in choice
+        }
         if not rules:
             return self.scope.terminal(rf'/"{_CHARACTER}*"/')
         if rules.keys() <= set(_LENGTHS):

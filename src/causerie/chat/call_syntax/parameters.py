@@ -60,7 +60,11 @@ class OpenString:
         if self._first not in ("[", "{"):
             return False
         self._count(piece)
-        self._read(piece)
+        if self._literal is not None:
+            try:
+                self._literal.feed(piece)
+            except Unreadable:
+                self._literal = None
         return self._odd and not (self._literal is not None and self._literal.whole)
 
     def _count(self, piece: str) -> None:
@@ -69,13 +73,6 @@ class OpenString:
             at = found.end()
             self._odd ^= found.group() == '"'
         self._escapes = piece.endswith("\\", at) if piece else self._escapes
-
-    def _read(self, piece: str) -> None:
-        if self._literal is not None:
-            try:
-                self._literal.feed(piece)
-            except Unreadable:
-                self._literal = None
 
 
 _CONSTANTS = ("True", "False", "None")
@@ -170,8 +167,11 @@ class ParameterReader(SteppedReader):
         if not found:
             return None
         at, end, mark = min(found, key=lambda each: each[:2])
-        if len(self._between) > 1 and self._undecided(text, at):
-            return None
+        if len(self._between) > 1:
+            # Where one announcement begins like the other, all of it has to come first.
+            marks = (self._form.between.strip(), (self._form.between_json or "").strip())
+            if max(text_overlap(text, mark) for mark in marks) >= len(text) - at:
+                return None
         return at, -end, None if len(self._between) == 1 else mark is self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
@@ -182,12 +182,6 @@ class ParameterReader(SteppedReader):
         if end < 0:
             return None
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
-
-    def _undecided(self, text: str, at: int) -> bool:
-        # Where one announcement begins like the other, all of it has to come first.
-        form = self._form
-        marks = (form.between.strip(), (form.between_json or "").strip())
-        return max(text_overlap(text, mark) for mark in marks) >= len(text) - at
 
     def _open_value(self, key: str) -> None:
         self._value = property_in(self._schema, key)
@@ -360,7 +354,7 @@ def _announced(form: ParameterList, others: list[Schema], scope: GrammarText) ->
     if "{type}" not in between:
         return [f"{scope.literal(between)} {scope.json(_any_of(others))} {after}"]
     return [
-        f"{scope.literal(between.replace('{type}', _NAMED.get(kind, kind)))} "
+        f"{scope.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
         f"{scope.json(_of_kind(choice, kind))} {after}"
         for choice in others
         for kind in sorted(kinds_of(choice))

@@ -57,7 +57,6 @@ _MOST_CHARACTERS = 2_000_000  # of what is read, with all annotations
 
 # Separators are literal texts to older versions of the engine.
 _FIXED = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-_ANY = {"whitespace_flexible": True}
 
 
 class WhiteSpace(Enum):
@@ -129,12 +128,8 @@ def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSp
     return _write(written, param, white_space)
 
 
-def json_object(white_space: WhiteSpace) -> str:
-    return _write({"type": "object"}, "response_format", white_space)
-
-
 def _write(schema: Mapping[str, object], param: str, white_space: WhiteSpace) -> str:
-    options = _ANY if white_space is WhiteSpace.ANY else _FIXED
+    options = {"whitespace_flexible": True} if white_space is WhiteSpace.ANY else _FIXED
     text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:
         size = len(text.encode())

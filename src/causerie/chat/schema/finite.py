@@ -164,8 +164,6 @@ def _size(schema: Schema, key: str, otherwise: float) -> float:
 _MAX_ROUNDS = 24
 _PREFIX = "#/$defs/"
 _ALTERNATIVES = ("anyOf", "oneOf")
-_SCHEMA = ("items", "additionalProperties", "additionalItems")
-_SCHEMAS = ("properties", "patternProperties")
 _DEEPEST = 64
 
 
@@ -315,7 +313,7 @@ class _Judge:
         if len(kinds) < len(_kinds(schema)):
             out["type"] = kinds[0] if len(kinds) == 1 else kinds
         for key, value in schema.items():
-            if key in _SCHEMAS and isinstance(value, Mapping):
+            if key in ("properties", "patternProperties") and isinstance(value, Mapping):
                 out[key] = {name: self.pruned(part) for name, part in value.items()}
             elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
                 out[key] = [self.pruned(part) for part in as_list(schema.get(key))]
@@ -323,7 +321,7 @@ class _Judge:
                 out[key] = [
                     self.pruned(part) for part in as_list(schema.get(key)) if self.admits(part)
                 ]
-            elif key in _SCHEMA:
+            elif key in ("items", "additionalProperties", "additionalItems"):
                 out[key] = self.pruned(value)
         return out
 

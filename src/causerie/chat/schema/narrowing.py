@@ -88,8 +88,10 @@ class SchemaNarrowing:
             named = as_mapping(parts.schema["properties"])
             others = {name: True for way in parts.added for name in self._names(way)}
             parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
-        if parts.added:
-            parts.schema = _joined(parts.schema, parts.added)
+        if len(parts.added) == 1 and parts.added[0].keys().isdisjoint(parts.schema):
+            parts.schema |= parts.added[0]
+        elif parts.added:
+            parts.schema["allOf"] = [*as_list(parts.schema.get("allOf")), *parts.added]
         return NarrowedSchema(parts.schema, tuple(parts.left))
 
     def _names(self, schema: object) -> Iterator[str]:
@@ -276,7 +278,11 @@ class SchemaNarrowing:
             return
         known = {pattern: _rewritten(pattern) for pattern in patterns}
         matched = {
-            name: [pattern for pattern, each in known.items() if _matches(each, name)]
+            name: [
+                pattern
+                for pattern, parts_of in known.items()
+                if parts_of and all(matches(each, name) for each in parts_of)
+            ]
             for name in named
         }
         if not any(matched.values()):
@@ -389,10 +395,6 @@ def _rewritten(pattern: str) -> list[str]:
         return []
 
 
-def _matches(rewritten: Sequence[str], name: str) -> bool:
-    return bool(rewritten) and all(matches(each, name) for each in rewritten)
-
-
 def _without(names: Sequence[str]) -> Schema:
     return {"properties": dict.fromkeys(names, False)}
 
@@ -419,12 +421,6 @@ def _types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
     names = TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
-
-
-def _joined(schema: dict[str, object], added: Sequence[Schema]) -> dict[str, object]:
-    if len(added) == 1 and added[0].keys().isdisjoint(schema):
-        return {**schema, **added[0]}
-    return {**schema, "allOf": [*as_list(schema.get("allOf")), *added]}
 
 
 _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {

@@ -130,12 +130,11 @@ def joined(base: str, reference: str) -> str:
 
 
 Documents = Mapping[str, Mapping[str, object]]
-_HOST = "json-schema.org/"
 
 
 def with_meta_schemas(found: Addresses) -> Addresses:
     """Return the addresses of the same schema with the meta-schemas that it refers to."""
-    if not any(_HOST in name for name in found.documents):
+    if not any("json-schema.org/" in name for name in found.documents):
         return found
     return with_documents(found, _meta_schemas())
 
@@ -161,7 +160,6 @@ def _meta_schemas() -> Documents:
 
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
-_KEPT = frozenset({"$ref", "$id"})
 
 
 def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object], list[str]]:
@@ -176,7 +174,9 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
     def cut(schema: Schema, base: str) -> tuple[Schema, str]:
         if not isinstance(schema.get("$ref"), str):
             return schema, base
-        kept = {key: of for key, of in schema.items() if key in _KEPT or is_annotation(key)}
+        kept = {
+            key: of for key, of in schema.items() if key in ("$ref", "$id") or is_annotation(key)
+        }
         ignored.update((key, None) for key in schema if key not in kept)
         return kept, base
 

@@ -150,6 +150,19 @@ _KINDS = tuple(kind for kind in TYPES if kind != "integer")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')  # in JSON; engines read classes without them loosely
 _MOST_CHARACTERS = 400  # of the strings that a pattern excludes
 
+_BOUNDS = {
+    "minLength": ("string", "maxLength", -1),
+    "maxLength": ("string", "minLength", 1),
+    "minItems": ("array", "maxItems", -1),
+    "maxItems": ("array", "minItems", 1),
+    "minProperties": ("object", "maxProperties", -1),
+    "maxProperties": ("object", "minProperties", 1),
+    "minimum": ("number", "exclusiveMaximum", 0),
+    "maximum": ("number", "exclusiveMinimum", 0),
+    "exclusiveMinimum": ("number", "maximum", 0),
+    "exclusiveMaximum": ("number", "minimum", 0),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Opposite:
@@ -211,9 +224,7 @@ class SchemaNegation:
         if key in ("anyOf", "oneOf"):
             none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
-        bound = _BOUNDS.get(key)
-        way = bound(value) if bound is not None and is_number(value) else None
-        return Opposite((way,), True) if way is not None else _NOTHING_SAID
+        return _beyond(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
 
     def _properties(self, named: Schema, depth: int) -> Opposite:
         ways, complete = [], True
@@ -239,6 +250,13 @@ class SchemaNegation:
             if ways
         )
         return Opposite(ways, all(one.complete for one in each))
+
+
+def _beyond(key: str, bound: int | float) -> Opposite:
+    kind, other, away = _BOUNDS[key]
+    if away < 0 and bound <= 0:
+        return _NOTHING_SAID
+    return Opposite(({"type": kind, other: int(bound) + away if away else bound},), True)
 
 
 def _union(opposites: Iterable[Opposite]) -> Opposite:
@@ -317,29 +335,3 @@ def _kind(value: object) -> str:
         if isinstance(value, types):
             return kind
     return "null" if value is None else "number"
-
-
-def _below(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
-    return lambda low: {"type": kind, keyword: int(low) - 1} if low > 0 else None
-
-
-def _above(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
-    return lambda high: {"type": kind, keyword: int(high) + 1}
-
-
-def _beyond(keyword: str) -> Callable[[Any], Schema | None]:
-    return lambda bound: {"type": "number", keyword: bound}
-
-
-_BOUNDS: Mapping[str, Callable[[Any], Schema | None]] = {
-    "minLength": _below("maxLength", "string"),
-    "maxLength": _above("minLength", "string"),
-    "minItems": _below("maxItems", "array"),
-    "maxItems": _above("minItems", "array"),
-    "minProperties": _below("maxProperties", "object"),
-    "maxProperties": _above("minProperties", "object"),
-    "minimum": _beyond("exclusiveMaximum"),
-    "maximum": _beyond("exclusiveMinimum"),
-    "exclusiveMinimum": _beyond("maximum"),
-    "exclusiveMaximum": _beyond("minimum"),
-}
