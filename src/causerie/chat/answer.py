@@ -85,16 +85,12 @@ class SchemaCache:
 class Functions:
     """The functions that may be called."""
 
-    tools: Mapping[str, Schema]
-    """Closed schemas by name, as constraints and readers take them."""
-    text: str = ""
-    """All schemas as they were sent, as JSON."""
-    spell: bool = False
-    """Whether a constraint of them may hold the text of a control token."""
+    tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
+    text: str = ""  # all schemas as they were sent, as JSON
+    spell: bool = False  # whether a constraint of them may hold the text of a control token
     arguments: Mapping[str, CheckedSchema] = field(default_factory=dict)
     """Schemas by name, to check finished calls by."""
-    watched: bool = False
-    """Whether a schema has rules that no grammar has."""
+    watched: bool = False  # whether a schema has rules that no grammar has
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
 
@@ -175,14 +171,11 @@ class AnswerPlan:
     """The answer as a part of a Lark grammar."""
 
     expression: str
-    rules: str = ""
-    """Rules that the expression refers to."""
-    spell: bool = False
-    """Whether the answer may hold the text of a control token."""
+    rules: str = ""  # rules that the expression refers to
+    spell: bool = False  # whether the answer may hold the text of a control token
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
-    watched: bool = False
-    """Whether its schema has rules that no grammar has."""
+    watched: bool = False  # whether its schema has rules that no grammar has
     checked: CheckedSchema | None = field(default=None, compare=False)
     """Its schema, to check the finished answer by."""
 

@@ -139,8 +139,7 @@ class _Backtracking:
     """For one item each, by the number of tokens before it."""
     _attempts: dict[tuple[int, int | None], _Attempts] = field(init=False, default_factory=dict)
     """By the first token of a value, and of the part that a fault is about."""
-    _drawn: int = field(init=False, default=0)
-    """For values."""
+    _drawn: int = field(init=False, default=0)  # for values
     _open: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
 

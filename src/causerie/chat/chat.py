@@ -157,16 +157,12 @@ async def _tokens_behind_prompt(
 class TextChatOptions:
     """Settings of a model beyond its weights."""
 
-    format: str | None = None
-    """Overrides the detected format."""
-    template: str | None = None
-    """Replaces the model's own template."""
-    max_output_tokens: int | None = None
-    """Limit for requests that set none."""
+    format: str | None = None  # overrides the detected format
+    template: str | None = None  # replaces the model's own template
+    max_output_tokens: int | None = None  # limit for requests that set none
     sampling: ModelSampling = SamplingDefaults()  # noqa: RUF009 - frozen
     """Goes before the model's own recommendation."""
-    omit: tuple[str, ...] = ()
-    """What clients change at every turn, to be left out of prompts."""
+    omit: tuple[str, ...] = ()  # what clients change at every turn, to be left out of prompts
 
 
 @dataclass(frozen=True, slots=True)

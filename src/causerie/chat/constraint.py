@@ -45,18 +45,12 @@ _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 class CallPlan:
     """Functions that may be called, and bounds on the number of calls."""
 
-    tools: Mapping[str, Schema]
-    """Closed schemas by name."""
-    required: bool
-    """At least one call has to come."""
-    parallel: bool
-    """Several calls may come."""
-    unmarked: bool = False
-    """A reply may be calls without the marker of the format."""
-    text: str = ""
-    """All schemas as sent: equal texts mean equal schemas."""
-    forbidden: bool = False
-    """The prompt shows functions, but no call may come."""
+    tools: Mapping[str, Schema]  # closed schemas by name
+    required: bool  # at least one call has to come
+    parallel: bool  # several calls may come
+    unmarked: bool = False  # a reply may be calls without the marker of the format
+    text: str = ""  # all schemas as sent: equal texts mean equal schemas
+    forbidden: bool = False  # the prompt shows functions, but no call may come
 
 
 def compose(

@@ -81,10 +81,8 @@ class AskedBefore:
     instructing: tuple[bool, ...]
     tools: tuple[bytes, ...]
     settings: bytes
-    prompt: bytes
-    """Packed tokens."""
-    has_reasoning: bool
-    """A message holds reasoning."""
+    prompt: bytes  # packed tokens
+    has_reasoning: bool  # a message holds reasoning
     lines: tuple[tuple[int, ...], ...] = ()
     """The first lines of each message at the beginning that instructs."""
 

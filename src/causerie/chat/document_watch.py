@@ -27,12 +27,9 @@ _MOST_STEPS = 10 * MOST_STEPS  # for all values of a reply
 class Repeat:
     """An item that equals an earlier one of its array."""
 
-    pointer: str
-    """Of the array."""
-    separated: int
-    """Position of the text that has the comma before the item."""
-    head: str
-    """That text, without the comma and what follows."""
+    pointer: str  # of the array
+    separated: int  # position of the text that has the comma before the item
+    head: str  # that text, without the comma and what follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,7 @@ class BrokenRule:
     """A complete value that breaks a rule."""
 
     reason: str
-    start: int
-    """Position of the text in which the value begins."""
+    start: int  # position of the text in which the value begins
     blamed: tuple[int, int] | None
     """Positions of the beginning and the end of the part that the fault is about, with its name."""
 
@@ -64,13 +60,10 @@ class _Container:
     distinct: bool
     pointer: str
     index: int = 0
-    name: str = ""
-    """Of the last property."""
-    named: int = 0
-    """Position of the last name."""
+    name: str = ""  # of the last property
+    named: int = 0  # position of the last name
     before_name: bool = True
-    start: int = 0
-    """Offset at which the last item or name began."""
+    start: int = 0  # offset at which the last item or name began
     empty: bool = True
     separated: int | None = None
     """Position of the comma before an item that may still repeat an earlier one."""

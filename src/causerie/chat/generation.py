@@ -176,10 +176,8 @@ class Generation:
     """Tokens that the engine generated and that were taken back; no part of ``completion``."""
     cached: int | None = field(init=False, default=None)
     """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
-    asked: bool = field(init=False, default=False)
-    """An engine has received the prompt."""
-    cut: bool = field(init=False, default=False)
-    """The reply has ended in the middle of a call."""
+    asked: bool = field(init=False, default=False)  # an engine has received the prompt
+    cut: bool = field(init=False, default=False)  # the reply has ended in the middle of a call
     said: int = field(init=False, default=0)
     """Tokens of ``resumed`` whose text had been sent to the client."""
     _parser: Parser = field(init=False)
@@ -502,10 +500,8 @@ class Generation:
 class GeneratedCallIds:
     """Return the id of each call, by the order of the calls."""
 
-    taken: set[str]
-    """All ids of the conversation."""
-    short: bool
-    """Ids are nine letters and digits: the template of the format accepts no others."""
+    taken: set[str]  # all ids of the conversation
+    short: bool  # ids are nine letters and digits: the template of the format accepts no others
     resumed: list[str] = field(default_factory=list)
     """Ids of the calls that have been sent to the client already, in order."""
 

@@ -559,10 +559,8 @@ class ParsedHeader:
     recipient: str
     channel: str
     size: int
-    close: str
-    """Marker that it ends with."""
-    ended: bool = False
-    """Whether the message ended within its header, so it has no text."""
+    close: str  # marker that it ends with
+    ended: bool = False  # whether the message ended within its header, so it has no text
 
 
 def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:

@@ -41,24 +41,18 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
-    shared: int
-    """Tokens of the prompt that conversations with the same instructions share."""
-    limit: int
-    """Output limit, in tokens."""
-    lowered: tuple[str, ...]
-    """The report of a limit that did not fit."""
-    room: int
-    """Rest of the context after the prompt, in tokens."""
-    budget: int
-    """Limit on reasoning, in tokens."""
+    shared: int  # tokens of the prompt that conversations with the same instructions share
+    limit: int  # output limit, in tokens
+    lowered: tuple[str, ...]  # the report of a limit that did not fit
+    room: int  # rest of the context after the prompt, in tokens
+    budget: int  # limit on reasoning, in tokens
     reasoning_open: bool
     reasoning_end: ReasoningEnd
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     unmarked_calls: bool
     """An answer that is nothing but calls without their marker is read as these."""
-    grammar: str | None
-    """Applies from the first token."""
+    grammar: str | None  # applies from the first token
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
     sampling: SamplingParams

@@ -97,12 +97,10 @@ class Prompt(Struct, frozen=True, tag=True):
     """A request as the model's template shows it."""
 
     rendered: Rendered
-    leading: str
-    """White space that the model itself writes before its answer."""
+    leading: str  # white space that the model itself writes before its answer
     leading_call: str | None
     """White space before a call without preceding text; ``None`` if unknown."""
-    several_calls: bool
-    """The model writes several calls in one message."""
+    several_calls: bool  # the model writes several calls in one message
 
 
 def render(

@@ -37,10 +37,8 @@ class ResumedReply:
     """A reply so far, from which generation continues."""
 
     tokens: tuple[int, ...]
-    texts: tuple[str, ...]
-    """Texts that the model's parser reads."""
-    partial: Partial
-    """The part that was sent."""
+    texts: tuple[str, ...]  # texts that the model's parser reads
+    partial: Partial  # the part that was sent
     made: int
     """Tokens that count towards the limits; another model may have counted them in its own."""
 

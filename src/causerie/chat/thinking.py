@@ -72,11 +72,9 @@ _ANSWER_TOKENS = 256
 class ThinkingPlan:
     """Plan of the thinking of one request."""
 
-    on: bool | None
-    """The template's argument; ``None``: no argument."""
+    on: bool | None  # the template's argument; ``None``: no argument
     effort: str | None
-    written: bool
-    """The service opens the reasoning itself, because the model would not."""
+    written: bool  # the service opens the reasoning itself, because the model would not
 
 
 def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:

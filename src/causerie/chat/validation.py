@@ -48,8 +48,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class _Wrong(Exception):
-    pointer: str | None = None
-    """Of the innermost value that is not as it should be."""
+    pointer: str | None = None  # of the innermost value that is not as it should be
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ class Fault:
     """The first rule that a document breaks."""
 
     reason: str
-    pointer: str
-    """Of the value that breaks it, in the document."""
+    pointer: str  # of the value that breaks it, in the document
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -136,10 +136,8 @@ class Unreadable(Exception):
 class Read:
     """Meaning of one piece of text."""
 
-    arguments: str = ""
-    """Next part of the JSON text of the arguments."""
-    value: str = ""
-    """Complete name or id; set once, with ``rest``."""
+    arguments: str = ""  # next part of the JSON text of the arguments
+    value: str = ""  # complete name or id; set once, with ``rest``
     rest: str | None = None
     """Text after the segment, or ``None`` while the segment is incomplete."""
 

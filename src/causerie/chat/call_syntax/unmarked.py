@@ -223,10 +223,8 @@ class UnmarkedGrammar:
     """The part of a reply's grammar for unmarked calls."""
 
     expression: str
-    rules: str
-    """Rules that the expression refers to."""
-    shut: str
-    """Regular expression of the texts with which no free text may begin."""
+    rules: str  # rules that the expression refers to
+    shut: str  # regular expression of the texts with which no free text may begin
 
 
 def unmarked_grammar(

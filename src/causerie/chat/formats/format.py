@@ -65,14 +65,11 @@ class ParameterList:
     """Stands between KEY and a value that is no string, if strings are announced differently;
     ``{type}`` stands for the name of the value's JSON type.
     """
-    constants: OneOf["json", "python"] = "json"
-    """Texts of true, false and null as a whole value."""
+    constants: OneOf["json", "python"] = "json"  # texts of true, false and null as a whole value
     wrap: tuple[str, str] | None = None
     """Two texts that may enclose a string and are no part of it."""
-    apart: str = ""
-    """White space that may stand before each: admitted and read, never asked for."""
-    open_ended: bool = False
-    """If True, a value also ends at a line that begins with ``before``."""
+    apart: str = ""  # white space that may stand before each: admitted and read, never asked for
+    open_ended: bool = False  # if True, a value also ends at a line that begins with ``before``
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +142,7 @@ class CallSection:
     begin: str = ""
     separator: str = ""
     end: str = ""
-    optional_end: bool = False
-    """If True, ``end`` may be missing."""
+    optional_end: bool = False  # if True, ``end`` may be missing
     triggers: tuple[str, ...] = ()
     """Texts at which a reader knows that the section has started; each is a prefix of ``begin`` +
     the first literal of ``call`` (by default the first word of it, without a bracket behind a
@@ -156,18 +152,15 @@ class CallSection:
     """Text within the first call at which a constraint takes hold, where what stands before may be
     something else than a call.
     """
-    lead_ins: tuple[str, ...] = ()
-    """Other beginnings with the same meaning: read, never written."""
+    lead_ins: tuple[str, ...] = ()  # other beginnings with the same meaning: read, never written
     at_start: bool = False
     """Recognise the section only at the very beginning of the answer, and only with an offered
     function (families that mark it with nothing but a brace).
     """
     addressed: bool = False
     """The first text of a call, at the beginning of a message, is what tells it from other text."""
-    parallel: bool = True
-    """If False, the family writes one call a turn."""
-    lead: str = ""
-    """Text before ``begin`` if no answer comes first."""
+    parallel: bool = True  # if False, the family writes one call a turn
+    lead: str = ""  # text before ``begin`` if no answer comes first
     also: tuple[CallSection, ...] = ()
     """Other syntaxes in which the same models write calls: read, held to the schema once started
     (but not those at the start alongside others that are not), never asked for.
@@ -200,10 +193,8 @@ class CallSection:
 class Reasoning:
     """Text between ``open`` and ``close``; white space at its edges is not part of it."""
 
-    open: str = "<think>"
-    """Marker without white space."""
-    close: str = "</think>"
-    """Marker without white space."""
+    open: str = "<think>"  # marker without white space
+    close: str = "</think>"  # marker without white space
     after_open: str = "\n"
     """White space that the family writes there; used when we write the marker (forced close,
     rendering a partial reply). So are ``before_close`` and ``after_close``.
@@ -235,24 +226,17 @@ class MessageHeader:
     It holds the role, the recipient (``to=NAME``) and the channel, in any order.
     """
 
-    opens: tuple[str, ...]
-    """Markers that begin a header."""
-    close: str
-    """Marker between the header and the text of the message."""
-    ends: tuple[str, ...]
-    """Markers that end a message."""
-    channel: str = ""
-    """Marker before the name of a channel."""
-    within: tuple[str, ...] = ()
-    """Markers without meaning that a header may hold."""
-    reasoning_close: str = ""
-    """Another such marker, which says that the message is reasoning."""
+    opens: tuple[str, ...]  # markers that begin a header
+    close: str  # marker between the header and the text of the message
+    ends: tuple[str, ...]  # markers that end a message
+    channel: str = ""  # marker before the name of a channel
+    within: tuple[str, ...] = ()  # markers without meaning that a header may hold
+    reasoning_close: str = ""  # another such marker, which says that the message is reasoning
     call_close: str = ""
     """Another one, for a call: its header is the name of a function, which may be missing."""
     functions: str = ""
     """Text before the name of a function that is the recipient, which may be missing."""
-    reasoning: tuple[str, ...] = ()
-    """Channels and recipients whose messages are reasoning."""
+    reasoning: tuple[str, ...] = ()  # channels and recipients whose messages are reasoning
     readers: tuple[str, ...] = ("user", "assistant")
     """Recipients that are no tools: the channel decides what a message to them is."""
     call: CallSection = CallSection((JsonArguments(),), parallel=False)
@@ -274,16 +258,13 @@ class MessageHeader:
 class ThinkingSwitch:
     """Control of thinking in the family's template."""
 
-    on: Mapping[str, object] = field(default_factory=dict)
-    """Template keyword arguments."""
+    on: Mapping[str, object] = field(default_factory=dict)  # template keyword arguments
     off: Mapping[str, object] = field(default_factory=dict)
     """Template keyword arguments; a ``mandatory`` thinker has none."""
     effort: str | None = None
     """Keyword argument that takes the effort as a word, if there is one."""
-    efforts: tuple[str, ...] = ()
-    """Words that ``effort`` knows."""
-    default: OneOf["on", "off"] = "on"
-    """The model's behaviour without any argument."""
+    efforts: tuple[str, ...] = ()  # words that ``effort`` knows
+    default: OneOf["on", "off"] = "on"  # the model's behaviour without any argument
     mandatory: bool = False
     system_on: str | None = None
     """Word in the system message (``/think``), for a template that reads it there."""
@@ -313,8 +294,7 @@ class ModelFormat:
     harmony's final channel).
     """
     answer_close: str = ""
-    answer_space: str = ""
-    """White space that the family writes behind ``answer_open``."""
+    answer_space: str = ""  # white space that the family writes behind ``answer_open``
     said_open: str = ""
     """Marker of a text before calls that is no answer, but a message of its own (harmony's
     commentary).

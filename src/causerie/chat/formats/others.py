@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.deepseek import marked_up
 from causerie.chat.formats.format import (
     ALWAYS,
     OFF_BY_DEFAULT,
@@ -21,7 +20,7 @@ from causerie.chat.formats.format import (
     unspaced,
 )
 from causerie.chat.formats.hermes import GENERIC, JSON_CALL, json_list
-from causerie.chat.formats.parameters import INVOKE, keyed
+from causerie.chat.formats.parameters import INVOKE, keyed, marked_up
 
 # InternLM 2 and 2.5: calls as JSON behind the name of a plugin.
 

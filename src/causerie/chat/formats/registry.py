@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from causerie.chat.formats import channels, deepseek, hermes, llama, others, parameters
+from causerie.chat.formats import channels, hermes, others, parameters
 from causerie.chat.formats.format import (
     CallSection,
     Literal,
@@ -65,27 +65,28 @@ def _beginning(calls: CallSection, *triggers: str) -> CallSection:
 # The order matters: a format stands before those whose signs its templates have as well.
 
 _DECLARED: tuple[ModelFormat, ...] = (
-    channels.BEAM, channels.LLM_JP, channels.GPT_OSS, deepseek.KIMI_K3, deepseek.KIMI_K2_5,
-    deepseek.KIMI_K2_THINKING, deepseek.KIMI_K2, parameters.STEP_3, deepseek.DEEPSEEK_V4_1,
-    deepseek.DEEPSEEK_V3_2, deepseek.DEEPSEEK_V4, deepseek.DEEPSEEK_R1_SWITCHED,
-    deepseek.DEEPSEEK_R1, deepseek.DEEPSEEK_V3, deepseek.DEEPSEEK_V3_1, parameters.MINIMAX_M3,
-    parameters.MINIMAX_M2, parameters.MINIMAX_M1, llama.GEMMA_4, llama.FUNCTION_GEMMA,
-    llama.GEMMA_3, llama.COMMAND_A, llama.COMMAND_R7B, llama.COMMAND_R, llama.MISTRAL_SMALL_3_2,
-    llama.MAGISTRAL, llama.MISTRAL, llama.MISTRAL_NEMO, deepseek.HUNYUAN_4, deepseek.HUNYUAN_3,
-    deepseek.HUNYUAN_A13B, channels.MUSE, channels.INKLING, others.PLAMO_3, others.SEED_OSS,
-    others.APERTUS, others.APRIEL, others.SOLAR_OPEN_2, others.SOLAR_OPEN, others.GIGACHAT_3_5,
-    others.GIGACHAT_3_1, others.GIGACHAT_3, others.MINICPM_5, others.K2_HORIZON, others.DOTS,
-    others.JAMBA, others.XLAM_2, others.PHI_4_REASONING, others.PHI_4_MINI, hermes.ERNIE_4_5,
-    llama.GRANITE_20B, llama.GRANITE_4, llama.GRANITE_3_3, llama.GRANITE_3, parameters.LONGCAT_2,
-    parameters.LONGCAT_FLASH, others.INTERNLM_2, hermes.NEMOTRON_NANO_2, others.LFM_2_5,
-    others.LFM_2, others.OLMO_3_THINK, others.OLMO_3, parameters.IQUEST_Q1, parameters.LING_3,
-    parameters.SPARK_2_5, parameters.LAGUNA_S, parameters.LAGUNA, parameters.GLM_4_7,
-    parameters.GLM_4_5, parameters.NEMOTRON_3, parameters.STEP_3_5, parameters.QWEN_3_5,
-    parameters.QWEN_3_CODER, llama.FIREFUNCTION_2, llama.FUNCTIONARY_3_2, llama.FUNCTIONARY_3_1,
-    llama.TOOL_ACE, llama.LLAMA_4, llama.LLAMA_4_PYTHONIC, llama.LLAMA_3, hermes.SMOLLM_3,
-    hermes.BIELIK, hermes.REKA, hermes.MIMO, hermes.QWEN_3, hermes.QWEN_3_THINKING,
-    hermes.QWEN_3_INSTRUCT, hermes.QWQ_SWITCHED, hermes.QWQ, hermes.HERMES,
-    hermes.GENERIC_THINKING, hermes.GENERIC,
+    channels.BEAM, channels.LLM_JP, channels.GPT_OSS, parameters.KIMI_K3, parameters.KIMI_K2_5,
+    parameters.KIMI_K2_THINKING, parameters.KIMI_K2, parameters.STEP_3, parameters.DEEPSEEK_V4_1,
+    parameters.DEEPSEEK_V3_2, parameters.DEEPSEEK_V4, parameters.DEEPSEEK_R1_SWITCHED,
+    parameters.DEEPSEEK_R1, parameters.DEEPSEEK_V3, parameters.DEEPSEEK_V3_1,
+    parameters.MINIMAX_M3, parameters.MINIMAX_M2, parameters.MINIMAX_M1, hermes.GEMMA_4,
+    hermes.FUNCTION_GEMMA, hermes.GEMMA_3, hermes.COMMAND_A, hermes.COMMAND_R7B, hermes.COMMAND_R,
+    hermes.MISTRAL_SMALL_3_2, hermes.MAGISTRAL, hermes.MISTRAL, hermes.MISTRAL_NEMO,
+    parameters.HUNYUAN_4, parameters.HUNYUAN_3, parameters.HUNYUAN_A13B, channels.MUSE,
+    channels.INKLING, others.PLAMO_3, others.SEED_OSS, others.APERTUS, others.APRIEL,
+    others.SOLAR_OPEN_2, others.SOLAR_OPEN, others.GIGACHAT_3_5, others.GIGACHAT_3_1,
+    others.GIGACHAT_3, others.MINICPM_5, others.K2_HORIZON, others.DOTS, others.JAMBA,
+    others.XLAM_2, others.PHI_4_REASONING, others.PHI_4_MINI, hermes.ERNIE_4_5,
+    hermes.GRANITE_20B, hermes.GRANITE_4, hermes.GRANITE_3_3, hermes.GRANITE_3,
+    parameters.LONGCAT_2, parameters.LONGCAT_FLASH, others.INTERNLM_2, hermes.NEMOTRON_NANO_2,
+    others.LFM_2_5, others.LFM_2, others.OLMO_3_THINK, others.OLMO_3, parameters.IQUEST_Q1,
+    parameters.LING_3, parameters.SPARK_2_5, parameters.LAGUNA_S, parameters.LAGUNA,
+    parameters.GLM_4_7, parameters.GLM_4_5, parameters.NEMOTRON_3, parameters.STEP_3_5,
+    parameters.QWEN_3_5, parameters.QWEN_3_CODER, hermes.FIREFUNCTION_2, hermes.FUNCTIONARY_3_2,
+    hermes.FUNCTIONARY_3_1, hermes.TOOL_ACE, hermes.LLAMA_4, hermes.LLAMA_4_PYTHONIC,
+    hermes.LLAMA_3, hermes.SMOLLM_3, hermes.BIELIK, hermes.REKA, hermes.MIMO, hermes.QWEN_3,
+    hermes.QWEN_3_THINKING, hermes.QWEN_3_INSTRUCT, hermes.QWQ_SWITCHED, hermes.QWQ,
+    hermes.HERMES, hermes.GENERIC_THINKING, hermes.GENERIC,
 )  # fmt: skip
 FORMATS = tuple(map(with_headless, _DECLARED))
 

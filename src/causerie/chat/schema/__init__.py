@@ -77,10 +77,8 @@ class WhiteSpace(Enum):
 class PreparedSchema:
     """A schema as the engine takes it, and the annotations in it that nobody knows."""
 
-    text: str
-    """To stand behind ``%json``."""
-    ignored: tuple[str, ...]
-    """Unknown keywords and formats, each as a response header names it."""
+    text: str  # to stand behind ``%json``
+    ignored: tuple[str, ...]  # unknown keywords and formats, each as a response header names it
     rules: Mapping[str, object]
     """All that the schema says, rewritten, to check a finished document by."""
     left: tuple[tuple[str, str], ...]

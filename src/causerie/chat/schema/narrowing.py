@@ -45,8 +45,7 @@ class NarrowedSchema:
     """A schema as a grammar can say it."""
 
     schema: dict[str, object]
-    left: tuple[str, ...] = ()
-    """Keywords of which the grammar admits more than they do."""
+    left: tuple[str, ...] = ()  # keywords of which the grammar admits more than they do
 
 
 @dataclass(slots=True)
@@ -55,8 +54,7 @@ class _Parts:
     pointer: str
     added: list[Schema]
     left: list[str]
-    alone: bool
-    """Whether no other schema speaks of the same value."""
+    alone: bool  # whether no other schema speaks of the same value
 
     def place(self, *keys: str | int) -> Schema:
         return {"$ref": step(self.pointer, *keys)}

@@ -45,8 +45,7 @@ class Addresses:
 
     whole: Mapping[str, object]
     torn: set[str] = field(default_factory=set)
-    documents: set[str] = field(default_factory=set)
-    """The documents that references name."""
+    documents: set[str] = field(default_factory=set)  # the documents that references name
     _places: dict[str, _Path] = field(default_factory=dict)
     _parts: dict[str, object] = field(default_factory=dict)
     _noted: list[tuple[str, object, _Position]] = field(default_factory=list)

@@ -169,8 +169,7 @@ class Opposite:
     """Alternatives of which each document that breaks a schema follows one."""
 
     ways: tuple[Schema, ...]
-    complete: bool
-    """Whether no other document breaks the schema."""
+    complete: bool  # whether no other document breaks the schema
 
 
 _NOTHING_SAID = Opposite((), False)
