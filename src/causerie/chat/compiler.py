@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Compiler:
         self._limit = limit
         self._patience = patience
         self._verdicts = BoundedCache[bytes, GrammarVerdict](cache_bytes)
-        self._turns: dict[bytes, _Turn] = {}
+        self._turns = WeakValueDictionary[bytes, asyncio.Lock]()
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         self._workers = [_Worker(reader, memory) for _ in range(workers)]
         for worker in self._workers:
@@ -109,20 +109,14 @@ class Compiler:
         if known is not None:
             return known
         # One compiles, the others wait; were it cancelled, the next of them would.
-        turn = self._turns.setdefault(key, _Turn())
-        turn.waiting += 1
-        try:
-            async with turn.lock:
-                known = self._verdicts.get(key)
-                if known is None:
-                    known = await self._compile(grammar, vocabulary)
-                    size = _ENTRY_BYTES + len(f"{known.reason}{known.pointer}{known.function}")
-                    self._verdicts.keep(key, known, size)
-                return known
-        finally:
-            turn.waiting -= 1
-            if not turn.waiting:
-                del self._turns[key]
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        async with turn:
+            known = self._verdicts.get(key)
+            if known is None:
+                known = await self._compile(grammar, vocabulary)
+                size = _ENTRY_BYTES + len(f"{known.reason}{known.pointer}{known.function}")
+                self._verdicts.keep(key, known, size)
+            return known
 
     async def _compile(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         try:
@@ -155,12 +149,6 @@ class Compiler:
                 continue
             return msgspec.json.decode(answer, type=GrammarVerdict)
         return GrammarVerdict(TOO_COMPLEX)
-
-
-@dataclass(slots=True)
-class _Turn:
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
 
 
 def _busy() -> Overloaded:

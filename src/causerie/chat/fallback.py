@@ -23,6 +23,7 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.history import content_text
+from causerie.chat.schema.values import json_type
 from causerie.chat.taint import Traced, authored, joined, origin_of, read_arguments, write_json
 from causerie.chat.template_capabilities import Entry
 
@@ -169,20 +170,12 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)
         if not isinstance(value, str):
-            between = (segment.between_json or between).replace("{type}", _json_type(value))
+            between = (segment.between_json or between).replace("{type}", json_type(value))
             python = segment.constants == "python" and (value is None or isinstance(value, bool))
             written = Traced(written) if python else write_json(value)
         parts += (authored(segment.before), key, authored(between), written)
         parts.append(authored(segment.after))
     return joined(parts)
-
-
-def _json_type(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, Mapping):
-        return "object"
-    return "null" if value is None else "array" if isinstance(value, list) else "number"
 
 
 def _elements(value: object, mark: str) -> str:

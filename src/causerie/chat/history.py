@@ -167,16 +167,6 @@ def content_text(content: object) -> Traced:
     return joined((content or "",))
 
 
-def in_parts(conversation: Sequence[Entry]) -> list[Entry]:
-    """Return the messages with every text as the only part of a list."""
-    return [
-        {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}
-        if isinstance(entry["content"], str)
-        else entry
-        for entry in conversation
-    ]
-
-
 def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
     """Return the conversation with this text at the end of its first system message, or as one."""
     if conversation and conversation[0]["role"] == "system":

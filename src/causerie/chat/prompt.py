@@ -21,6 +21,7 @@ from causerie.chat.template_capabilities import (
     Entry,
     TemplateCapabilities,
     capabilities_of,
+    in_parts,
     leading_of,
 )
 from causerie.errors import InvalidRequest
@@ -133,7 +134,7 @@ def render(
     if format.said_open or not capabilities.text_before_calls:
         conversation, said = taken_out(conversation, format, capabilities)
     rendered = template.render(
-        history.in_parts(conversation) if capabilities.parts else conversation,
+        list(map(in_parts, conversation)) if capabilities.parts else conversation,
         tools=tools if tools and shows_tools else capabilities.empty_tools,
         documents=request.documents or None,
         add_generation_prompt=request.add_generation_prompt and not continued,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal
 
-from causerie.chat.taint import read_arguments
+from causerie.chat.taint import authored, read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
 
@@ -138,7 +138,7 @@ class _Probe:
         self._render, self.empty, self.parts = render, empty, parts
 
     def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
-        shown = [_in_parts(entry) if self.parts else entry for entry in messages]
+        shown = [in_parts(entry) if self.parts else entry for entry in messages]
         try:
             return self._render(shown, tools=self.empty if tools is None else tools).text
         except InvalidRequest:
@@ -161,7 +161,7 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
     probe = _Probe(render, None)
     if probe.text([user]) is None and _Probe(render, ()).text([user]) is not None:
         probe = _Probe(render, ())
-    if not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE):
+    if not probe.shows([user], _ONE) and probe.shows([in_parts(user)], _ONE):
         probe = _Probe(render, probe.empty, parts=True)
     return probe
 
@@ -237,7 +237,8 @@ def _said(role: str, text: str) -> Entry:
     return {"role": role, "content": text}
 
 
-def _in_parts(entry: Entry) -> Entry:
+def in_parts(entry: Entry) -> Entry:
+    """Return the message with its text as the only part of a list."""
     if not isinstance(entry["content"], str):
         return entry
-    return {**entry, "content": [{"type": "text", "text": entry["content"]}]}
+    return {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}

@@ -216,9 +216,14 @@ def item_in(schema: Schema, at: int) -> Schema:
         of = items.first[at] if at < len(items.first) else items.rest
         if of is not None and of not in found:
             found.append(of)
-    if len(found) > 1:
-        return {"anyOf": found, **definitions(schema)}
-    return found[0] if found else {}
+    return any_of(found) if found else {}
+
+
+def any_of(options: Sequence[Schema]) -> Schema:
+    """Return a schema whose values follow one of the schemas, which have the same definitions."""
+    if len(options) == 1:
+        return options[0]
+    return {"anyOf": options, **definitions(options[0])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +297,7 @@ def property_in(schema: Schema, name: str) -> Schema:
     """Return the same of any schema, which may be an object in several ways."""
     found = [of for choice in choices(schema) if (of := property_of(choice, name))]
     distinct = [of for at, of in enumerate(found) if of not in found[:at]]
-    if len(distinct) > 1:
-        return {"anyOf": distinct, **definitions(schema)}
-    return distinct[0] if distinct else {}
+    return any_of(distinct) if distinct else {}
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:

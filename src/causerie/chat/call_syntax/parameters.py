@@ -18,7 +18,6 @@ from causerie.chat.call_syntax.base import (
 )
 from causerie.chat.call_syntax.choices import (
     choices,
-    definitions,
     is_meant,
     kind_of,
     kinds,
@@ -26,7 +25,13 @@ from causerie.chat.call_syntax.choices import (
     refused,
     without_text,
 )
-from causerie.chat.call_syntax.members import either, members_of, property_in, string_terminal
+from causerie.chat.call_syntax.members import (
+    any_of,
+    either,
+    members_of,
+    property_in,
+    string_terminal,
+)
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
@@ -343,7 +348,7 @@ def _other_value(form: ParameterList, options: list[Schema], scope: GrammarText)
     written, others = words(found) if form.constants == "python" else ([], True)
     written = [scope.literal(word + form.after) for word in written]
     if others:
-        written.append(f"{scope.json(_any_of(options))} {scope.literal(form.after)}")
+        written.append(f"{scope.json(any_of(options))} {scope.literal(form.after)}")
     return " | ".join(written)
 
 
@@ -352,7 +357,7 @@ def _announced(form: ParameterList, others: list[Schema], scope: GrammarText) ->
     if not others:
         return []
     if "{type}" not in between:
-        return [f"{scope.literal(between)} {scope.json(_any_of(others))} {after}"]
+        return [f"{scope.literal(between)} {scope.json(any_of(others))} {after}"]
     return [
         f"{scope.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
         f"{scope.json(_of_kind(choice, kind))} {after}"
@@ -366,12 +371,6 @@ def _of_kind(choice: Schema, kind: str) -> Schema:
     if values is None:
         return {**choice, "type": kind}
     return {"enum": [value for value in values if kind_of(value) == kind]}
-
-
-def _any_of(options: list[Schema]) -> Schema:
-    if len(options) == 1:
-        return options[0]
-    return {"anyOf": options, **definitions(options[0])}
 
 
 def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str | None:

@@ -13,7 +13,7 @@ from llguidance import LLMatcher, LLParserLimits
 from causerie.chat.schema.compiled import HEADER, Work, matcher_of
 from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.rewriting import declared_types, is_never
-from causerie.chat.schema.values import canonical
+from causerie.chat.schema.values import canonical, is_number, json_type
 
 # Patterns with different fixed beginnings are told apart at once. To compare two others takes about
 # a millisecond, so a few pairs of a schema are compared, and all others may overlap. Python's own
@@ -221,15 +221,9 @@ def _kinds(declared: object) -> frozenset[str]:
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
+    if is_number(value):
         return "whole" if value == int(value) else "fraction"
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
+    return json_type(value)
 
 
 def _forbids_required(schema: Mapping[str, object], required: object) -> bool:

@@ -18,7 +18,7 @@ from causerie.chat.schema.keywords import (
     step,
 )
 from causerie.chat.schema.pattern import Refused, searches
-from causerie.chat.schema.values import is_number
+from causerie.chat.schema.values import is_number, json_type
 
 _SIZES = frozenset({
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -273,7 +273,7 @@ def _of_other_type(declared: object) -> Opposite:
 
 
 def _other_than(values: Sequence[object]) -> Opposite:
-    kinds = {_kind(value) for value in values}
+    kinds = set(map(json_type, values))
     ways: list[Schema] = []
     others = [kind for kind in _KINDS if kind not in kinds]
     if others:
@@ -327,10 +327,3 @@ def _pattern_beyond(node: Mapping[str, Any]) -> str:
 
 def _in_class(character: str) -> str:
     return "\\" + character if character in "\\]^-[" else character
-
-
-def _kind(value: object) -> str:
-    for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
-        if isinstance(value, types):
-            return kind
-    return "null" if value is None else "number"

@@ -134,6 +134,14 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def json_type(value: object) -> str:
+    """Return the name of a value's type, one for all numbers."""
+    for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
+        if isinstance(value, types):
+            return kind
+    return "null" if value is None else "number"
+
+
 def canonical(value: object) -> str:
     """Return a text that equal JSON values share: 1 and 1.0 are equal, and the order of keys."""
     return json.dumps(_plain(value), sort_keys=True)
