@@ -35,6 +35,10 @@ _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
 
 
+_Rest = Generator[ContentEvent, None, str]
+"""Events of what was read; returns the text that is left."""
+
+
 class Mode(Enum):
     """Kind of text that is being read."""
 
@@ -83,6 +87,7 @@ class Parser:
         self._marks = _Marks(form, self._calls_form, self._tools, reasoning_end)
         self._unmarked: UnmarkedReader | None = None
         self._section: SectionReader | None = None
+        self._heading = form.header or MessageHeader((), "", ())
         self._header: str | None = None  # of a message, as far as it has come
         self._headed = False  # a header has been read
         self._mark = ""  # the marker that it began with
@@ -130,8 +135,7 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
         if self._header is not None:
-            assert self._form.header is not None
-            return bool(self._tools) and may_call(self._form.header, self._header)
+            return bool(self._tools) and may_call(self._heading, self._header)
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -163,31 +167,35 @@ class Parser:
 
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
-        out: list[ContentEvent] = list(self._end_unmarked())
+        return list(self._finish())
+
+    def _finish(self) -> Iterator[ContentEvent]:
+        yield from self._end_unmarked()
         while self._section is not None or self._header is not None:
-            parts, text = self._leave_section() if self._section else self._leave_cut_header()
-            out += [*parts, *self._advance(text)]
+            if self._section is not None:
+                text = yield from self._leave_section(self._section)
+            else:
+                text = yield from self._leave_cut_header(self._header or "")
+            yield from self._advance(text)
         pending, self._pending = self._pending, ""
-        out += self._emit_trimmed(pending)
+        yield from self._emit_trimmed(pending)
         space = self._release_space()
         if self.mode is Mode.ANSWER and space and not self.calls:
-            out += self._emit(space)
-        return out
+            yield from self._emit(space)
 
     def _advance(self, text: str) -> Iterator[ContentEvent]:
         text = self._pending + text
         self._pending = ""
         while text and not self._lost:
             if self._section is not None:
-                parts, text = self._read_section(text)
-                yield from parts
+                text = yield from self._read_section(self._section, text)
                 continue
             if self._header is not None:
-                parts, text = self._read_header(text)
-                yield from parts
+                text = yield from self._read_header(self._header + text)
                 continue
-            if self._may_be_unmarked(text):
-                text = yield from self._read_unmarked(text)
+            unmarked = self._unmarked
+            if unmarked and (unmarked.started or (self._at_start and unmarked.may_begin(text))):
+                text = yield from self._read_unmarked(unmarked, text)
                 continue
             at_start = self._at_start or (self.mode is Mode.REASONING and self._fresh)
             found = self._marks.find(self.mode, text, at_start=at_start)
@@ -207,15 +215,7 @@ class Parser:
                 left = text[start + len(mark) :]
             text = left
 
-    def _may_be_unmarked(self, text: str) -> bool:
-        reader = self._unmarked
-        if reader is None:
-            return False
-        return reader.started or (self._at_start and reader.may_begin(text))
-
-    def _read_unmarked(self, text: str) -> Generator[ContentEvent, None, str]:
-        reader = self._unmarked
-        assert reader is not None
+    def _read_unmarked(self, reader: UnmarkedReader, text: str) -> _Rest:
         if not reader.started:
             resumed = text.lstrip()
             yield from self._emit_trimmed(text[: len(text) - len(resumed)])
@@ -287,23 +287,20 @@ class Parser:
         self._gap = self._lead or self._gap
         self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
 
-    def _read_header(self, text: str) -> tuple[list[ContentEvent], str]:
-        assert self._header is not None
-        assert self._form.header is not None
-        self._header += text
+    def _read_header(self, read: str) -> _Rest:
+        self._header = read
         try:
-            header = read_header(self._form.header, self._header)
+            header = read_header(self._heading, read)
         except Unreadable:
-            return self._leave_header()
+            return (yield from self._leave_header(read))
         if header is None:
-            return [], ""
-        rest, self._header = self._header[header.size :], None
+            return ""
+        self._header = None
         self._begin_message(header)
-        return [], rest
+        return read[header.size :]
 
     def _begin_message(self, header: ParsedHeader) -> None:
-        form, reasoning, self._headed = self._form.header, self._form.reasoning, True
-        assert form is not None
+        form, self._headed = self._heading, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
         name = function_of(form, header, self._tools)
         if header.ended:
@@ -311,38 +308,33 @@ class Parser:
         if name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif is_reasoning(form, header):
-            self._begin_part(Mode.REASONING, reasoning.after_open)
+            self._begin_part(Mode.REASONING, self._form.reasoning.after_open)
 
-    def _leave_header(self) -> tuple[list[ContentEvent], str]:
-        assert self._header is not None
-        text, self._header = self._header, None
-        return self._emit_trimmed(self._mark), text.removeprefix(self._mark)
+    def _leave_header(self, read: str) -> _Rest:
+        self._header = None
+        yield from self._emit_trimmed(self._mark)
+        return read.removeprefix(self._mark)
 
-    def _leave_cut_header(self) -> tuple[list[ContentEvent], str]:
+    def _leave_cut_header(self, read: str) -> _Rest:
         # A marker of its own is never text.
-        assert self._form.header is not None
-        if self._mark in self._form.header.opens:
+        if self._mark in self._heading.opens:
             self._header = None
-            return [], ""
-        return self._leave_header()
+            return ""
+        return (yield from self._leave_header(read))
 
-    def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
-        assert self._section is not None
-        section = self._section
-        events: list[ContentEvent] = []
+    def _read_section(self, section: SectionReader, text: str) -> _Rest:
         for part in section.feed(text):
-            events += self._call_event(part)
+            yield from self._call_event(part)
             if self.repeated:
                 self._section, self._lost = None, True
-                return events, ""
+                return ""
         if section.broken:
-            said, rest = self._leave_section()
-            return events + said, rest
+            return (yield from self._leave_section(section))
         if section.rest is None:
-            return events, ""
+            return ""
         self._section = None
         self._begin_part(Mode.ANSWER)
-        return events, section.rest
+        return section.rest
 
     def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
         match part:
@@ -361,25 +353,25 @@ class Parser:
                     yield from left
                     self.calls += 1
 
-    def _leave_section(self) -> tuple[list[ContentEvent], str]:
+    def _leave_section(self, section: SectionReader) -> _Rest:
         # A call that was started cannot be taken back.
-        assert self._section is not None
-        section, self._section = self._section, None
+        self._section = None
         if section.open:
             self._lost = self.call_open = True
-            return [], ""
+            return ""
         if section.complete:
             self._begin_part(Mode.ANSWER)
-            return [], str(section.unread)
+            return str(section.unread)
         self._begin_part(self._before, "")
         self._fresh = self._before_fresh
         rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._lead
         again = rest.lstrip()
         if not self._doubled and self._mark and again.startswith(self._mark):
             self._doubled = lead + self._mark + rest[: len(rest) - len(again)]
-            return [], again
+            return again
         self._doubled = ""
-        return self._emit_trimmed(lead + self._mark), rest
+        yield from self._emit_trimmed(lead + self._mark)
+        return rest
 
     def _emit_trimmed(self, text: str) -> list[ContentEvent]:
         if self._fresh and self._edge != "":

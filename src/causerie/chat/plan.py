@@ -99,7 +99,7 @@ async def make_plan(
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
-    state = _reasoning_state(rendered, form, thought, request.continue_final_message)
+    state = reasoning_state(rendered, form, thought, request.continue_final_message)
     reasoning_open = state == "open"
     if not reasoning_open:
         form = _with_call_lead(form, told.leading_call, rendered, space)
@@ -267,9 +267,11 @@ def _check_ending(request: ChatRequest, grammar: str | None) -> None:
             )
 
 
-def _reasoning_state(
+def reasoning_state(
     rendered: Rendered, form: ModelFormat, thought: ThinkingPlan, continued: bool
 ) -> str:
+    """Return ``open`` for a prompt that ends in reasoning, ``possible`` if it may begin, or
+    ``none``."""
     # A prompt whose last message is continued ends in the text of that message.
     spans, end = rendered.user, len(rendered.text)
     if continued and spans and spans[-1][1] == end:
