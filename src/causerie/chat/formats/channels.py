@@ -14,6 +14,7 @@ from causerie.chat.formats.format import (
     Name,
     ParameterList,
     ThinkingSwitch,
+    section,
     segments,
     unspaced,
 )
@@ -108,9 +109,10 @@ BEAM = ModelFormat(
     detect=(("<|channel|>", "<rfl:parameter"),),
     reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
+    calls=section(
+        "to=$NAME<|channel|>analysis <|constrain|>xml<|message|>",
+        _PARAMETERS,
         lead=" ",
-        call=segments("to=$NAME<|channel|>analysis <|constrain|>xml<|message|>", _PARAMETERS),
         separator=f"<|end|>{_NEXT} ",
         end="<|call|>",
         optional_end=True,
@@ -147,9 +149,11 @@ MUSE = ModelFormat(
     thinking=ThinkingSwitch(
         effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
     ),
-    calls=CallSection(
+    calls=section(
+        "to=$NAME",
+        "<|message|>" + _MUSE_BEGIN,
+        *_MUSE_CALL[1:],
         lead=" ",
-        call=segments("to=$NAME", "<|message|>" + _MUSE_BEGIN, *_MUSE_CALL[1:]),
         separator=f"<|eom|>{_NEXT} ",
         holds_at="<|message|><atem:function_calls>",
     ),
@@ -188,11 +192,7 @@ INKLING = ModelFormat(
         effort="reasoning_effort",
         efforts=("minimal", "low", "medium", "high", "max"),
     ),
-    calls=CallSection(
-        call=segments("$NAME", _CALL + _NAMED, *_JSON, "}" + _END),
-        separator=_BEGIN,
-        triggers=(_CALL,),
-    ),
+    calls=section("$NAME", _CALL + _NAMED, *_JSON, "}" + _END, separator=_BEGIN, triggers=(_CALL,)),
     answer_open=_TEXT,
     answer_close=_END,
     said_open=_TEXT,
@@ -203,7 +203,7 @@ INKLING = ModelFormat(
         reasoning_close=_THOUGHT,
         call_close=_CALL,
         ends=(_END, "<|content_model_end_sampling|>"),
-        call=CallSection(segments(_NAMED, *_JSON, "}"), parallel=False),
+        call=section(_NAMED, *_JSON, "}", parallel=False),
     ),
     skip=(_BEGIN,),
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from typing import Literal as OneOf
 
 
@@ -189,6 +190,11 @@ class CallSection:
         return isinstance(self.call[0], Name) and not marked
 
 
+def section(*call: str | Segment, **fields: Any) -> CallSection:
+    """Return the section of a call that :func:`segments` makes of ``call``."""
+    return CallSection(segments(*call), **fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Reasoning:
     """Text between ``open`` and ``close``; white space at its edges is not part of it."""
@@ -272,8 +278,8 @@ class ThinkingSwitch:
     """Word in the system message (``/no_think``), for a template that reads it there."""
 
 
-HERMES_CALLS = CallSection(
-    segments('<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>'), separator="\n"
+HERMES_CALLS = section(
+    '<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>', separator="\n"
 )
 
 

@@ -16,6 +16,7 @@ from causerie.chat.formats.format import (
     ModelFormat,
     Reasoning,
     ThinkingSwitch,
+    section,
     segments,
     unspaced,
 )
@@ -170,9 +171,9 @@ LLAMA_4 = ModelFormat(
 LLAMA_4_PYTHONIC = ModelFormat(
     "llama-4-pythonic",
     detect=(("<|header_start|>",),),
-    calls=CallSection(
+    calls=section(
+        "$NAME($PYTHON)",
         begin="[",
-        call=segments("$NAME($PYTHON)"),
         separator=", ",
         end="]",
         at_start=True,
@@ -189,7 +190,7 @@ TOOL_ACE = replace(
 FUNCTIONARY_3_1 = ModelFormat(
     "functionary-3.1",
     detect=(("<function=", "<|start_header_id|>"),),
-    calls=CallSection(call=segments("<function=$NAME>$JSON</function>")),
+    calls=section("<function=$NAME>$JSON</function>"),
 )
 
 # The prompt ends in the middle of its call (``>>>``), which no marker here can say:
@@ -215,7 +216,7 @@ FIREFUNCTION_2 = ModelFormat(
 # Mistral's models, oldest form of calls last.
 
 _THINK = unspaced("[THINK]", "[/THINK]")
-_ARGS_CALLS = CallSection(call=segments("[TOOL_CALLS]$NAME[ARGS]$JSON"))
+_ARGS_CALLS = section("[TOOL_CALLS]$NAME[ARGS]$JSON")
 
 # Devstral, Ministral 3, Mistral Small 3.3 and later.
 MISTRAL = ModelFormat("mistral", detect=(("[TOOL_CALLS]", "[ARGS]"),), calls=_ARGS_CALLS)
@@ -234,16 +235,16 @@ MISTRAL_SMALL_3_2 = replace(
     MISTRAL,
     name="mistral-small-3.2",
     detect=(("[TOOL_CALLS]", "[CALL_ID]"),),
-    calls=CallSection(call=segments("[TOOL_CALLS]$NAME[CALL_ID]$ID[ARGS]$JSON")),
+    calls=section("[TOOL_CALLS]$NAME[CALL_ID]$ID[ARGS]$JSON"),
 )
 
 MISTRAL_NEMO = replace(
     MISTRAL,
     name="mistral-nemo",
     detect=(("[TOOL_CALLS]",),),
-    calls=CallSection(
+    calls=section(
+        '{"name": "$NAME", "arguments": $JSON, "id": "$ID"}',
         begin="[TOOL_CALLS][",
-        call=segments('{"name": "$NAME", "arguments": $JSON, "id": "$ID"}'),
         separator=", ",
         end="]",
     ),
@@ -257,13 +258,11 @@ COMMAND_R7B = ModelFormat(
     detect=(("<|START_ACTION|>",),),
     reasoning=unspaced("<|START_THINKING|>", "<|END_THINKING|>"),
     thinking=OFF_BY_DEFAULT,
-    calls=CallSection(
+    calls=section(
+        '{"tool_call_id": "',
+        CallId("{index}", continues=True, kept=False),
+        '", "tool_name": "$NAME", "parameters": $JSON}',
         begin="<|START_ACTION|>[\n    ",
-        call=segments(
-            '{"tool_call_id": "',
-            CallId("{index}", continues=True, kept=False),
-            '", "tool_name": "$NAME", "parameters": $JSON}',
-        ),
         separator=",\n    ",
         end="\n]<|END_ACTION|>",
     ),
@@ -284,10 +283,10 @@ COMMAND_A = replace(
 COMMAND_R = ModelFormat(
     "command-r",
     detect=(("<|START_OF_TURN_TOKEN|>",),),
-    calls=CallSection(
+    calls=section(
+        '    {\n        "tool_name": "$NAME",\n        "parameters": $JSON\n    }',
         lead="\n",
         begin="Action:\n```json\n[\n",
-        call=segments('    {\n        "tool_name": "$NAME",\n        "parameters": $JSON\n    }'),
         separator=",\n",
         end="\n]```\n",
         triggers=("Action:\n```json\n[",),
@@ -305,19 +304,15 @@ GEMMA_4 = ModelFormat(
         "<|channel>thought", "<channel|>", after_open="\n", before_close="\n", after_close=""
     ),
     thinking=OFF_BY_DEFAULT,
-    calls=CallSection(
-        call=segments("<|tool_call>call:$NAME", LooseArguments('<|"|>'), "<tool_call|>")
-    ),
+    calls=section("<|tool_call>call:$NAME", LooseArguments('<|"|>'), "<tool_call|>"),
     skip=("<|tool_response>",),
 )
 
 FUNCTION_GEMMA = ModelFormat(
     "function-gemma",
     detect=(("<start_function_call>",),),
-    calls=CallSection(
-        call=segments(
-            "<start_function_call>call:$NAME", LooseArguments("<escape>"), "<end_function_call>"
-        )
+    calls=section(
+        "<start_function_call>call:$NAME", LooseArguments("<escape>"), "<end_function_call>"
     ),
     skip=("<start_function_response>",),
 )
@@ -349,6 +344,6 @@ GRANITE_3_3 = replace(
 GRANITE_20B = ModelFormat(
     "granite-20b",
     detect=(("<function_call>", "<|function_call_library|>"),),
-    calls=CallSection(call=segments('<function_call> {"name": "$NAME", "arguments": $JSON}')),
+    calls=section('<function_call> {"name": "$NAME", "arguments": $JSON}'),
     native_tools=False,
 )

@@ -16,7 +16,7 @@ from causerie.chat.formats.format import (
     Reasoning,
     ThinkingSwitch,
     by_effort,
-    segments,
+    section,
     unspaced,
 )
 from causerie.chat.formats.hermes import GENERIC, JSON_CALL, json_list
@@ -27,10 +27,8 @@ from causerie.chat.formats.parameters import INVOKE, keyed, marked_up
 INTERNLM_2 = ModelFormat(
     "internlm-2",
     detect=(("<|plugin|>",),),
-    calls=CallSection(
-        call=segments(
-            '<|action_start|><|plugin|>\n{"name": "$NAME", "parameters": $JSON}<|action_end|>'
-        ),
+    calls=section(
+        '<|action_start|><|plugin|>\n{"name": "$NAME", "parameters": $JSON}<|action_end|>',
         triggers=("<|action_start|>",),
     ),
 )
@@ -43,11 +41,8 @@ OLMO_3 = ModelFormat(
     "olmo-3",
     detect=(("<function_calls>", "<functions>"),),
     reasoning=unspaced(after_close="\n\n"),
-    calls=CallSection(
-        begin="<function_calls>",
-        call=segments("$NAME($PYTHON)"),
-        separator="\n",
-        end="</function_calls>",
+    calls=section(
+        "$NAME($PYTHON)", begin="<function_calls>", separator="\n", end="</function_calls>"
     ),
 )
 
@@ -66,11 +61,8 @@ LFM_2 = ModelFormat(
     "lfm-2",
     detect=(("List of tools: ", "<|im_start|>"),),
     reasoning=unspaced(),
-    calls=CallSection(
-        begin="<|tool_call_start|>[",
-        call=segments("$NAME($PYTHON)"),
-        separator=", ",
-        end="]<|tool_call_end|>",
+    calls=section(
+        "$NAME($PYTHON)", begin="<|tool_call_start|>[", separator=", ", end="]<|tool_call_end|>"
     ),
     reasoning_keys=("thinking",),
 )
@@ -87,12 +79,10 @@ SEED_OSS = ModelFormat(
     detect=(("<seed:tool_call>",),),
     reasoning=unspaced("<seed:think>", "</seed:think>", after_close="\n"),
     thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
-    calls=CallSection(
-        call=segments(
-            "<seed:tool_call>\n<function=$NAME>\n",
-            ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
-            "</function>\n</seed:tool_call>",
-        ),
+    calls=section(
+        "<seed:tool_call>\n<function=$NAME>\n",
+        ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
+        "</function>\n</seed:tool_call>",
         separator="\n",
     ),
 )
@@ -103,11 +93,8 @@ APERTUS = ModelFormat(
     detect=(("<|tools_prefix|>",),),
     reasoning=unspaced("<|inner_prefix|>", "<|inner_suffix|>"),
     thinking=OFF_BY_DEFAULT,
-    calls=CallSection(
-        begin="<|tools_prefix|>[",
-        call=segments('{"$NAME": $JSON}'),
-        separator=", ",
-        end="]<|tools_suffix|>",
+    calls=section(
+        '{"$NAME": $JSON}', begin="<|tools_prefix|>[", separator=", ", end="]<|tools_suffix|>"
     ),
 )
 
@@ -126,13 +113,11 @@ SOLAR_OPEN = ModelFormat(
     detect=(("<|tool_call:begin|>", "<|calls|>"),),
     reasoning=unspaced("<|think|>", "<|end|>", after_close="<|begin|>assistant"),
     thinking=by_effort("minimal", "medium", "high"),
-    calls=CallSection(
+    calls=section(
+        "<|tool_call:begin|>",
+        CallId("[a-z0-9]{10}"),
+        "<|tool_call:name|>$NAME<|tool_call:args|>$JSON<|tool_call:end|>",
         begin="<|tool_calls|>",
-        call=segments(
-            "<|tool_call:begin|>",
-            CallId("[a-z0-9]{10}"),
-            "<|tool_call:name|>$NAME<|tool_call:args|>$JSON<|tool_call:end|>",
-        ),
     ),
     answer_open="<|content|>",
     skip=("<|begin|>assistant", "<|end|>", "<|calls|>"),
@@ -144,12 +129,10 @@ SOLAR_OPEN_2 = ModelFormat(
     detect=(("<|tool_call:start|>", "<|tool_arg:value|>"),),
     reasoning=unspaced("<|think:start|>", "<|think:end|>"),
     thinking=by_effort("minimal", "medium", "high", "xhigh"),
-    calls=CallSection(
-        call=segments(
-            "<|tool_call:start|>$NAME\n",
-            ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
-            "<|tool_call:end|>",
-        ),
+    calls=section(
+        "<|tool_call:start|>$NAME\n",
+        ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
+        "<|tool_call:end|>",
         separator="\n",
     ),
 )
@@ -171,9 +154,7 @@ GIGACHAT_3_1 = replace(
     GIGACHAT_3,
     name="gigachat-3.1",
     detect=(("<|role_sep|>", "<|function_call|>"),),
-    calls=CallSection(
-        call=segments('<|function_call|>{"name": "$NAME", "arguments": $JSON}'), parallel=False
-    ),
+    calls=section('<|function_call|>{"name": "$NAME", "arguments": $JSON}', parallel=False),
 )
 
 GIGACHAT_3_5 = ModelFormat(
@@ -190,14 +171,12 @@ MINICPM_5 = ModelFormat(
     "minicpm-5",
     detect=(('<function name="', "<param name="),),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
-        call=segments(
-            '<function name="$NAME">',
-            ParameterList(
-                '<param name="', '">', "</param>", constants="python", wrap=("<![CDATA[", "]]>")
-            ),
-            "</function>",
+    calls=section(
+        '<function name="$NAME">',
+        ParameterList(
+            '<param name="', '">', "</param>", constants="python", wrap=("<![CDATA[", "]]>")
         ),
+        "</function>",
         separator="\n",
         triggers=('<function name="',),
     ),
@@ -261,17 +240,15 @@ PLAMO_3 = ModelFormat(
     detect=(("plamo:begin_tool",), ("plamo:begin_", "tool_requests")),
     reasoning=unspaced("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
-        begin="<|plamo:begin_tool_requests:plamo|>",
-        call=segments(
-            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>$NAME",
-            Literal(
-                "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
-                "<|plamo:constrain|>json<|plamo:msg|>",
-                ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
-            ),
-            "$JSON<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    calls=section(
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>$NAME",
+        Literal(
+            "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+            "<|plamo:constrain|>json<|plamo:msg|>",
+            ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
         ),
+        "$JSON<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+        begin="<|plamo:begin_tool_requests:plamo|>",
         end="<|plamo:end_tool_requests:plamo|>",
     ),
 )

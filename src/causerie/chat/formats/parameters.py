@@ -18,6 +18,7 @@ from causerie.chat.formats.format import (
     Segment,
     ThinkingSwitch,
     by_effort,
+    section,
     segments,
     unspaced,
 )
@@ -31,17 +32,17 @@ from causerie.chat.formats.hermes import json_list
 _PARAMETERS = ParameterList(
     before="<parameter=", between=">\n", after="\n</parameter>\n", constants="python"
 )
-CODER_CALLS = CallSection(
-    call=segments("<tool_call>\n<function=$NAME>\n", _PARAMETERS, "</function>\n</tool_call>"),
+# Some models leave the outer tag out.
+CODER_CALLS = section(
+    "<tool_call>\n<function=$NAME>\n",
+    _PARAMETERS,
+    "</function>\n</tool_call>",
     separator="\n",
-    # Some models leave the outer tag out.
     also=(
-        CallSection(
-            call=segments(
-                "<function=$NAME>\n",
-                _PARAMETERS,
-                Literal("</function>", ("</function>\n</tool_call>",)),
-            ),
+        section(
+            "<function=$NAME>\n",
+            _PARAMETERS,
+            Literal("</function>", ("</function>\n</tool_call>",)),
             separator="\n",
         ),
     ),
@@ -126,12 +127,10 @@ LING_3 = replace(
     GLM_4_7,
     name="ling-3",
     detect=(("<arg_key>", "<role>ASSISTANT</role>"),),
-    calls=CallSection(
-        call=segments(
-            "<tool_call>$NAME\n",
-            ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
-            "\n</tool_call>",
-        ),
+    calls=section(
+        "<tool_call>$NAME\n",
+        ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
+        "\n</tool_call>",
         separator="\n",
     ),
 )
@@ -156,10 +155,8 @@ LONGCAT_FLASH = ModelFormat(
     detect=(("<longcat_tool_call>",),),
     reasoning=_THINK,
     thinking=OFF_BY_DEFAULT,
-    calls=CallSection(
-        call=segments(
-            '<longcat_tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</longcat_tool_call>'
-        ),
+    calls=section(
+        '<longcat_tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</longcat_tool_call>',
         separator="\n",
     ),
 )
@@ -180,15 +177,13 @@ STEP_3 = ModelFormat(
     detect=(("<steptml:invoke",),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ALWAYS,
-    calls=CallSection(
-        begin="<｜tool_calls_begin｜>\n",
-        call=segments(
-            '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="$NAME">\n',
-            ParameterList(
-                '<steptml:parameter name="', '">', "</steptml:parameter>\n", constants="python"
-            ),
-            "</steptml:invoke><｜tool_call_end｜>\n",
+    calls=section(
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="$NAME">\n',
+        ParameterList(
+            '<steptml:parameter name="', '">', "</steptml:parameter>\n", constants="python"
         ),
+        "</steptml:invoke><｜tool_call_end｜>\n",
+        begin="<｜tool_calls_begin｜>\n",
         end="<｜tool_calls_end｜>",
     ),
 )
@@ -206,10 +201,8 @@ MINIMAX_M1 = ModelFormat(
     "minimax-m1",
     detect=(("<tool_calls>", "<beginning_of_sentence>"),),
     thinking=ALWAYS,
-    calls=CallSection(
-        begin="<tool_calls>\n",
-        call=segments('{"name": "$NAME", "arguments": $JSON}\n'),
-        end="</tool_calls>",
+    calls=section(
+        '{"name": "$NAME", "arguments": $JSON}\n', begin="<tool_calls>\n", end="</tool_calls>"
     ),
 )
 
@@ -228,11 +221,12 @@ MINIMAX_M3 = ModelFormat(
     detect=((_MARK, "<mm:think>"),),
     reasoning=unspaced("<mm:think>", "</mm:think>"),
     thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
-    calls=CallSection(
+    calls=section(
+        f'{_MARK}<invoke name="',
+        '$NAME">',
+        ElementArguments(_MARK),
+        f"{_MARK}</invoke>\n",
         begin=f"{_MARK}<tool_call>\n",
-        call=segments(
-            f'{_MARK}<invoke name="', '$NAME">', ElementArguments(_MARK), f"{_MARK}</invoke>\n"
-        ),
         end=f"{_MARK}</tool_call>",
         triggers=(f"{_MARK}<tool_call>",),
     ),
@@ -241,11 +235,9 @@ MINIMAX_M3 = ModelFormat(
 
 # DeepSeek, from R1 to V4.1.
 
-_FENCED_CALLS = CallSection(
+_FENCED_CALLS = section(
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$NAME\n```json\n$JSON\n```<｜tool▁call▁end｜>",
     begin="<｜tool▁calls▁begin｜>",
-    call=segments(
-        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$NAME\n```json\n$JSON\n```<｜tool▁call▁end｜>"
-    ),
     separator="\n",
     end="<｜tool▁calls▁end｜>",
 )
@@ -276,35 +268,33 @@ DEEPSEEK_V3_1 = ModelFormat(
     detect=(("<｜tool▁calls▁begin｜>",),),
     reasoning=_BARE,
     thinking=_SWITCH,
-    calls=CallSection(
+    calls=section(
+        "<｜tool▁call▁begin｜>$NAME<｜tool▁sep｜>$JSON<｜tool▁call▁end｜>",
         begin="<｜tool▁calls▁begin｜>",
-        call=segments("<｜tool▁call▁begin｜>$NAME<｜tool▁sep｜>$JSON<｜tool▁call▁end｜>"),
         end="<｜tool▁calls▁end｜>",
     ),
 )
 
 
-def marked_up(section: str, mark: str = "｜DSML｜") -> CallSection:
+def marked_up(outer: str, mark: str = "｜DSML｜") -> CallSection:
     """Return calls in the mark-up of V3.2 and later.
 
-    ``section`` is the name of the outer tag; ``mark`` stands before the name of every tag.
+    ``outer`` is the name of the outer tag; ``mark`` stands before the name of every tag.
     """
-    return CallSection(
-        lead="\n\n",
-        begin=f"<{mark}{section}>\n",
-        call=segments(
-            f'<{mark}invoke name="',
-            '$NAME">\n',
-            ParameterList(
-                before=f'<{mark}parameter name="',
-                between='" string="true">',
-                between_json='" string="false">',
-                after=f"</{mark}parameter>\n",
-            ),
-            f"</{mark}invoke>\n",
+    return section(
+        f'<{mark}invoke name="',
+        '$NAME">\n',
+        ParameterList(
+            before=f'<{mark}parameter name="',
+            between='" string="true">',
+            between_json='" string="false">',
+            after=f"</{mark}parameter>\n",
         ),
-        end=f"</{mark}{section}>",
-        triggers=(f"<{mark}{section}>",),
+        f"</{mark}invoke>\n",
+        lead="\n\n",
+        begin=f"<{mark}{outer}>\n",
+        end=f"</{mark}{outer}>",
+        triggers=(f"<{mark}{outer}>",),
     )
 
 
@@ -342,13 +332,11 @@ KIMI_K2 = ModelFormat(
     "kimi-k2",
     detect=(("<|tool_calls_section_begin|>",),),
     reasoning=unspaced(),
-    calls=CallSection(
+    calls=section(
+        "<|tool_call_begin|>",
+        CallId(r"functions\.{name}:{index}", continues=True),
+        "<|tool_call_argument_begin|>$JSON<|tool_call_end|>",
         begin="<|tool_calls_section_begin|>",
-        call=segments(
-            "<|tool_call_begin|>",
-            CallId(r"functions\.{name}:{index}", continues=True),
-            "<|tool_call_argument_begin|>$JSON<|tool_call_end|>",
-        ),
         end="<|tool_calls_section_end|>",
     ),
 )
@@ -377,21 +365,19 @@ KIMI_K3 = ModelFormat(
         effort="thinking_effort",
         efforts=("low", "high", "max"),
     ),
-    calls=CallSection(
+    calls=section(
+        '<|open|>call tool="$NAME" index="',
+        CallId("{index}", kept=False),
+        '"<|sep|>',
+        ParameterList(
+            before='<|open|>argument key="',
+            between='" type="string"<|sep|>',
+            between_json='" type="{type}"<|sep|>',
+            after="<|close|>argument<|sep|>",
+        ),
+        "<|close|>call<|sep|>",
         lead="<|open|>response<|sep|><|close|>response<|sep|>",
         begin="<|open|>tools<|sep|>",
-        call=segments(
-            '<|open|>call tool="$NAME" index="',
-            CallId("{index}", kept=False),
-            '"<|sep|>',
-            ParameterList(
-                before='<|open|>argument key="',
-                between='" type="string"<|sep|>',
-                between_json='" type="{type}"<|sep|>',
-                after="<|close|>argument<|sep|>",
-            ),
-            "<|close|>call<|sep|>",
-        ),
         end="<|close|>tools<|sep|>",
     ),
     answer_open="<|open|>response<|sep|>",
