@@ -174,10 +174,6 @@ class CallEnded:
     pass
 
 
-_HOLDS_ARGUMENTS = (
-    JsonArguments | ParameterList | PythonArguments | LooseArguments | ElementArguments
-)
-
 CallPart = CallStarted | CallArguments | CallEnded
 
 
@@ -319,13 +315,13 @@ class SectionReader:
         self._queue.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
         is_sure = self._call.started or isinstance(segment, JsonArguments)
-        if not self._queue or (is_sure and isinstance(segment, _HOLDS_ARGUMENTS)):
+        if not self._queue or (is_sure and not isinstance(segment, Literal | Name | CallId)):
             self._end_call(parts)
         return read.rest
 
     def _feed_segment(self, segment: Segment, text: str) -> Read:
         if self._reader is None:
-            if isinstance(segment, _HOLDS_ARGUMENTS):
+            if not isinstance(segment, Literal | Name | CallId):
                 if not self._call.name:
                     raise Unreadable
                 self._before_arguments = self.unread.size - len(text)

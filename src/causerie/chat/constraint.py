@@ -184,9 +184,10 @@ def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> lis
     )
     if found is None:
         return []
-    text.shut = f"({text.shut}|{found.shut})" if text.shut else found.shut
-    text.include(found.rules)
-    return [text.free_before(found.expression)]
+    expression, rules, shut = found
+    text.shut = f"({text.shut}|{shut})" if text.shut else shut
+    text.include(rules)
+    return [text.free_before(expression)]
 
 
 def _call_markers(calls: CallSection) -> tuple[str, ...]:

@@ -58,18 +58,6 @@ _INSTRUCTING = ("system", "developer")
 _SLACK = 16  # tokens: fewer are no miss
 _SHARE = 20  # nor is a twentieth of what could be reused
 
-EVICTED = "evicted from the cache"
-TOOLS_CHANGED = "tools changed"
-TOOLS_REORDERED = "tools reordered"
-INSTRUCTIONS_CHANGED = "system prompt changed"
-EDITED = "message edited"
-REMOVED = "messages removed"
-REASONING_NOT_SENT = "reasoning not sent back"
-REASONING_DROPPED = "template dropped reasoning"
-REPLY_CHANGED = "reply not sent back as it was"
-SETTINGS_CHANGED = "thinking or template settings changed"
-RENDERED_ANEW = "template wrote earlier messages differently"
-
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
 
@@ -206,18 +194,18 @@ def _cache_miss(
         return None
     common = common_tokens(last.computed, now.prompt)
     if _falls_short(reused, common):
-        return CacheMiss(EVICTED, reusable)
+        return CacheMiss("evicted from the cache", reusable)
     before = last.asked
     if before.tools != now.tools:
         reordered = sorted(before.tools) == sorted(now.tools)
-        return CacheMiss(TOOLS_REORDERED if reordered else TOOLS_CHANGED, reusable)
+        return CacheMiss("tools reordered" if reordered else "tools changed", reusable)
     if before.settings != now.settings:
-        return CacheMiss(SETTINGS_CHANGED, reusable)
+        return CacheMiss("thinking or template settings changed", reusable)
     at = _common_length(before.messages, now.messages)
     if at < len(before.messages):
-        line, reason = "", EDITED if at < len(now.messages) else REMOVED
+        line, reason = "", "message edited" if at < len(now.messages) else "messages removed"
         if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
-            reason = INSTRUCTIONS_CHANGED
+            reason = "system prompt changed"
         if at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING:
             line = changed_line(before.lines[at], messages[at].text)
         return CacheMiss(reason, reusable, at, line)
@@ -228,11 +216,13 @@ def _cache_miss(
 def _rendering_change(last: _Answered, added: Iterable[Message], common: int) -> str:
     asked = token_count(last.asked.prompt)
     if common < asked:
-        return REASONING_DROPPED if last.asked.has_reasoning else RENDERED_ANEW
+        if last.asked.has_reasoning:
+            return "template dropped reasoning"
+        return "template wrote earlier messages differently"
     # Without its call a reply ends in another white space, which may belong to the last of these.
     thought = last.reasoning // 2 if last.cut else last.reasoning
     if common >= asked + thought:
-        return REPLY_CHANGED
+        return "reply not sent back as it was"
     reply = next(iter(added), None)
     sent = reply is not None and reply.reasoning_content
-    return REASONING_DROPPED if sent else REASONING_NOT_SENT
+    return "template dropped reasoning" if sent else "reasoning not sent back"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
@@ -17,7 +17,6 @@ from typing import TypeVar
 from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
-from causerie.chat.schema.certain import Evaluated
 from causerie.chat.schema.compiled import (
     HEADER,
     PATTERNS,
@@ -36,6 +35,7 @@ MOST_STEPS = 60_000  # of one check
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
 _LARGE = 64 * 1024  # characters of a text that is decoded beside the loop
 _CONSTANTS_A_STEP = 50
+_NAMES_A_STEP = 50
 _CHARACTERS_A_STEP = 200  # of items that are compared
 _T = TypeVar("_T")
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -249,8 +249,7 @@ class _Checker:
         if "contains" in schema:
             self._check_contains(value, schema, at)
         if "unevaluatedItems" in schema:
-            known = self._evaluated().items(value, schema)
-            for index in sorted({*range(len(value))} - known):
+            for index in sorted({*range(len(value))} - self._evaluated(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(at, index))
 
     def _check_contains(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
@@ -272,11 +271,44 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _evaluated(self) -> Evaluated:
-        def is_key(name: str, pattern: str) -> bool:
-            return self._matches(name, "pattern", pattern)
+    def _evaluated(
+        self, value: dict[str, object] | list[object], schema: Mapping[str, object]
+    ) -> set[str | int]:
+        # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
+        self.work.spend(1 + len(value) // _NAMES_A_STEP)
+        known: set[str | int] = set()
+        if isinstance(value, dict):
+            every: set[str | int] = {*value}
+            others, unevaluated = "additionalProperties", "unevaluatedProperties"
+            known |= as_mapping(schema.get("properties")).keys() & every
+            for pattern in as_mapping(schema.get("patternProperties")):
+                known |= {name for name in value if self._matches(name, "pattern", pattern)}
+        else:
+            every = {*range(len(value))}
+            others, unevaluated = "items", "unevaluatedItems"
+            known |= {*range(len(as_list(schema.get("prefixItems"))))} & every
+            if "contains" in schema:
+                found = schema["contains"]
+                known |= {at for at, item in enumerate(value) if self.holds(item, found, "#")}
+        if others in schema:
+            known |= every
+        for part in self._parts_that_hold(value, schema):
+            known |= every if unevaluated in part else self._evaluated(value, part)
+        return known
 
-        return Evaluated(self._definition, self.holds, is_key, self.work.spend)
+    def _parts_that_hold(
+        self, value: object, schema: Mapping[str, object]
+    ) -> Iterator[Mapping[str, object]]:
+        parts = as_list(schema.get("allOf"))
+        if "$ref" in schema:
+            parts = [*parts, self._definition(str(schema["$ref"]))]
+        options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
+        parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
+        if "if" in schema:
+            holds = self.holds(value, schema["if"], "#")
+            branch = schema.get("then" if holds else "else")
+            parts = [*parts, *([schema["if"]] if holds else []), branch]
+        yield from (part for part in parts if isinstance(part, Mapping))
 
     def _check_object(
         self, value: dict[str, object], schema: Mapping[str, object], at: str
@@ -305,7 +337,7 @@ class _Checker:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(at, name))
         if "unevaluatedProperties" in schema:
-            for name in value.keys() - self._evaluated().properties(value, schema):
+            for name in value.keys() - self._evaluated(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(at, name))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Unreadable, spelled
@@ -218,15 +217,6 @@ class UnmarkedReader:
             yield
 
 
-@dataclass(frozen=True, slots=True)
-class UnmarkedGrammar:
-    """The part of a reply's grammar for unmarked calls."""
-
-    expression: str
-    rules: str  # rules that the expression refers to
-    shut: str  # regular expression of the texts with which no free text may begin
-
-
 def unmarked_grammar(
     tools: Mapping[str, Schema],
     marks: Iterable[str],
@@ -234,8 +224,9 @@ def unmarked_grammar(
     *,
     several: int,
     known: Mapping[str, str] = MappingProxyType({}),
-) -> UnmarkedGrammar | None:
-    """Return the grammar of a reply that begins with an unmarked call.
+) -> tuple[str, str, str] | None:
+    """Return the grammar of a reply that begins with an unmarked call: an expression, the rules
+    that it refers to, and a regular expression of the texts with which no free text may begin.
 
     At most ``several`` calls more may follow. ``known`` are rules for arguments, by function, that
     the grammar has already. ``None`` if the schemas of the others are too long to write them:
@@ -251,7 +242,7 @@ def unmarked_grammar(
         return None
     if len(scope.rules) > _MOST_RULES:
         return None
-    return UnmarkedGrammar(expression, scope.rules, _call_opening(_FIRST, _any_of(tools)))
+    return expression, scope.rules, _call_opening(_FIRST, _any_of(tools))
 
 
 def _expression(

@@ -250,9 +250,6 @@ MISTRAL_NEMO = replace(
     ),
 )
 
-
-# Cohere's Command models.
-
 COMMAND_R7B = ModelFormat(
     "command-r7b",
     detect=(("<|START_ACTION|>",),),
@@ -318,9 +315,6 @@ FUNCTION_GEMMA = ModelFormat(
 )
 
 GEMMA_3 = replace(GENERIC, name="gemma-3", detect=(("<start_of_turn>",),))
-
-
-# IBM's Granite.
 
 GRANITE_4 = ModelFormat("granite-4", detect=(("<|start_of_role|>", "<tool_call>"),))
 

@@ -71,9 +71,6 @@ LFM_2_5 = replace(
     LFM_2, name="lfm-2.5", detect=(("List of tools: ", "<|im_start|>", "<|tool_call_start|>"),)
 )
 
-
-# Families of one or two models each.
-
 SEED_OSS = ModelFormat(
     "seed-oss",
     detect=(("<seed:tool_call>",),),

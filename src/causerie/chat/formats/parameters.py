@@ -188,9 +188,6 @@ STEP_3 = ModelFormat(
     ),
 )
 
-
-# MiniMax M1 to M3.
-
 INVOKE = segments(
     '<invoke name="$NAME">\n',
     ParameterList('<parameter name="', '">', "</parameter>\n"),
@@ -231,9 +228,6 @@ MINIMAX_M3 = ModelFormat(
         triggers=(f"{_MARK}<tool_call>",),
     ),
 )
-
-
-# DeepSeek, from R1 to V4.1.
 
 _FENCED_CALLS = section(
     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$NAME\n```json\n$JSON\n```<｜tool▁call▁end｜>",
@@ -325,9 +319,6 @@ DEEPSEEK_V4_1 = replace(
     calls=marked_up("calls", "｜DSML｜ "),
 )
 
-
-# Kimi K2 and K3.
-
 KIMI_K2 = ModelFormat(
     "kimi-k2",
     detect=(("<|tool_calls_section_begin|>",),),
@@ -384,9 +375,6 @@ KIMI_K3 = ModelFormat(
     answer_close="<|close|>response<|sep|>",
     skip=("<|close|>message<|sep|>",),
 )
-
-
-# Tencent's Hunyuan.
 
 
 def _hunyuan_calls(suffix: str, behind_name: str) -> CallSection:

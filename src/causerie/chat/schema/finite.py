@@ -115,20 +115,12 @@ def _only_names(schema: Schema) -> frozenset[str] | None:
 
 
 def _of_type(kind: str, schema: Schema) -> float:
-    match kind:
-        case "null":
-            return 1
-        case "boolean":
-            return 2
-        case "string":
-            return 1 if schema.get("maxLength") == 0 else _MANY
-        case "integer":
-            return _integers(schema)
-        case "array":
-            return 1 if schema.get("maxItems") == 0 else _MANY
-        case "object":
-            return 1 if schema.get("maxProperties") == 0 else _MANY
-    return _MANY
+    if kind == "integer":
+        return _integers(schema)
+    size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)
+    if size is not None and schema.get(size) == 0:
+        return 1
+    return {"null": 1, "boolean": 2}.get(kind, _MANY)
 
 
 def _integers(schema: Schema) -> float:
