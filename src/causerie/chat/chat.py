@@ -194,33 +194,26 @@ def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None
     return nullcontext()
 
 
+@dataclass(slots=True, eq=False)
 class TextChat:
     """Chat completions on one text engine, which get from ``reserve`` the room that they need."""
 
-    def __init__(
-        self,
-        engine: TextEngine,
-        grammars: Compiler,
-        options: TextChatOptions = TextChatOptions(),
-        renderer: MakeRenderer = in_process,
-        reserve: Reserve = without_limit,
-    ) -> None:
-        self._engine = engine
-        self._reserve = reserve
-        self._grammars = grammars
-        self._options = options
-        self._renderer = renderer
-        self._loaded: LoadedModel | None = None
-        self._conversations = Conversations()
+    engine: TextEngine
+    grammars: Compiler
+    options: TextChatOptions = field(default_factory=TextChatOptions)
+    renderer: MakeRenderer = in_process
+    reserve: Reserve = without_limit
+    _loaded: LoadedModel | None = field(init=False, default=None)
+    _conversations: Conversations = field(init=False, default_factory=Conversations)
 
     def model(self, facts: ModelFacts) -> LoadedModel:
         """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
         if self._loaded is None or self._loaded.facts is not facts:
-            self._loaded = _loaded(facts, self._options, self._renderer)
+            self._loaded = _loaded(facts, self.options, self.renderer)
         return self._loaded
 
     def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
-        return default_sampling(self._options.sampling, facts.sampling)
+        return default_sampling(self.options.sampling, facts.sampling)
 
     @asynccontextmanager
     async def generate(
@@ -228,9 +221,9 @@ class TextChat:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         dropped = _dropped_parameters(request)
-        request, omitted = without_changing_parts(request, self._options.omit)
+        request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
-            model = self.model(await self._engine.facts())
+            model = self.model(await self.engine.facts())
             _check_images(request, model.facts)
             plan, choices = await self._prepare(request, model, partial)
 
@@ -257,7 +250,7 @@ class TextChat:
             source = verified(source, request, plan, choices, partial)
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
-        async with self._reserve(request.n, most), aclosing(source) as events:
+        async with self.reserve(request.n, most), aclosing(source) as events:
             changes = [*dropped, *omitted, *plan.changes]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
@@ -292,17 +285,17 @@ class TextChat:
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
-        plan = await make_plan(request, model, self._engine, partial)
+        plan = await make_plan(request, model, self.engine, partial)
         facts = model.facts
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
-                await self._grammars.check(
+                await self.grammars.check(
                     grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
                 )
         if partial is not None:
-            return plan, [await resumed(self._engine, request, model, plan, partial)]
-        return plan, [Generation(self._engine, request, plan, n) for n in range(request.n)]
+            return plan, [await resumed(self.engine, request, model, plan, partial)]
+        return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:

@@ -17,7 +17,7 @@ from causerie.chat.backtracking import without_faults
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
-from causerie.chat.formats.format import CallId, ModelFormat
+from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
@@ -184,9 +184,8 @@ class Generation:
     _output: ChoiceOutput = field(init=False)
     _plain: bool = field(init=False)
     _generated: list[int] = field(init=False, default_factory=list)
-    _texts: list[str] = field(
-        init=False, default_factory=list
-    )  # of those, as the parser reads them
+    # Of those, as the parser reads them.
+    _texts: list[str] = field(init=False, default_factory=list)
     # Tokens among them that another has counted, less those that the engine has not reported.
     _uncounted: int = field(init=False, default=0)
     _reason: FinishReason = field(init=False, default="length")
@@ -218,11 +217,13 @@ class Generation:
     def _new_parser(self) -> Parser:
         plan = self.plan
         known = [call.id for call in self.resumed.partial.calls] if self.resumed else []
+        taken = {call.id for message in self.request.messages for call in message.tool_calls}
+        short = CallId() in plan.form.calls.call
         parser = Parser(
             plan.form,
             tools=plan.functions.tools or None,
             reasoning_open=plan.reasoning_open,
-            call_id=call_ids(self.request, plan.form, known),
+            call_id=GeneratedCallIds(taken.union(known), short, known),
             leading=plan.leading,
             reasoning_end=plan.reasoning_end,
         )
@@ -521,13 +522,6 @@ class GeneratedCallIds:
             if made not in self.taken:
                 self.taken.add(made)
                 return made
-
-
-def call_ids(request: ChatRequest, form: ModelFormat, known: list[str]) -> GeneratedCallIds:
-    """Return the ids for one choice of a request; ``known`` are those of calls already sent."""
-    taken = {call.id for message in request.messages for call in message.tool_calls}
-    short = CallId() in form.calls.call
-    return GeneratedCallIds(taken.union(known), short, known)
 
 
 class ChoiceOutput:

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -121,6 +121,7 @@ _CONDEMNED_SECONDS = 60.0
 _EACH = 2  # processes for a template; the second only starts while the first is busy
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Renderers:
     """Makes renderers, and owns the processes of those that need one.
 
@@ -130,22 +131,14 @@ class Renderers:
     that were idle for longest end.
     """
 
-    def __init__(
-        self,
-        *,
-        deadline: float = 3.0,
-        test_deadline: float = 10.0,
-        memory: int = 1 << 30,
-        patience: float = 5.0,
-        most: int = 8,
-    ) -> None:
-        self.deadline = deadline
-        self.test_deadline = test_deadline
-        self.memory = memory
-        self.patience = patience
-        self._most = most
-        self._used: OrderedDict[_ForeignRenderer, None] = OrderedDict()  # the last one last
-        self.jobs: set[asyncio.Task[Answer]] = set()
+    deadline: float = 3.0
+    test_deadline: float = 10.0
+    memory: int = 1 << 30
+    patience: float = 5.0
+    most: int = 8
+    jobs: set[asyncio.Task[Answer]] = field(init=False, default_factory=set)
+    # Those that have processes, the one that was used last at the end.
+    _used: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(
         self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
@@ -166,7 +159,7 @@ class Renderers:
         self._used[user] = None
         self._used.move_to_end(user)
         for each in list(self._used):
-            if len(self.processes()) < self._most:
+            if len(self.processes()) < self.most:
                 return
             await each.rest()
 
@@ -239,7 +232,7 @@ class _ForeignRenderer:
         job = asyncio.ensure_future(self._work(worker, question))  # noqa: TID251 - stop() ends it
         self._owner.jobs.add(job)
         job.add_done_callback(self._owner.jobs.discard)
-        job.add_done_callback(_ignore_failure)
+        job.add_done_callback(lambda job: job.cancelled() or job.exception())  # it is told here
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -290,8 +283,3 @@ async def _ask_within(worker: WorkerProcess, question: bytes, seconds: float) ->
     except msgspec.DecodeError:
         await worker.kill()
         raise Died from None
-
-
-def _ignore_failure(job: asyncio.Task[Answer]) -> None:
-    if not job.cancelled():
-        _ = job.exception()
