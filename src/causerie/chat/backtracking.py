@@ -127,8 +127,7 @@ class _Backtracking:
     _tokens: list[Token] = field(init=False, default_factory=list)
     _generated: int = field(init=False, default=0)
     """Tokens that the engine has generated, including those that were taken back."""
-    _discarded: int = field(init=False, default=0)
-    """Tokens that have been reported to ``discard``."""
+    _discarded: int = field(init=False, default=0)  # tokens that have been reported to ``discard``
     _given: int = field(init=False, default=0)
     _stopped: Stopped | None = field(init=False, default=None)
     _unreported: int = field(init=False, default=0)

@@ -5,7 +5,6 @@ elsewhere.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.rendering import MakeRenderer, in_process
-from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
+from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, is_whole, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
@@ -413,7 +412,7 @@ class _Choice:
 
     def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
-        if calls and not whole and not _is_document(calls[-1][1]):
+        if calls and not whole and not is_whole(calls[-1][1]):
             calls.pop()
         for name, arguments in calls:
             schema = plan.functions.arguments.get(name)
@@ -423,14 +422,6 @@ class _Choice:
             if fault is not None:
                 return f"The arguments of {name!r}: {fault}"
         return None
-
-
-def _is_document(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 async def verified(
@@ -445,7 +436,12 @@ async def verified(
     The end of a choice that takes too much work to check says so. ``begun`` is what was sent of the
     reply before these events.
     """
-    found = [_resumed(plan.resumed, begun) for _ in choices]
+    sent = begun or Partial()
+    calls = {call.index: (call.name, call.arguments) for call in sent.calls}
+    found = [
+        _Choice([plan.resumed + sent.text], {at: (name, [of]) for at, (name, of) in calls.items()})
+        for _ in choices
+    ]
     async with aclosing(source):
         async for batch in source:
             for at, event in enumerate(batch):
@@ -468,10 +464,3 @@ async def verified(
                 elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
                     found[event.choice].add(event)
             yield batch
-
-
-def _resumed(resumed: str, partial: Partial | None) -> _Choice:
-    if partial is None:
-        return _Choice([resumed])
-    calls = {call.index: (call.name, [call.arguments]) for call in partial.calls}
-    return _Choice([resumed + partial.text], calls)

@@ -248,7 +248,10 @@ class _Section:
         if form.addressed:
             return self._calls_at_message_start()
         if form.is_named:
-            return [text.free_before(self._rest())] if self._ends_names() else []
+            # Else the lexer would follow free text, of which the name may be a part.
+            name = min(self._plan.tools)
+            marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
+            return [text.free_before(self._rest())] if all(map(text.is_control, marks)) else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in _enforced_from(form):
             options.append(f"{text.free_until(mark)} {self.behind(mark)}")
@@ -264,12 +267,6 @@ class _Section:
         if not text.is_control(opening := _message_opening(form)):  # which is text like any other
             options.append(f"{text.free_until(opening)} {self.behind(_first_text(form))}")
         return options
-
-    def _ends_names(self) -> bool:
-        # Else the lexer would follow free text, of which the name may be a part.
-        name = min(self._plan.tools)
-        marks = (mark.removeprefix(name).strip() for mark in name_triggers(self._form, name))
-        return all(self._text.is_control(mark) for mark in marks)
 
     def _section_at_start(self) -> str:
         # The first texts are one literal: else the lexer would follow free text.

@@ -239,7 +239,6 @@ class ControlTokens:
             self._lengths.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[tuple[int, int]]:
-        """Return where every token begins and ends, each time, overlapping ones too."""
         return [
             (at, at + size)
             for head, sizes in self._lengths.items()

@@ -104,7 +104,6 @@ def call_text(calls: CallSection, *call: str) -> Traced:
 
 
 def said_calls(entry: Entry, calls: CallSection) -> Entry:
-    """Return a message with its calls written after its content."""
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry

@@ -546,7 +546,6 @@ class ChoiceOutput:
             self._undecided.append(TokenLogprob(written, token.logprob, token.raw, top))
 
     def forget(self) -> None:
-        """Drop the kept log-probabilities: the tokens were no part of the answer."""
         self._undecided.clear()
 
     def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:

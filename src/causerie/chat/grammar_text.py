@@ -187,7 +187,6 @@ class GrammarText:
         return f"{self._texts_before_marks()} {lazy} {left}".strip()
 
     def free_before(self, expression: str) -> str:
-        """Return ``expression`` at the beginning of a text of the reply."""
         return f"{self._texts_before_marks()} {expression}".strip()
 
     def _texts_before_marks(self) -> str:

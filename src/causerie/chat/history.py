@@ -155,7 +155,6 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 
 def prefixed(text: str, content: object) -> object:
-    """Return the content, a string or parts, with the text in front."""
     if isinstance(content, list):
         return [{"type": authored("text"), "text": text}, *content]
     return joined((text, content or ""))
@@ -245,7 +244,6 @@ def _with_descriptions(parameters: Mapping[str, object]) -> Mapping[str, object]
 
 
 def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
-    """Return a tool's definition in the shape of the wire."""
     function: Entry = {"name": tool.name}
     if tool.description is not None or not capabilities.undescribed:
         function["description"] = tool.description or ""

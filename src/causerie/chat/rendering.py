@@ -72,7 +72,9 @@ class OwnRenderer:
     async def prompt(self, request: ChatRequest) -> Prompt:
         work = partial(prompt_of, self.template, self.form, request)
         with template_failures(request.model):
-            return await offload(work) if _is_long(request) else work()
+            many = len(request.messages) > _MANY or len(request.tools) > _MANY_TOOLS
+            long = many or sum(len(message.text) for message in request.messages) > _LONG
+            return await offload(work) if request.large or long else work()
 
     async def before_call(self, request: ChatRequest) -> str | None:
         with template_failures(request.model):
@@ -94,12 +96,6 @@ def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str
 
 def is_own(source: str) -> bool:
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest() in _OWN
-
-
-def _is_long(request: ChatRequest) -> bool:
-    messages = request.messages
-    many = len(messages) > _MANY or len(request.tools) > _MANY_TOOLS
-    return request.large or many or sum(len(message.text) for message in messages) > _LONG
 
 
 @contextmanager

@@ -107,8 +107,8 @@ def can_write(form: ModelFormat, partial: Partial) -> bool:
     calls = form.calls
     if len(partial.calls) > 1 and not calls.parallel:
         return False
-    whole = all(_is_whole(call.arguments) for call in partial.calls[:-1])
-    return whole and (_as_json(calls) or _is_whole(partial.calls[-1].arguments))
+    whole = all(is_whole(call.arguments) for call in partial.calls[:-1])
+    return whole and (_as_json(calls) or is_whole(partial.calls[-1].arguments))
 
 
 def answer_space(text: str) -> WhiteSpace:
@@ -214,7 +214,8 @@ def _as_json(calls: CallSection) -> bool:
     return any(isinstance(segment, JsonArguments) for segment in calls.call)
 
 
-def _is_whole(arguments: str) -> bool:
+def is_whole(arguments: str) -> bool:
+    """Return whether the text is a JSON object."""
     try:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):

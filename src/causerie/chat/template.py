@@ -46,7 +46,6 @@ _LONGEST_PATTERN = 1000  # characters of a pattern
 
 
 def strftime_now(pattern: str) -> str:
-    """Return today's date and time by a pattern of ``strftime``."""
     if not isinstance(pattern, str):
         raise TypeError(f"strftime_now() takes a text, not {type(pattern).__name__}")
     if len(pattern) > _LONGEST_PATTERN:

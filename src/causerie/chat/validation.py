@@ -27,7 +27,7 @@ from causerie.chat.schema.compiled import (
 )
 from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.values import canonical
+from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
 from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
@@ -38,13 +38,6 @@ _CONSTANTS_A_STEP = 50
 _NAMES_A_STEP = 50
 _CHARACTERS_A_STEP = 200  # of items that are compared
 _T = TypeVar("_T")
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 
 
 class _Wrong(Exception):
@@ -342,11 +335,9 @@ class _Checker:
 
 
 def _is_type(value: object, name: str) -> bool:
-    if name in _TYPES:
-        return isinstance(value, _TYPES[name])
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return name == "number" or isinstance(value, int) or value.is_integer()
+    if name == "integer":
+        return is_number(value) and (isinstance(value, int) or value.is_integer())
+    return name == json_type(value)
 
 
 def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, what: str) -> None:

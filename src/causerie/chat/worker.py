@@ -65,7 +65,6 @@ class WorkerProcess:
             raise
 
     async def kill(self) -> None:
-        """End the process at once and wait until it is gone."""
         process, self._process = self._process, None
         if process is None:
             return

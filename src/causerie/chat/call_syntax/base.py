@@ -138,8 +138,7 @@ class Read:
 
     arguments: str = ""  # next part of the JSON text of the arguments
     value: str = ""  # complete name or id; set once, with ``rest``
-    rest: str | None = None
-    """Text after the segment, or ``None`` while the segment is incomplete."""
+    rest: str | None = None  # text after the segment, or ``None`` while the segment is incomplete
 
 
 LONGEST_WORD = 4096

@@ -22,7 +22,7 @@ from causerie.chat.schema.keywords import (
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
-from causerie.chat.schema.values import is_number
+from causerie.chat.schema.values import is_number, json_type
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
@@ -269,10 +269,6 @@ def is_meant(value: object, schema: Schema) -> bool:
 # The conjunction of two schemas. It is exact, or the schema is refused.
 
 AT = "x-at"  # where a part of a schema stood in what was sent
-_NAMES: Mapping[type, str] = {
-    str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",
-    list: "array", dict: "object",
-}  # fmt: skip
 NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf")
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
@@ -287,7 +283,7 @@ def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
 
 
 def kind_of(value: object) -> str:
-    return _NAMES[type(value)]
+    return "integer" if type(value) is int else json_type(value)
 
 
 def admits(choice: Schema, value: object) -> bool:

@@ -68,7 +68,6 @@ class ArgumentRules(ABC, Generic[Place]):
         """Return the alternatives of a value; none if no value can follow the schema."""
 
     def value(self, schema: Schema, place: Place) -> str:
-        """Return the name of the rule for a value."""
         shared = definitions(schema)
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
@@ -117,7 +116,6 @@ class JsonLikeRules(ArgumentRules[None]):
         """Return how an object is written, if one is possible."""
 
     def item(self, schema: Schema) -> str:
-        """Return the name of the rule for a value, wherever it stands."""
         return self.value(schema, None)
 
     def _kind(self, kind: str, choice: Schema) -> str | None:
@@ -305,7 +303,6 @@ def patterns_of(choice: Schema) -> Mapping[str, object]:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the properties of any schema, in order."""
     found = (_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 

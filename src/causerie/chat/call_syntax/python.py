@@ -146,20 +146,15 @@ class _Loose(JsonLikeRules):
         if members is None:
             return None
         named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
-        parts = [
-            (
-                one.required,
-                f"{self.scope.literal(self._quoted_key(one.name))} {self.item(one.schema)}",
-            )
-            for one in named
-        ]
+        parts = []
+        for one in named:
+            mark = "" if _BARE.fullmatch(one.name) else self._quote
+            key = self.scope.literal(f"{mark}{one.name}{mark}:")
+            parts.append((one.required, f"{key} {self.item(one.schema)}"))
         free = members.free
         others = [f'{self.scope.terminal(key)} ":" {self.item(of)}' for key, of in free]
         inside = separated(parts, others, members, '","', self.scope)
         return f'"{{" {inside} "}}"'
-
-    def _quoted_key(self, name: str) -> str:
-        return f"{name}:" if _BARE.fullmatch(name) else f"{self._quote}{name}{self._quote}:"
 
     def string(self, choice: Schema) -> str:
         quote = self.scope.literal(self._quote)

@@ -40,8 +40,7 @@ class CallId:
     """Bounds the text of the id: a regular expression that both dialects know. ``{index}`` stands
     for the call's number, ``{name}`` for the function's name.
     """
-    continues: bool = False
-    """Count calls over the whole conversation (Kimi K2), else in their turn."""
+    continues: bool = False  # count calls over the whole conversation (Kimi K2), else in their turn
     kept: bool = True
     """If False, the id only numbers the calls, and the client is given another one."""
 
@@ -67,8 +66,7 @@ class ParameterList:
     ``{type}`` stands for the name of the value's JSON type.
     """
     constants: OneOf["json", "python"] = "json"  # texts of true, false and null as a whole value
-    wrap: tuple[str, str] | None = None
-    """Two texts that may enclose a string and are no part of it."""
+    wrap: tuple[str, str] | None = None  # two texts that may enclose a string and are no part of it
     apart: str = ""  # white space that may stand before each: admitted and read, never asked for
     open_ended: bool = False  # if True, a value also ends at a line that begins with ``before``
 
@@ -267,8 +265,7 @@ class ThinkingSwitch:
     on: Mapping[str, object] = field(default_factory=dict)  # template keyword arguments
     off: Mapping[str, object] = field(default_factory=dict)
     """Template keyword arguments; a ``mandatory`` thinker has none."""
-    effort: str | None = None
-    """Keyword argument that takes the effort as a word, if there is one."""
+    effort: str | None = None  # keyword argument that takes the effort as a word, if there is one
     efforts: tuple[str, ...] = ()  # words that ``effort`` knows
     default: OneOf["on", "off"] = "on"  # the model's behaviour without any argument
     mandatory: bool = False
@@ -308,8 +305,7 @@ class ModelFormat:
     said_close: str = ""
     header: MessageHeader | None = None
     """Header by which messages are read; other fields then only say how they are written."""
-    skip: tuple[str, ...] = ()
-    """Other markers, without meaning, which are dropped from the output."""
+    skip: tuple[str, ...] = ()  # other markers, without meaning, which are dropped from the output
     arguments: OneOf["object", "text"] = "object"
     """Type that the template expects of ``tool_calls[].function.arguments`` in the history."""
     reasoning_keys: tuple[str, ...] = ("reasoning_content",)

@@ -93,15 +93,8 @@ def _matcher_of_strings(*patterns: str) -> LLMatcher:
 # Only reasons that can be proven count: other types, other constants, a required property whose
 # schemas exclude each other, or one that the other option does not allow.
 
-_KINDS: Mapping[str, frozenset[str]] = {
-    "object": frozenset({"object"}),
-    "array": frozenset({"array"}),
-    "string": frozenset({"string"}),
-    "boolean": frozenset({"boolean"}),
-    "null": frozenset({"null"}),
-    "integer": frozenset({"whole"}),
-    "number": frozenset({"whole", "fraction"}),
-}
+_KINDS = {name: frozenset({name}) for name in ("object", "array", "string", "boolean", "null")}
+_KINDS |= {"integer": frozenset({"whole"}), "number": frozenset({"whole", "fraction"})}
 _ALL = frozenset[str]().union(*_KINDS.values())
 _MAX_STEPS = 8_000  # of one document, of some 20 µs each
 _MAX_DEPTH = 24

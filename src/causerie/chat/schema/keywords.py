@@ -41,12 +41,10 @@ def as_list(value: object) -> list[Any]:
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return a value that is an object; an empty one for any other."""
     return value if isinstance(value, Mapping) else {}
 
 
 def one_or_several(value: object) -> list[Any]:
-    """Return the items of a list, or the only value."""
     return value if isinstance(value, list) else [value]
 
 
@@ -153,11 +151,7 @@ _TEMPLATE = (
 )
 # Characters, escapes, classes and groups of these, each with a quantifier: part of ECMAScript's.
 _COUNTS_OF_REGEX = "|".join(
-    (
-        *(f"{low},[{low}-9]" for low in range(10)),
-        "[0-9],[1-9][0-9]",
-        "[0-9]{1,2},?",
-    )
+    [*(f"{low},[{low}-9]" for low in range(10)), "[0-9],[1-9][0-9]", "[0-9]{1,2},?"]
 )
 _ATOM_OF_REGEX = (
     r"(?:[A-Za-z0-9 _\-,:;@#%&=<>!'~`\"/]|\\[dDwWsS.*+?()\[\]{}|/^$\\]|\."

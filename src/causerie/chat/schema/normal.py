@@ -24,7 +24,7 @@ from causerie.chat.schema.keywords import (
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
-from causerie.chat.schema.rewriting import plain, satisfiable
+from causerie.chat.schema.rewriting import SIZES, plain, satisfiable
 from causerie.chat.schema.values import (
     LEAKY_RANGE,
     MAX_DEPTH,
@@ -239,17 +239,13 @@ class Rewriter:
             reason = f"{reference[:200]!r} points to nothing in the schema."
             raise self._refuse(at, reason) from None
 
-    def _all_or_any_of(self, place: Place, out: Node, key: str, value: object) -> None:
-        if key == "allOf":
-            options = self._options(place, key, value, alone=False)
-            out["allOf"] = [*as_list(out.get("allOf")), *options]
-        else:
-            options = self._options(place, key, value, alone=self._applies_alone(place, key))
-            _conjoin(out, "anyOf", options)
+    def _all_of(self, place: Place, out: Node, key: str, value: object) -> None:
+        options = self._options(place, key, value, alone=False)
+        out["allOf"] = [*as_list(out.get("allOf")), *options]
 
     def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
         options = self._options(place, key, value, alone=self._applies_alone(place, key))
-        _conjoin(out, "anyOf" if self.for_grammar else "oneOf", options)
+        _conjoin(out, "anyOf" if self.for_grammar else key, options)
 
     def _subschema(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key, alone=False)
@@ -462,11 +458,9 @@ _HANDLERS: Mapping[str, _Handler] = {
     "const": Rewriter._const,
     "enum": Rewriter._enum,
     "$ref": Rewriter._reference,
-    **dict.fromkeys(("allOf", "anyOf"), Rewriter._all_or_any_of),
-    "oneOf": Rewriter._one_of,
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Rewriter._size),
-    **dict.fromkeys(("minProperties", "maxProperties"), Rewriter._size),
-    **dict.fromkeys(("minContains", "maxContains"), Rewriter._size),
+    "allOf": Rewriter._all_of,
+    **dict.fromkeys(("anyOf", "oneOf"), Rewriter._one_of),
+    **dict.fromkeys(SIZES, Rewriter._size),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
     **dict.fromkeys(("minimum", "maximum"), Rewriter._bound),

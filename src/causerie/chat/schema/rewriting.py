@@ -20,7 +20,7 @@ from causerie.chat.schema.keywords import (
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number, json_type
 
-_SIZES = frozenset({
+SIZES = frozenset({
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
     "minContains", "maxContains",
 })  # fmt: skip
@@ -31,8 +31,8 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
     """Return a schema that says the same to a check: ``False`` if it admits nothing."""
     if is_never(schema):
         return False
-    if any(isinstance(schema.get(key), float) for key in _SIZES):
-        schema = {key: _whole_size(of) if key in _SIZES else of for key, of in schema.items()}
+    if any(isinstance(schema.get(key), float) for key in SIZES):
+        schema = {key: _whole_size(of) if key in SIZES else of for key, of in schema.items()}
     if "nullable" not in schema:
         return schema
     rest = {key: value for key, value in schema.items() if key != "nullable"}
@@ -317,13 +317,9 @@ def pattern_without(texts: Iterable[str]) -> str:
 
 def _pattern_beyond(node: Mapping[str, Any]) -> str:
     known = [character for character in node if character]
-    others = "".join(map(_in_class, known))
+    others = re.sub(r"[\\\]^\-\[]", r"\\\g<0>", "".join(known))
     ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
     ways += [f"{re.escape(character)}{_pattern_beyond(node[character])}" for character in known]
     if "" not in node:
         ways.append("")
     return f"(?:{'|'.join(ways)})"
-
-
-def _in_class(character: str) -> str:
-    return "\\" + character if character in "\\]^-[" else character
