@@ -75,10 +75,7 @@ class AskedBefore:
     """The first lines of each message at the beginning that instructs."""
 
     def conversation(self, caller: str) -> tuple[bytes, ...]:
-        """Return the digests of the messages that are no instructions.
-
-        The first one is the caller's own.
-        """
+        """Return digests of the messages that instruct nobody; the first is the caller's own."""
         both = zip(self.messages, self.instructing, strict=True)
         said = [digest for digest, instructs in both if not instructs]
         return (_digest((caller, said[0])), *said[1:]) if said else ()

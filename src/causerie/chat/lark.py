@@ -56,10 +56,7 @@ EMBEDDED = "g_start"
 
 
 def embed(text: str) -> str:
-    """Return the grammar ``text`` as lines of Lark, with a prefix before every name.
-
-    Raises ``SchemaRefused`` naming the line.
-    """
+    """Return the grammar as lines of Lark with other names; raise ``SchemaRefused`` for a line."""
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(_PARAM, f"The grammar is longer than {MAX_CHARACTERS} characters.")
     is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)

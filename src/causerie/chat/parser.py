@@ -436,10 +436,7 @@ class _Flow:
 
 
 class _Marks:
-    """The markers of a format that mean something, by mode, as compiled searches.
-
-    ``names`` are those of the functions on offer.
-    """
+    """The markers of a format that mean something, by mode, as compiled searches."""
 
     def __init__(
         self,

@@ -139,10 +139,7 @@ class Renderers:
     def renderer(
         self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
     ) -> Renderer:
-        """Return who renders this template.
-
-        Raises :class:`ValueError` where it is one of our own and no template.
-        """
+        """Return who renders this template; raise :class:`ValueError` where our own is none."""
         if is_own(source):
             return in_process(source, form, bos_token=bos_token, eos_token=eos_token)
         return _ForeignRenderer(self, Load(source, bos_token, eos_token, form.name))

@@ -160,10 +160,7 @@ _DEEPEST = 64
 
 
 class Endless(Exception):
-    """No finite document satisfies the schema, or that could not be decided; says which.
-
-    ``pointer`` is where.
-    """
+    """No finite document satisfies the schema at ``pointer``, or that could not be decided."""
 
     def __init__(self, reason: str, pointer: str = "#") -> None:
         super().__init__(reason)
