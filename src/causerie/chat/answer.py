@@ -111,7 +111,7 @@ class Functions:
 async def callable_functions(
     request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
-    """Return those that ``tool_choice`` leaves; raise ``InvalidRequest`` for an unsupported schema."""
+    """Return those that ``tool_choice`` leaves; raise ``InvalidRequest`` for a bad schema."""
     allowed = request.tool_choice.allowed
     asked = [
         (index, tool)
