@@ -237,9 +237,8 @@ class DocumentWatch:
 
     def _check(self, value: _Value, read: object) -> None:
         for rules in value.checked:
-            check = _Check(
-                CheckedSchema(rules), read, self._pointer, value.position, copy(self._parts)
-            )
+            schema = CheckedSchema(rules)
+            check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
             try:
                 fault = self._check_bounded(AT_ONCE, check)
             except WorkExceeded:

@@ -64,11 +64,8 @@ class GrammarText:
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
-        held = dict.fromkeys(
-            mark
-            for mark in self.marks
-            if not self.control_tokens.keys().isdisjoint(self._parts(mark))
-        )
+        known = self.control_tokens.keys()
+        held = [mark for mark in self.marks if not known.isdisjoint(self._parts(mark))]
         if held:
             self._marked = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
 

@@ -127,10 +127,8 @@ class JsonLikeRules(ArgumentRules[None]):
             case "null":
                 return self.null
             case "array":
-                inside, (begin, end) = (
-                    items_of(choice).grammar(self.item, self.comma),
-                    self.brackets,
-                )
+                begin, end = self.brackets
+                inside = items_of(choice).grammar(self.item, self.comma)
                 return None if inside is None else f"{begin} {inside} {end}"
             case "object":
                 return self.object(choice)
