@@ -59,7 +59,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
         return "unchecked"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class CallChecker:
     """Classifies calls in the order of their delivery.
 

@@ -193,7 +193,7 @@ def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None
     return nullcontext()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class TextChat:
     """Chat completions on one text engine, which get from ``reserve`` the room that they need."""
 

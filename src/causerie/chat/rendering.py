@@ -117,7 +117,7 @@ _CONDEMNED_SECONDS = 60.0
 _EACH = 2  # processes for a template; the second only starts while the first is busy
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Renderers:
     """Makes renderers, and owns the processes of those that need one.
 
