@@ -111,6 +111,7 @@ BEDROCK = replace(
     accepts=(_OPENAI - {"n"}) | {"metadata", "prediction", "store", "user"},
     history=HistoryStyle(reasoning=(), developer=True),
     fetches=False,
+    native={},
     tags=True,
     tag="reasoning",
 )
