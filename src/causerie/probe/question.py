@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from inspect import getdoc
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -186,7 +187,11 @@ class Subject:
         return self.ask(said, most, **{**on, **fields})
 
 
-Script = Generator[ProbeRequest, ProbeReply, "ProbeVerdict | Learned"]
+T = TypeVar("T")
+Steps = Generator[ProbeRequest, ProbeReply, T]
+"""A part of a script, which comes to some result."""
+Script = Steps["ProbeVerdict | Learned"]
+MakeQuestion = Callable[[Callable[["Subject"], Script]], "ProbeQuestion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +223,14 @@ class ProbeQuestion:
     """It is asked even if no completion has come."""
 
 
-def of_parameter(
-    name: str,
-    words: str,
-    script: Callable[[Subject], Script],
-    *,
-    asks: int = 1,
-    tokens: int,
-    loud: bool = False,
-) -> ProbeQuestion:
-    """Return the question whether a parameter of the contract's first section is supported."""
-    return ProbeQuestion(name, "contract 1", words, script, (name,), asks, tokens, loud)
+def question(id: str, rule: str, words: str = "", **facts: Any) -> MakeQuestion:
+    """Make a question of a script, whose docstring is its words unless they are given."""
+    return lambda script: ProbeQuestion(id, rule, words or getdoc(script) or "", script, **facts)
+
+
+def of_parameter(name: str, words: str = "", **facts: Any) -> MakeQuestion:
+    """Make the question whether a parameter of the contract's first section is supported."""
+    return question(name, "contract 1", words, decides=(name,), **facts)
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from causerie.errors import counted
 from causerie.probe.question import (
     Learned,
     Messages,
     ProbeQuestion,
-    ProbeReply,
-    ProbeRequest,
     Script,
+    Steps,
     Subject,
     dig,
     no,
     of_parameter,
     partly,
+    question,
     unclear,
     user,
     yes,
@@ -31,8 +30,9 @@ BRIEF_MOST = 48
 _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
-def _limit(name: str) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Script:
+def _limit(name: str, words: str) -> ProbeQuestion:
+    @of_parameter(name, words, tokens=60)
+    def cuts(subject: Subject) -> Script:
         fields: dict[str, object] = {subject.limit: None, name: 8}
         answer = answered((yield subject.ask(COUNT, 8, **fields)))
         told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
@@ -44,10 +44,12 @@ def _limit(name: str) -> Callable[[Subject], Script]:
             return unclear(f"it ended by itself{told}")
         return no(f"asked for at most 8 tokens; it ended with {answer.finish!r}{told}")
 
-    return script
+    return cuts
 
 
+@question("limits.both", "contract 1", tokens=60)
 def _both(subject: Subject) -> Script:
+    """Are both limits, different, refused?"""
     fields: dict[str, object] = {subject.limit: None, "max_tokens": 8, "max_completion_tokens": 9}
     reply = yield subject.ask(COUNT, 8, **fields)
     if refusal(reply) is not None:
@@ -56,18 +58,25 @@ def _both(subject: Subject) -> Script:
     return no("two limits that differ are taken, and one is dropped in silence")
 
 
-def _longer(subject: Subject, *, fields: dict[str, object], least: int) -> Script:
-    brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
-    if brief.completion is None:
-        return unclear("no usage tells how long answers are")
-    if brief.completion >= least:
-        return unclear("the answer is long by itself")
-    grown = answered((yield subject.ask(BRIEF, BRIEF_MOST, **fields)))
-    words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
-    return yes(words) if (grown.completion or 0) >= least else no(f"accepted, no effect: {words}")
+def _longer(name: str, value: object, least: int) -> ProbeQuestion:
+    @of_parameter(name, f"Does `{name}` keep an answer going?", asks=2, tokens=90)
+    def grows(subject: Subject) -> Script:
+        brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
+        if brief.completion is None:
+            return unclear("no usage tells how long answers are")
+        if brief.completion >= least:
+            return unclear("the answer is long by itself")
+        grown = answered((yield subject.ask(BRIEF, BRIEF_MOST, **{name: value})))
+        words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
+        long = (grown.completion or 0) >= least
+        return yes(words) if long else no(f"accepted, no effect: {words}")
+
+    return grows
 
 
+@of_parameter("stop", asks=2, tokens=90)
 def _stop(subject: Subject) -> Script:
+    """Do stop strings cut, and stay out of the text?"""
     whole = answered((yield subject.ask(COUNT, 40).once())).text
     middle = len(whole) // 2
     mark = whole[middle : middle + 3]
@@ -83,7 +92,9 @@ def _stop(subject: Subject) -> Script:
     return no(f"accepted, no effect: {mark!r} is in the answer")
 
 
+@of_parameter("stop_token_ids", asks=6, tokens=60)
 def _stop_ids(subject: Subject) -> Script:
+    """Does a stop token end the answer?"""
     for token in _TOKENS:
         forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
         reply = yield subject.ask(COUNT, 6, **forced).once()
@@ -96,7 +107,9 @@ def _stop_ids(subject: Subject) -> Script:
     return unclear("no token could be forced, so none could stop the answer")
 
 
+@of_parameter("n", tokens=70)
 def _choices(subject: Subject) -> Script:
+    """Do `n` choices come?"""
     reply = yield subject.ask("Name an animal.", 8, n=2, temperature=1)
     first = answered(reply)
     found = dig(first.document, "choices")
@@ -110,42 +123,12 @@ def _choices(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    of_parameter(
-        "max_tokens",
-        "Does `max_tokens` cut, with finish reason length?",
-        _limit("max_tokens"),
-        tokens=60,
-    ),
-    of_parameter(
-        "max_completion_tokens",
-        "Does `max_completion_tokens` cut?",
-        _limit("max_completion_tokens"),
-        tokens=60,
-    ),
-    ProbeQuestion(
-        "limits.both", "contract 1", "Are both limits, different, refused?", _both, tokens=60
-    ),
-    of_parameter(
-        "min_tokens",
-        "Does `min_tokens` keep an answer going?",
-        partial(_longer, fields={"min_tokens": 40}, least=40),
-        asks=2,
-        tokens=90,
-    ),
-    of_parameter(
-        "ignore_eos",
-        "Does `ignore_eos` keep an answer going?",
-        partial(_longer, fields={"ignore_eos": True}, least=BRIEF_MOST),
-        asks=2,
-        tokens=90,
-    ),
-    of_parameter(
-        "stop", "Do stop strings cut, and stay out of the text?", _stop, asks=2, tokens=90
-    ),
-    of_parameter(
-        "stop_token_ids", "Does a stop token end the answer?", _stop_ids, asks=6, tokens=60
-    ),
-    of_parameter("n", "Do `n` choices come?", _choices, tokens=70),
+    _limit("max_tokens", "Does `max_tokens` cut, with finish reason length?"),
+    _limit("max_completion_tokens", "Does `max_completion_tokens` cut?"),
+    _both,
+    _longer("min_tokens", 40, 40),
+    _longer("ignore_eos", True, BRIEF_MOST),
+    *(_stop, _stop_ids, _choices),
 )
 
 
@@ -168,7 +151,9 @@ def _goes_on(answer: ProbeAnswer) -> bool:
     return repeated and answer.completion is not None and answer.completion <= _FEW
 
 
+@of_parameter("continue_final_message", asks=2, tokens=70)
 def _field(subject: Subject) -> Script:
+    """Does `continue_final_message` go on where the last message ends?"""
     answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
     if _goes_on(answer):
         if answer.text.startswith(_STARTED):
@@ -180,7 +165,7 @@ def _field(subject: Subject) -> Script:
     return no(f"accepted, began anew: {answer.text!r:.60}")
 
 
-def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, ProbeReply, int]:
+def _fewer(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
     reply = yield subject.ask(_talk(), 8).once()
     if refusal(reply) is not None:
         return 0
@@ -188,7 +173,9 @@ def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, Pro
     return max(0, (other.prompt or 0) - (answer.prompt or 0)) if answer.prompt else 0
 
 
+@question("continues", "contract 2", asks=5, tokens=70)
 def _continues(subject: Subject) -> Script:
+    """Can a reply that has started be continued, one way or another?"""
     # Any of the three ways will do.
     ways = (
         ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
@@ -205,7 +192,9 @@ def _continues(subject: Subject) -> Script:
     return Learned(no("it begins anew"), replace(subject, continues=False))
 
 
+@of_parameter("add_generation_prompt", asks=2, tokens=50)
 def _bare_prompt(subject: Subject) -> Script:
+    """Does `add_generation_prompt: false` shorten the prompt?"""
     # A prompt without the beginning of a new message is shorter.
     bare = answered((yield subject.ask("Say ok.", 4, add_generation_prompt=False)))
     full = answered((yield subject.ask("Say ok.", 4)))
@@ -216,27 +205,4 @@ def _bare_prompt(subject: Subject) -> Script:
     return no("accepted, no effect: the prompt is as long with it as without")
 
 
-CONTINUING_QUESTIONS = (
-    of_parameter(
-        "continue_final_message",
-        "Does `continue_final_message` go on where the last message ends?",
-        _field,
-        asks=2,
-        tokens=70,
-    ),
-    ProbeQuestion(
-        "continues",
-        "contract 2",
-        "Can a reply that has started be continued, one way or another?",
-        _continues,
-        asks=5,
-        tokens=70,
-    ),
-    of_parameter(
-        "add_generation_prompt",
-        "Does `add_generation_prompt: false` shorten the prompt?",
-        _bare_prompt,
-        asks=2,
-        tokens=50,
-    ),
-)
+CONTINUING_QUESTIONS = (_field, _continues, _bare_prompt)

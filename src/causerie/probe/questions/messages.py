@@ -8,13 +8,13 @@ from dataclasses import replace
 from causerie.probe.question import (
     Learned,
     Messages,
-    ProbeQuestion,
     Script,
     Subject,
     dig,
     no,
     of_parameter,
     partly,
+    question,
     unclear,
     user,
     weighed,
@@ -45,7 +45,9 @@ _FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
 )
 
 
+@question("completion", "2.5, 4.2", asks=4, tokens=80, alone=True)
 def _completion(subject: Subject) -> Script:
+    """Does a plain completion come, with all its fields?"""
     reply = yield subject.ask(HELLO, MOST).once()
     tried = [
         replace(subject, limit="max_completion_tokens"),
@@ -65,7 +67,9 @@ def _completion(subject: Subject) -> Script:
     return Learned(weighed(missing, of=len(_FIELDS)), subject)
 
 
+@question("usage", "2.5", tokens=80)
 def _usage(subject: Subject) -> Script:
+    """Does the usage add up, with its details?"""
     answer = answered((yield subject.ask(HELLO, MOST).once()))
     usage = dig(answer.document, "usage")
     missing = []
@@ -83,7 +87,9 @@ def _usage(subject: Subject) -> Script:
     return weighed(missing, of=4)
 
 
+@question("identity", "contract 2", tokens=80)
 def _identity(subject: Subject) -> Script:
+    """Are id, fingerprint and model told?"""
     reply = yield subject.ask(HELLO, MOST).once()
     answer = answered(reply)
     missing = []
@@ -98,21 +104,7 @@ def _identity(subject: Subject) -> Script:
     return weighed(missing, of=4)
 
 
-COMPLETION_QUESTIONS = (
-    ProbeQuestion(
-        "completion",
-        "2.5, 4.2",
-        "Does a plain completion come, with all its fields?",
-        _completion,
-        asks=4,
-        tokens=80,
-        alone=True,
-    ),
-    ProbeQuestion("usage", "2.5", "Does the usage add up, with its details?", _usage, tokens=80),
-    ProbeQuestion(
-        "identity", "contract 2", "Are id, fingerprint and model told?", _identity, tokens=80
-    ),
-)
+COMPLETION_QUESTIONS = (_completion, _usage, _identity)
 
 
 _SAY = user("Say ok.")
@@ -143,7 +135,9 @@ _HINTS = {
 }
 
 
+@question("messages.roles", "2.2, contract 1", asks=4, tokens=60)
 def _roles(subject: Subject) -> Script:
+    """Are system, developer, late system messages and text parts taken?"""
     refused = []
     for name, said in _KINDS:
         reply = yield subject.ask(said, 4)
@@ -155,7 +149,9 @@ def _roles(subject: Subject) -> Script:
     return weighed(refused, of=len(_KINDS))
 
 
+@question("hints", "contract 1", asks=9, tokens=50)
 def _optional_parameters(subject: Subject) -> Script:
+    """Are hints taken?"""
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
     if refusal(reply) is None:
         answered(reply)
@@ -171,7 +167,9 @@ def _optional_parameters(subject: Subject) -> Script:
     return partly("refuses " + (", ".join(left) or "them only together"))
 
 
+@question("unknown", "contract 1", tokens=50)
 def _unknown(subject: Subject) -> Script:
+    """Is an unknown field told of?"""
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
     refused = refusal(reply)
     if refused is not None:
@@ -183,7 +181,9 @@ def _unknown(subject: Subject) -> Script:
     return partly("taken in silence: whether a parameter is known cannot be told from status 200")
 
 
+@of_parameter("documents", asks=2, tokens=130)
 def _documents(subject: Subject) -> Script:
+    """Do `documents` reach the prompt?"""
     plain = answered((yield subject.ask(HELLO, 4)))
     documents = [{"title": "Foxes", "text": "A fox has a red tail. " * 6}]
     more = answered((yield subject.ask(HELLO, 4, documents=documents)))
@@ -194,30 +194,18 @@ def _documents(subject: Subject) -> Script:
     return no("accepted and left out: the prompt is as long as without them")
 
 
+@question("session_id", "contract 1", tokens=50)
 def _session(subject: Subject) -> Script:
+    """Is `session_id` taken?"""
     answered((yield subject.ask("Say ok.", 4, session_id="probe-1")))
     return unclear("accepted; where a request goes cannot be seen from outside")
 
 
+@of_parameter("modalities", tokens=50)
 def _modalities(subject: Subject) -> Script:
+    """Is `modalities` of text taken?"""
     answered((yield subject.ask("Say ok.", 4, modalities=["text"])))
     return yes("accepted; replies are text anyway")
 
 
-QUESTIONS = (
-    ProbeQuestion(
-        "messages.roles",
-        "2.2, contract 1",
-        "Are system, developer, late system messages and text parts taken?",
-        _roles,
-        asks=4,
-        tokens=60,
-    ),
-    ProbeQuestion(
-        "hints", "contract 1", "Are hints taken?", _optional_parameters, asks=9, tokens=50
-    ),
-    ProbeQuestion("unknown", "contract 1", "Is an unknown field told of?", _unknown, tokens=50),
-    of_parameter("documents", "Do `documents` reach the prompt?", _documents, asks=2, tokens=130),
-    ProbeQuestion("session_id", "contract 1", "Is `session_id` taken?", _session, tokens=50),
-    of_parameter("modalities", "Is `modalities` of text taken?", _modalities, tokens=50),
-)
+QUESTIONS = (_roles, _optional_parameters, _unknown, _documents, _session, _modalities)

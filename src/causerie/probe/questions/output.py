@@ -5,7 +5,7 @@ in the conversation asks for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -13,13 +13,12 @@ from jsonschema import Draft202012Validator
 
 from causerie.probe.question import (
     ProbeQuestion,
-    ProbeReply,
-    ProbeRequest,
     ProbeVerdict,
     Script,
     Subject,
     no,
     partly,
+    question,
     unclear,
     yes,
 )
@@ -52,6 +51,7 @@ _RARE: dict[str, object] = {
 }
 _GRAMMARS = ('start: "code-" /[0-9]{3}/', 'root ::= "code-" [0-9] [0-9] [0-9]')
 _CHOICES = ["zebra-17", "okapi-23"]
+_STRUCTURED = ("structured_outputs",)
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
@@ -67,7 +67,9 @@ def _json(text: str) -> object:
         return None
 
 
+@question("response_format.object", "R2", decides=("response_format",), tokens=160)
 def _object(subject: Subject) -> Script:
+    """Does `json_object` give an object?"""
     answer = answered((yield subject.ask(_SAID, 96, response_format={"type": "json_object"})))
     if isinstance(_json(answer.text), dict):
         return yes()
@@ -89,12 +91,16 @@ def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
     return no(f"accepted, not followed: {answer.text!r:.80}")
 
 
+@question("response_format.schema", "R1", decides=("response_format",), tokens=160)
 def _schema(subject: Subject) -> Script:
+    """Does `json_schema` hold?"""
     answer = answered((yield subject.ask(_SAID, 64, response_format=_format(SCHEMA))))
     return _by_schema(answer)
 
 
+@question("response_format.schema.thinking", "R1, contract 1", tokens=420, loud=True)
 def _schema_loud(subject: Subject) -> Script:
+    """And with thinking on?"""
     answer = answered((yield subject.loudly(_SAID, 320, response_format=_format(SCHEMA))))
     verdict = _by_schema(answer)
     if verdict == yes() and not answer.reasoning:
@@ -102,7 +108,9 @@ def _schema_loud(subject: Subject) -> Script:
     return verdict
 
 
+@question("response_format.strict", "contract 1", tokens=160)
 def _strict(subject: Subject) -> Script:
+    """Is every keyword of a schema enforced, or the schema refused?"""
     # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
     if (refused := refusal(reply)) is not None:
@@ -117,10 +125,11 @@ def _strict(subject: Subject) -> Script:
     return no(f"a keyword is left out in silence: {answer.text!r:.80}")
 
 
-def _structured(
-    kind: str, value: object, holds: Callable[[str], bool]
-) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _structured(kind: str, value: object, holds: Callable[[str], bool]) -> ProbeQuestion:
+    name = f"structured_outputs.{kind}"
+
+    @question(name, "contract 1", f"Does `{name}` hold?", decides=_STRUCTURED, tokens=160)
+    def script(subject: Subject) -> Script:
         answer = answered((yield subject.ask(_SAID, 48, structured_outputs={kind: value})))
         if holds(answer.text):
             return yes()
@@ -129,7 +138,9 @@ def _structured(
     return script
 
 
+@question("structured_outputs.grammar", "contract 1", decides=_STRUCTURED, asks=2, tokens=160)
 def _grammar(subject: Subject) -> Script:
+    """Does `structured_outputs.grammar` hold?"""
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
@@ -143,49 +154,10 @@ def _grammar(subject: Subject) -> Script:
     return last
 
 
-def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> ProbeQuestion:
-    part = id.partition(".")[0]
-    asks, loud = 2 if id.endswith("grammar") else 1, id.endswith(".thinking")
-    decides = (part,) if id not in ("response_format.strict",) and not loud else ()
-    return ProbeQuestion(
-        id, rule, words, script, decides, asks=asks, tokens=420 if loud else 160, loud=loud
-    )
-
-
 QUESTIONS = (
-    _question("response_format.object", "R2", "Does `json_object` give an object?", _object),
-    _question("response_format.schema", "R1", "Does `json_schema` hold?", _schema),
-    _question(
-        "response_format.schema.thinking", "R1, contract 1", "And with thinking on?", _schema_loud
-    ),
-    _question(
-        "response_format.strict",
-        "contract 1",
-        "Is every keyword of a schema enforced, or the schema refused?",
-        _strict,
-    ),
-    _question(
-        "structured_outputs.json",
-        "contract 1",
-        "Does `structured_outputs.json` hold?",
-        _structured("json", SCHEMA, partial(_follows, SCHEMA)),
-    ),
-    _question(
-        "structured_outputs.regex",
-        "contract 1",
-        "Does `structured_outputs.regex` hold?",
-        _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
-    ),
-    _question(
-        "structured_outputs.choice",
-        "contract 1",
-        "Does `structured_outputs.choice` hold?",
-        _structured("choice", _CHOICES, lambda text: text in _CHOICES),
-    ),
-    _question(
-        "structured_outputs.grammar",
-        "contract 1",
-        "Does `structured_outputs.grammar` hold?",
-        _grammar,
-    ),
+    *(_object, _schema, _schema_loud, _strict),
+    _structured("json", SCHEMA, partial(_follows, SCHEMA)),
+    _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
+    _structured("choice", _CHOICES, lambda text: text in _CHOICES),
+    _grammar,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import msgspec
 
@@ -11,12 +11,12 @@ from causerie.probe.question import (
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
-    ProbeVerdict,
     Script,
     Subject,
     dig,
     no,
     partly,
+    question,
     unclear,
     user,
     weighed,
@@ -47,9 +47,10 @@ def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
 
 
 def _refused(
-    request: Callable[[Subject], ProbeRequest], *statuses: int
-) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+    id: str, rule: str, words: str, request: Callable[[Subject], ProbeRequest], *statuses: int
+) -> ProbeQuestion:
+    @question(id, rule, words, tokens=50, alone=True)
+    def script(subject: Subject) -> Script:
         reply = yield request(subject)
         if not reply.status:
             return unclear(reply.trouble)
@@ -66,16 +67,9 @@ def _broken(subject: Subject) -> ProbeRequest:
     )
 
 
-def _without_messages(subject: Subject) -> ProbeRequest:
-    return ProbeRequest("POST", _PATH, msgspec.json.encode({"model": subject.model}))
-
-
-def _other_model(subject: Subject) -> ProbeRequest:
-    return ProbeRequest("POST", _PATH, _say_ok("no-such-model-probe", subject.limit))
-
-
-def _key(credential: Credential) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _key(credential: Credential, words: str) -> ProbeQuestion:
+    @question(f"key.{credential}", "5 rule 1", words, tokens=50, alone=True)
+    def script(subject: Subject) -> Script:
         if not subject.keyed:
             return unclear("asked without a key anyway")
         body = _say_ok(subject.model, subject.limit)
@@ -90,7 +84,9 @@ def _key(credential: Credential) -> Callable[[Subject], Script]:
     return script
 
 
+@question("key.placeholder", "5 rule 2", tokens=50, alone=True)
 def _placeholder(subject: Subject) -> Script:
+    """Is a placeholder taken where no key is needed?"""
     # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
@@ -103,7 +99,9 @@ def _placeholder(subject: Subject) -> Script:
     return no(f"status {reply.status}: {message_of(reply)}")
 
 
+@question("errors.param", "contract 3", tokens=50, alone=True)
 def _names_parameter(subject: Subject) -> Script:
+    """Does a refusal name the parameter?"""
     reply = yield subject.ask("Say ok.", 4, temperature="hot")
     if reply.status == 200:
         return no("taken: status 200")
@@ -117,45 +115,38 @@ def _names_parameter(subject: Subject) -> Script:
     return no(message_of(reply))
 
 
-def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> ProbeQuestion:
-    return ProbeQuestion(id, rule, words, script, tokens=50, alone=True)
-
-
 QUESTIONS = (
-    _question(
-        "errors.json", "7, contract 3", "Is broken JSON refused with 400?", _refused(_broken, 400)
-    ),
-    _question(
+    _refused("errors.json", "7, contract 3", "Is broken JSON refused with 400?", _broken, 400),
+    _refused(
         "errors.missing",
         "7, contract 3",
         "Are missing messages refused with 400?",
-        _refused(_without_messages, 400, 422),
+        lambda one: ProbeRequest("POST", _PATH, msgspec.json.encode({"model": one.model})),
+        *(400, 422),
     ),
-    _question(
+    _refused(
         "errors.model",
         "7, contract 3",
         "Is an unknown model refused with 404?",
-        _refused(_other_model, 404),
+        lambda one: ProbeRequest("POST", _PATH, _say_ok("no-such-model-probe", one.limit)),
+        404,
     ),
-    _question(
+    _refused(
         "errors.value",
         "contract 1",
         "Is a value out of range refused?",
-        _refused(lambda subject: subject.ask("Say ok.", 4, temperature=-3), 400, 422),
+        lambda one: one.ask("Say ok.", 4, temperature=-3),
+        *(400, 422),
     ),
-    _question("errors.param", "contract 3", "Does a refusal name the parameter?", _names_parameter),
-    _question(
+    _names_parameter,
+    _refused(
         "errors.path",
         "contract 3",
         "Is an unknown path refused with 404?",
-        _refused(lambda _: ProbeRequest("GET", "/no/such/path"), 404),
+        lambda _: ProbeRequest("GET", "/no/such/path"),
+        404,
     ),
-    _question("key.none", "5 rule 1", "Is a request without a key refused?", _key("none")),
-    _question("key.wrong", "5 rule 1", "Is a wrong key refused?", _key("wrong")),
-    _question(
-        "key.placeholder",
-        "5 rule 2",
-        "Is a placeholder taken where no key is needed?",
-        _placeholder,
-    ),
+    _key("none", "Is a request without a key refused?"),
+    _key("wrong", "Is a wrong key refused?"),
+    _placeholder,
 )

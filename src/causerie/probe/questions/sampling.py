@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 from causerie.probe.question import (
     ProbeQuestion,
-    ProbeReply,
     ProbeRequest,
     Script,
+    Steps,
     Subject,
     dig,
     no,
     of_parameter,
+    question,
     unclear,
     weighed,
     yes,
@@ -32,7 +33,7 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
     return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
 
 
-def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
+def _varies(subject: Subject) -> Steps[bool]:
     texts = set()
     for _ in range(3):
         texts.add(answered((yield _hot(subject))).text)
@@ -41,7 +42,7 @@ def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
     return False
 
 
-def _repeated(ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, tuple[bool, str]]:
+def _repeated(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
     # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
     before = answered((yield ask)).text
     for _ in range(2):
@@ -52,7 +53,9 @@ def _repeated(ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, tuple[bo
     return False, before
 
 
+@of_parameter("temperature", asks=5, tokens=80)
 def _temperature(subject: Subject) -> Script:
+    """Does `temperature` heat and cool?"""
     still, cold = yield from _repeated(subject.ask(_OPEN, 16, temperature=0))
     hot = answered((yield _hot(subject))).text
     hotter = answered((yield _hot(subject))).text
@@ -64,9 +67,9 @@ def _temperature(subject: Subject) -> Script:
     return no("the text varies at temperature 0")
 
 
-def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
+def _narrowed(name: str, value: float) -> ProbeQuestion:
     # Texts at a high temperature are equal if only the likeliest token is left.
-
+    @of_parameter(name, f"Does `{name}` narrow?", asks=6, tokens=80)
     def script(subject: Subject) -> Script:
         same, _ = yield from _repeated(_hot(subject, **{name: value}))
         if not same:
@@ -78,7 +81,9 @@ def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
     return script
 
 
+@of_parameter("seed", asks=5, tokens=80)
 def _seed(subject: Subject) -> Script:
+    """Does `seed` repeat a text?"""
     same, text = yield from _repeated(_hot(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
@@ -88,9 +93,9 @@ def _seed(subject: Subject) -> Script:
     return unclear(_STILL)
 
 
-def _changed(name: str, value: float) -> Callable[[Subject], Script]:
+def _changed(name: str, value: float) -> ProbeQuestion:
     # A text that repeats itself must change under a penalty on repetition.
-
+    @of_parameter(name, f"Does `{name}` change a text that repeats?", asks=4, tokens=80)
     def script(subject: Subject) -> Script:
         first = answered((yield subject.ask(_AGAIN, 32)))
         plain = answered((yield subject.ask(_AGAIN, 32)))
@@ -106,7 +111,9 @@ def _changed(name: str, value: float) -> Callable[[Subject], Script]:
     return script
 
 
+@of_parameter("logit_bias", asks=3, tokens=80)
 def _bias(subject: Subject) -> Script:
+    """Does `logit_bias` force a token?"""
     refused = ""
     for token in _TOKENS:
         fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
@@ -123,7 +130,9 @@ def _bias(subject: Subject) -> Script:
     return no(refused or "accepted, no effect: no token could be forced")
 
 
+@question("logprobs", "contract 1, 2", decides=("logprobs", "top_logprobs"), tokens=60)
 def _logprobs(subject: Subject) -> Script:
+    """Do log-probabilities come, in their shape?"""
     answer = answered((yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)))
     tokens = dig(answer.document, "choices", 0, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
@@ -145,36 +154,18 @@ def _odd_logprobs(tokens: list[object], answer: ProbeAnswer) -> list[str]:
     return missing
 
 
-def _question(
-    name: str, words: str, script: Callable[[Subject], Script], asks: int
-) -> ProbeQuestion:
-    return of_parameter(name, words, script, asks=asks, tokens=80)
-
-
-def _of_effects(effect: Effect) -> Iterator[ProbeQuestion]:
+def _of_effects(
+    effect: Effect, make: Callable[[str, float], ProbeQuestion]
+) -> Iterator[ProbeQuestion]:
     for parameter in SAMPLING:
-        name, value = parameter.name, parameter.facts.visible_at
-        if parameter.facts.effect != effect or value is None:
-            continue
-        if effect == "narrows":
-            yield _question(name, f"Does `{name}` narrow?", _narrowed(name, value), 6)
-        else:
-            words = f"Does `{name}` change a text that repeats?"
-            yield _question(name, words, _changed(name, value), 4)
+        if parameter.facts.effect == effect and (value := parameter.facts.visible_at) is not None:
+            yield make(parameter.name, value)
 
 
 QUESTIONS = (
-    _question("temperature", "Does `temperature` heat and cool?", _temperature, 5),
-    *_of_effects("narrows"),
-    _question("seed", "Does `seed` repeat a text?", _seed, 5),
-    *_of_effects("penalises"),
-    _question("logit_bias", "Does `logit_bias` force a token?", _bias, 3),
-    ProbeQuestion(
-        "logprobs",
-        "contract 1, 2",
-        "Do log-probabilities come, in their shape?",
-        _logprobs,
-        decides=("logprobs", "top_logprobs"),
-        tokens=60,
-    ),
+    _temperature,
+    *_of_effects("narrows", _narrowed),
+    _seed,
+    *_of_effects("penalises", _changed),
+    *(_bias, _logprobs),
 )

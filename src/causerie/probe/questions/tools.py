@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import msgspec
@@ -11,7 +10,6 @@ from jsonschema import Draft202012Validator
 from causerie.probe.question import (
     Messages,
     ProbeQuestion,
-    ProbeReply,
     ProbeRequest,
     ProbeVerdict,
     Script,
@@ -20,6 +18,7 @@ from causerie.probe.question import (
     no,
     of_parameter,
     partly,
+    question,
     unclear,
     user,
     weighed,
@@ -113,7 +112,9 @@ def must(subject: Subject) -> ProbeRequest:
     return subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="required").once()
 
 
+@question("tools", "2.3, 2.4, T", decides=("tools",), asks=2, tokens=360)
 def _tools(subject: Subject) -> Script:
+    """Are offered tools called, in the right form?"""
     free = answered((yield may(subject)))
     if free.calls:
         return weighed(call_faults(free), of=4, how="called by itself")
@@ -123,7 +124,9 @@ def _tools(subject: Subject) -> Script:
     return no(f"accepted, no call came: {free.text!r:.80}")
 
 
+@question("tools.stream", "2.3, contract 2", tokens=360)
 def _stream(subject: Subject) -> Script:
+    """And in a stream, piece by piece?"""
     fields = {"tools": [WEATHER], "tool_choice": "required", "stream": True}
     stream = streamed((yield subject.ask(WANTED, MOST, **fields)))
     answer = joined(stream)
@@ -146,7 +149,9 @@ def _stream(subject: Subject) -> Script:
     return weighed(missing, of=6)
 
 
+@question("tools.exchange", "T", tokens=360)
 def _exchange(subject: Subject) -> Script:
+    """Is a tool's result answered?"""
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
     answer = answered((yield subject.ask(talk, 48, tools=[WEATHER])))
@@ -157,7 +162,9 @@ def _exchange(subject: Subject) -> Script:
     return yes("it uses the result" if "31" in answer.text else "taken; the result is not named")
 
 
+@question("tools.history", "2.2, contract 1", asks=4, tokens=260)
 def _history(subject: Subject) -> Script:
+    """Are old calls with null content, broken arguments or no answer taken?"""
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
@@ -178,7 +185,9 @@ def _history(subject: Subject) -> Script:
     return weighed(missing, of=4)
 
 
+@question("tool_choice.none", "contract 1", asks=2, tokens=360)
 def _none(subject: Subject) -> Script:
+    """Does `tool_choice: none` keep it from calling?"""
     free = answered((yield may(subject)))
     answer = answered((yield subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="none")))
     if answer.calls:
@@ -190,7 +199,9 @@ def _none(subject: Subject) -> Script:
     return unclear("no call came, but none comes without it either")
 
 
+@of_parameter("parallel_tool_calls", asks=2, tokens=420)
 def _parallel(subject: Subject) -> Script:
+    """Does `parallel_tool_calls: false` leave one call?"""
     said = "Get the weather in Paris and the weather in Rome. Make two calls."
     fields = {"tools": TOOLS, "tool_choice": "required"}
     many = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=True)))
@@ -203,54 +214,13 @@ def _parallel(subject: Subject) -> Script:
     return unclear(f"nothing to tell it by: {words}")
 
 
-QUESTIONS = (
-    ProbeQuestion(
-        "tools",
-        "2.3, 2.4, T",
-        "Are offered tools called, in the right form?",
-        _tools,
-        decides=("tools",),
-        asks=2,
-        tokens=360,
-    ),
-    ProbeQuestion(
-        "tools.stream", "2.3, contract 2", "And in a stream, piece by piece?", _stream, tokens=360
-    ),
-    ProbeQuestion("tools.exchange", "T", "Is a tool's result answered?", _exchange, tokens=360),
-    ProbeQuestion(
-        "tools.history",
-        "2.2, contract 1",
-        "Are old calls with null content, broken arguments or no answer taken?",
-        _history,
-        asks=4,
-        tokens=260,
-    ),
-    ProbeQuestion(
-        "tool_choice.none",
-        "contract 1",
-        "Does `tool_choice: none` keep it from calling?",
-        _none,
-        asks=2,
-        tokens=360,
-    ),
-    of_parameter(
-        "parallel_tool_calls",
-        "Does `parallel_tool_calls: false` leave one call?",
-        _parallel,
-        asks=2,
-        tokens=420,
-    ),
-)
+QUESTIONS = (_tools, _stream, _exchange, _history, _none, _parallel)
 
 
-_SMALL_TALK = "Say hello."
 _NAMED = {"type": "function", "function": {"name": "now"}}
 _ALLOWED = {
     "type": "allowed_tools",
-    "allowed_tools": {
-        "mode": "required",
-        "tools": [{"type": "function", "function": {"name": "now"}}],
-    },
+    "allowed_tools": {"mode": "required", "tools": [_NAMED]},
 }
 
 
@@ -264,11 +234,14 @@ def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
     return weighed(faults, of=len(faults) + 1)
 
 
-def _forced(
-    said: str, choice: object, name: str | None, *, loud: bool = False
-) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _forced(kind: str, words: str, choice: object, name: str | None) -> ProbeQuestion:
+    loud, required = kind.endswith(".thinking"), choice == "required"
+    facts = {"decides": ("tool_choice",) if kind == "required" else (), "loud": loud}
+
+    @question(f"tool_choice.{kind}", "4.2, contract 1", words, tokens=600 if loud else 400, **facts)
+    def script(subject: Subject) -> Script:
         ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
+        said = "Say hello." if required else WANTED
         answer = answered((yield ask(said, most, tools=TOOLS, tool_choice=choice)))
         verdict = _grade_calls(answer, name)
         if loud and verdict == yes() and not answer.reasoning:
@@ -278,37 +251,10 @@ def _forced(
     return script
 
 
-def _question(
-    id: str, words: str, script: Callable[[Subject], Script], decides: tuple[str, ...] = ()
-) -> ProbeQuestion:
-    loud = id.endswith(".thinking")
-    most = 600 if loud else 400
-    return ProbeQuestion(id, "4.2, contract 1", words, script, decides, tokens=most, loud=loud)
-
-
 FORCED_TOOL_QUESTIONS = (
-    _question(
-        "tool_choice.required",
-        "Does `tool_choice: required` make it call?",
-        _forced(_SMALL_TALK, "required", None),
-        ("tool_choice",),
-    ),
-    _question(
-        "tool_choice.required.thinking",
-        "And with thinking on?",
-        _forced(_SMALL_TALK, "required", None, loud=True),
-    ),
-    _question(
-        "tool_choice.named", "Does a named function get called?", _forced(WANTED, _NAMED, "now")
-    ),
-    _question(
-        "tool_choice.named.thinking",
-        "And with thinking on?",
-        _forced(WANTED, _NAMED, "now", loud=True),
-    ),
-    _question(
-        "tool_choice.allowed",
-        "Does `allowed_tools` leave only those?",
-        _forced(WANTED, _ALLOWED, "now"),
-    ),
+    _forced("required", "Does `tool_choice: required` make it call?", "required", None),
+    _forced("required.thinking", "And with thinking on?", "required", None),
+    _forced("named", "Does a named function get called?", _NAMED, "now"),
+    _forced("named.thinking", "And with thinking on?", _NAMED, "now"),
+    _forced("allowed", "Does `allowed_tools` leave only those?", _ALLOWED, "now"),
 )
