@@ -159,7 +159,6 @@ def make_operator(
 def create_now(
     email: str, name: str | None, operator: bool, config: Config, pairs: Set, json: bool
 ) -> None:
-    """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
     password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
@@ -174,14 +173,12 @@ def create_now(
 
 
 def set_disabled(who: str, config: Config, pairs: Set, *, disabled: bool) -> User:
-    """Disable or enable an account."""
     return with_user(
         who, config, pairs, lambda users, by, id: users.disable(by, id, disabled=disabled)
     )[1]
 
 
 def show_user(user: User, json: bool) -> None:
-    """Print an account as a table or as a JSON object."""
     from causerie.hosted.management.views import UserView
 
     if json:
@@ -191,7 +188,6 @@ def show_user(user: User, json: bool) -> None:
 
 
 def show_users(users: list[User], json: bool) -> None:
-    """Print accounts as a table or as a JSON array."""
     from causerie.cli.terminal import print_table
     from causerie.hosted.management.views import UserView
 
@@ -210,7 +206,6 @@ def _state(user: User) -> str:
 
 
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
-    """Print a new link and until when it works."""
     from causerie.hosted.management.views import NewLinkView
 
     address = link_address(settings, made.token)
@@ -344,7 +339,6 @@ def with_user(
 
 
 async def find_user(accounts: Accounts, by: Actor, given: str) -> User:
-    """Return the user with this id or address. Raises :class:`CommandFailed`."""
     for user in await accounts.users.every(by):
         if given == user.id or given.strip().lower() == user.email:
             return user

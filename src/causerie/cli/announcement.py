@@ -209,11 +209,9 @@ class DownloadBar:
 
     @property
     def active(self) -> bool:
-        """Return true while a bar is on the terminal."""
         return self._task is not None
 
     def stop(self) -> None:
-        """Remove the bar."""
         self._bar.stop()
         self._task = None
 
@@ -228,7 +226,6 @@ class DownloadBar:
         self._task = self._bar.add_task(label, total=total)
 
     def advanced(self, count: int) -> None:
-        """Count more bytes of the file."""
         self._bytes += count
         if self._task is not None:
             self._bar.advance(self._task, count)

@@ -51,7 +51,6 @@ class ChatOptions:
 
 
 def talk(question: str | None, base_url: str, model: str | None, options: ChatOptions) -> None:
-    """Ask one question, or hold a conversation without one."""
     with asyncio.Runner() as runner:
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())
@@ -101,7 +100,6 @@ class _ChatSession:
             view.end()
 
     def at_length(self, title: str) -> None:
-        """Ask until the end of the input."""
         self._out.print(
             f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
         )

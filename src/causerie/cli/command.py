@@ -56,7 +56,6 @@ def reporting() -> Iterator[None]:
 
 
 def confirm(question: str) -> None:
-    """Ask a person; raise :class:`CommandFailed` unless the answer is yes."""
     try:
         typer.confirm(question, abort=True)
     except typer.Abort as error:
@@ -124,7 +123,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")
 
 
 def context_of(text: str) -> str | int:
-    """Return the number of tokens, or `auto`."""
     if text == "auto":
         return text
     try:
@@ -215,7 +213,6 @@ def same_weights(ref: str | None, wanted: Reference) -> bool:
 
 
 def print_json(value: object) -> None:
-    """Print a value as one line of JSON."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value))
@@ -230,5 +227,4 @@ def printable(text: str) -> str:
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes as text for people."""
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -94,7 +94,6 @@ class _Shown:
 
 
 def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
-    """Print each stored entry that is not in force, with the reason."""
     from causerie.composition.entries import origin_of, reasons
 
     for each in stored:
@@ -402,7 +401,6 @@ def _counted(count: int) -> str:
 
 
 def write_or_print(output: Path | None, text: str) -> None:
-    """Write text to a new file, or to stdout without one. Raises :class:`CommandFailed`."""
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -104,15 +104,12 @@ class Conversation:
 
     @property
     def model(self) -> str:
-        """Return the id of the model that answers."""
         return self._chat.model
 
     def use(self, model: str) -> None:
-        """Send further requests to another model, with the whole conversation."""
         self._chat = self._target(model)
 
     def instruct(self, system: str | None) -> None:
-        """Replace the system message, or remove it."""
         said = self.messages[1:] if self._system else self.messages
         self._system = system
         self.clear()
@@ -127,12 +124,10 @@ class Conversation:
         )
 
     def clear(self) -> None:
-        """Remove all messages except the system message."""
         self._images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
 
     def attach(self, image: str) -> None:
-        """Attach the picture of a ``data:`` URL to the next message."""
         self._images.append(image)
 
     def say(self, text: str) -> None:
@@ -167,7 +162,6 @@ class Conversation:
         self.keep(into)
 
     def keep(self, answer: ChatAnswer) -> None:
-        """Add a complete answer to the history."""
         if answer.text or answer.calls:
             self.messages.append(answer.message())
 
@@ -176,7 +170,6 @@ class Conversation:
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
     def mark(self) -> int:
-        """Return the end of the history, for :meth:`rewind`."""
         return len(self.messages)
 
     def rewind(self, mark: int) -> None:
@@ -228,7 +221,6 @@ def provider_at(
 
 
 async def first_model(provider: Provider, base_url: str) -> str:
-    """Return the first model that the provider lists. Raises :class:`CommandFailed`."""
     with explain_failures(base_url):
         found = await provider.models()
     if not found:

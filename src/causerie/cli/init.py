@@ -100,13 +100,11 @@ def write_configuration(
 
 
 def check_absent(file: Path, force: bool) -> None:
-    """Raise :class:`CommandFailed` if the file exists and may not be replaced."""
     if file.exists() and not force:
         raise CommandFailed(f"{file} exists; --force replaces it")
 
 
 def ask_kind() -> Kind:
-    """Ask for the kind of service. Raises :class:`CommandFailed` without a terminal."""
     if not sys.stdin.isatty():
         raise CommandFailed(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "
@@ -240,7 +238,6 @@ class RemoteModels:
 
     @property
     def id(self) -> str:
-        """Return the name that requests use."""
         every = self.model == EVERY_MODEL
         return f"{self.provider.name}/{EVERY_MODEL}" if every else self.model
 
@@ -258,7 +255,6 @@ class RemoteModels:
 
 
 def model_file(model: StarterModel) -> str:
-    """Return the configuration for a model on this machine."""
     from causerie.settings.toml import as_toml
 
     facts = f"  # {model.facts}" if model.facts else ""
@@ -280,7 +276,6 @@ def model_file(model: StarterModel) -> str:
 
 
 def gateway_file(remote: RemoteModels) -> str:
-    """Return the configuration for a gateway in front of a provider."""
     return _text(
         f"# A gateway: one base URL in front of {remote.provider.title} and others.",
         f"# {_REFERENCE}",

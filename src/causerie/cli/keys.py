@@ -69,7 +69,6 @@ def digest_line(made: str) -> str:
 
 
 def existing_key() -> str:
-    """Return the key on stdin. Raises :class:`CommandFailed` if there is none."""
     found = sys.stdin.readline().strip()
     if not found:
         raise CommandFailed("--digest reads a key from stdin, and there was none", ExitCode.USAGE)
@@ -263,7 +262,6 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
 def change_key(
     change: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
-    """Change a key in the database, and print it."""
     from causerie.cli.accounts import with_accounts
     from causerie.hosted.management.views import KeyView
 
@@ -279,7 +277,6 @@ def change_key(
 
 
 def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
-    """Print keys, each with the name of its project, as a table."""
     from causerie.cli.accounts import day
     from causerie.cli.terminal import print_table
 

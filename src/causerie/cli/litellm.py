@@ -56,7 +56,6 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def toml(result: Imported) -> Iterator[str]:
-    """Yield the lines of the configuration."""
     yield "# Made by `causerie import --litellm`. Check it: `causerie check`."
     yield ""
     yield "[server]"
@@ -190,7 +189,6 @@ class Imported:
         return f"{provider.variable}_{number + 1}" if number else provider.variable
 
     def note(self, place: str, words: str) -> None:
-        """Record a setting that is not carried over, and what to do instead."""
         self.notes.append((place, words))
 
 
@@ -554,7 +552,6 @@ _NONE = "has no counterpart; docs/reference/configuration.md lists what there is
 
 
 def note_settings(document: Mapping[str, Any], note: Callable[[str, str], None]) -> None:
-    """Note each setting outside of ``model_list`` that is not carried over."""
     for section, settings in document.items():
         if section == "model_list":
             continue

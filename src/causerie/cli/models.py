@@ -93,7 +93,6 @@ async def list_models(settings: Settings) -> list[ModelLine]:
 
 
 def show_models(rows: Sequence[ModelLine]) -> None:
-    """Print models as a table."""
     from causerie.cli.terminal import print_table
 
     cells = [(row.id or "-", row.ref or "-", row.engine or "-", _size(row)) for row in rows]
@@ -135,7 +134,6 @@ Facts = dict[str, object]
 
 
 def model_facts(name: str, config: Config, pairs: Set) -> Facts:
-    """Return the facts of a model. Raises :class:`CommandFailed`."""
     import asyncio
 
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
@@ -248,7 +246,6 @@ def _thinking(form: ModelFormat) -> str:
 
 
 def facts_text(key: str, value: object) -> str:
-    """Return a fact as text for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -463,7 +460,6 @@ def remove(
 def found_weights(
     every: Sequence[CachedWeights], name: str, known: Library
 ) -> Sequence[CachedWeights]:
-    """Return the cached weights of that name. Raises :class:`CommandFailed`."""
     wanted = known.reference(name)
     found = [one for one in every if same_weights(one.ref, wanted)]
     if not found:
@@ -473,7 +469,6 @@ def found_weights(
 
 
 def refuse_running(name: str, known: Library) -> None:
-    """Raise :class:`CommandFailed` while a service has the model."""
     from causerie.cli.services import services
 
     for one in services():

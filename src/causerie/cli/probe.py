@@ -110,7 +110,6 @@ QUICK_SECONDS = 60.0
 
 
 def check_api(dialect: Dialect | None) -> None:
-    """Raise :class:`CommandFailed` for a provider without chat completions."""
     from causerie.providers.dialect import CHAT
 
     if dialect is not None and dialect.api != CHAT:
@@ -151,7 +150,6 @@ def plan_of(
     yes: bool,
     quick: bool,
 ) -> ProbePlan:
-    """Return the plan that the command line describes. Raises :class:`CommandFailed`."""
     from causerie.probe.asker import ProbeBounds
 
     address = base_url.rstrip("/")
@@ -427,7 +425,6 @@ class ProbeProgress:
 
 
 def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
-    """Print the findings, then the summary."""
     if console.is_terminal:
         console.print(_table(findings))
     else:
@@ -450,7 +447,6 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def summary_lines(entry: ProbedModel) -> Iterator[str]:
-    """Yield the lines of the summary of a model."""
     yield ""
     yield f"{printable(entry.id)}: {entry.evidence}"
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"

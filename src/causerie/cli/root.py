@@ -190,7 +190,6 @@ class _CommandsOnDemand(HelpGroup):
             self.add_command(HelpCommand(name, help=command.summary))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Import the command that the arguments name."""
         name, placeholder, rest = super().resolve_command(ctx, args)
         return name, placeholder and loaded(str(name)), rest
 

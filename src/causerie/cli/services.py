@@ -122,7 +122,6 @@ def services() -> Sequence[Service]:
 
 
 def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
-    """Return the only service that matches. Raises :class:`CommandFailed`."""
     if not found:
         raise CommandFailed("no service of this user is running")
     known = library()
@@ -146,7 +145,6 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
 
 
 def show_services(found: Sequence[Service], known: Library) -> None:
-    """Print the table of services and their models."""
     from causerie.cli.terminal import print_table
 
     rows = [row for one in found for row in _rows(one, known)]
@@ -253,7 +251,6 @@ RELOAD_SECONDS = 120.0  # secrets may come from slow commands
 def service_to_reload(
     running: Sequence[ControlSocket], config: Path | None, pid: int | None
 ) -> ControlSocket:
-    """Return the only service that matches. Raises :class:`CommandFailed`."""
     from causerie.composition.control import ServiceFacts, asked
 
     running = [one for one in running if one.pid == pid] or running  # another may hang

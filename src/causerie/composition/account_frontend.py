@@ -68,7 +68,6 @@ def identity_providers(
     credentials: Credentials,
     networks: Sequence[IpNetwork] | None = None,
 ) -> tuple[OidcProvider, ...]:
-    """Return the sign-in providers, reached at public addresses and ``networks``."""
     return tuple(
         OidcProvider(
             ProviderOptions(
@@ -326,7 +325,6 @@ def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
 
 
 def dearest(settings: Settings) -> dict[str, TokenPrice]:
-    """Return the highest price of each catalog entry."""
     made: dict[str, TokenPrice] = {}
     for entry in settings.catalog:
         every = [_price(endpoint.price) for endpoint in entry.endpoints]

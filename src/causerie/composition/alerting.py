@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 def mail_server(mail: Mail, password: str | None) -> MailServer | None:
-    """Return the server for letters, if the settings name one."""
     if mail.host is None:
         return None
     return MailServer(
@@ -301,7 +300,6 @@ class Alerting:
 
 
 def alert_options(settings: Settings) -> AlertOptions:
-    """Return who gets messages, and when alerts are over."""
     alerts = settings.alerts
     reminds = settings.mail.host is not None and alerts.remind_owners
     return AlertOptions(

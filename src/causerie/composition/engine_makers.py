@@ -91,7 +91,6 @@ async def fetch_weights(
 
 
 async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeights | None:
-    """Return the model's weights if they are on this machine already; no network is used."""
     try:
         return await _fetched(settings, model, Silent(), HubOptions(offline=True))
     except WeightsError:

@@ -177,7 +177,6 @@ def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Ma
 
 
 def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:
-    """Return the settings with the valid entries; raise :class:`SettingsError`."""
     return merged(read, [entry_of(each) for each in known(stored) if not each.unreadable], text)
 
 

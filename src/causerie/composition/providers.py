@@ -31,7 +31,6 @@ from causerie.settings.tree import ServerSettings, Settings
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """Return the TLS context of these settings; raise :class:`OSError` if files cannot be used."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:
         context.check_hostname = False

@@ -216,7 +216,6 @@ class RunningService:
         self._serve()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        """Make the parts that can fail; raise :class:`SettingsError`. Blocks."""
         return self._prepare(settings, credentials, self.now.targets.providers)
 
     def replace(self, prepared: Prepared) -> None:

@@ -94,7 +94,6 @@ class ModelSlot:
 
     @property
     def empty(self) -> bool:
-        """Return whether nothing is loaded or loading, and no request uses it."""
         return self.engine is None and self.loading is None and not self.uses
 
     @property
@@ -117,7 +116,6 @@ class ModelSlot:
 
     @property
     def unused(self) -> bool:
-        """Return whether the model is loaded and no request needs it now."""
         return self.engine is not None and self.loading is None and not self.uses
 
     @property
@@ -464,7 +462,6 @@ class FleetEngine:
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests, as far as it is known now."""
         engine = self._model_slot.engine
         return self._model_slot.entry.slots if engine is None else engine.slots
 

@@ -99,7 +99,6 @@ class GrammarMatcher:
         self._matcher = _matcher_after(words, grammar, [*words.greedy_tokenize(resumed), *accepted])
 
     def accept(self, token: int) -> bool:
-        """Go on behind a token, if it is admitted."""
         if token in self._end and self._matcher.is_accepting():
             return True
         if not _has_bit(self._matcher.compute_bitmask(), token):
@@ -154,7 +153,6 @@ class Spelling:
 
     @property
     def complete(self) -> bool:
-        """Return whether no character is incomplete."""
         return not self._pending
 
     def __call__(self, token: int) -> str:

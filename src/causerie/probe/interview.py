@@ -297,7 +297,6 @@ class ProbeBudget:
 
     @property
     def large(self) -> bool:
-        """Return whether the cost is large enough to ask for confirmation."""
         return self.tokens + self.if_taken > LARGE
 
     def __str__(self) -> str:

@@ -128,7 +128,6 @@ def interview(
 async def run_interview(
     interview: Interview, questions: Sequence[ProbeQuestion] = QUESTIONS
 ) -> CompletedInterview:
-    """Ask every question; return what was found."""
     findings = [one async for one in interview.findings(questions)]
     return CompletedInterview(
         entry(interview.subject, findings, datetime.now(UTC).date()),

@@ -64,7 +64,6 @@ def message_of(reply: ProbeReply) -> str:
 
 
 def trouble(reply: ProbeReply) -> ProbeVerdict | None:
-    """Return the verdict over a reply that is no success, or ``None``."""
     if reply.ended == "large":
         return no(reply.trouble)
     if reply.ended in ("late", "broken"):
@@ -81,7 +80,6 @@ def trouble(reply: ProbeReply) -> ProbeVerdict | None:
 
 
 def settle(reply: ProbeReply) -> None:
-    """Raise :class:`Settled` unless the reply is a success."""
     verdict = trouble(reply)
     if verdict is not None:
         raise Settled(verdict)
@@ -136,7 +134,6 @@ class ProbeStream:
 
 
 def streamed(reply: ProbeReply) -> ProbeStream:
-    """Return the stream; raise :class:`Settled` where it is none."""
     settle(reply)
     if reply.content_type != "text/event-stream":
         kind = reply.content_type or "no content type"

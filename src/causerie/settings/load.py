@@ -71,7 +71,6 @@ class Loaded:
 
     @property
     def blank(self) -> bool:
-        """Return true if no file sets anything."""
         return not any(origin.startswith("line ") for origin in self.origins.values())
 
     def where(self, path: KeyPath) -> str:

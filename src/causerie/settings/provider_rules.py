@@ -30,7 +30,6 @@ from causerie.settings.values import PLACES, PriceSettings
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what is wrong with providers and aliases."""
     names: list[tuple[KeyPath, str]] = [
         (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
     ]

@@ -42,7 +42,6 @@ def worker_count(server: ServerSettings) -> int:
 
 
 def worker_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what several processes cannot keep."""
     count = worker_count(settings.server)
     if count == 1:
         return
@@ -91,7 +90,6 @@ _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what is wrong between settings that are each valid alone."""
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)

@@ -100,7 +100,6 @@ def fitting_tokens(header: Header, kv_type: str, room: int) -> int:
 
 
 def has_gpu() -> bool:
-    """Return whether this machine seems to have a GPU that the engine could use."""
     return sys.platform == "darwin" or any(device.exists() for device in _GPUS)
 
 

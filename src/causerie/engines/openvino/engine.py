@@ -50,7 +50,6 @@ _PLAIN_IN_EBNF = frozenset(
 
 
 def ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
-    """Return the grammar of the texts, and of the end with ``ends``."""
     options = ['""'] if ends else []
     options += [f'"{_quoted_in_ebnf(text)}"' for text in texts]
     return "root ::= " + " | ".join(options)

@@ -70,7 +70,6 @@ class KvSockets:
 
 
 def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
-    """Return the arguments by which a vLLM publishes its events there."""
     config = {
         "enable_kv_cache_events": True,
         "publisher": "zmq",

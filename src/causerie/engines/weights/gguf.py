@@ -191,7 +191,6 @@ class GgufMetadata:
 
 @contextmanager
 def open_metadata(path: Path) -> Iterator[GgufMetadata]:
-    """Yield the metadata of the model file at ``path``; raise :class:`NotGguf`."""
     try:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
