@@ -59,7 +59,12 @@ class ConsoleAnnouncer:
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show the progress of loads, on a terminal without a download's bar."""
         self._engines = engines
-        words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
+        words = [
+            f"Loading {engine.model}"
+            + (f" {engine.progress:.0%}" if engine.progress is not None else "")
+            for engine in engines
+            if engine.state is EngineState.LOADING
+        ]
         if self._console.is_terminal:
             self._show("" if self.download.active else ", ".join(words))
 
@@ -92,14 +97,6 @@ class ConsoleAnnouncer:
         else:
             self._status.update(text)
 
-    @staticmethod
-    def _words(engine: EngineStatus) -> str:
-        share = f" {engine.progress:.0%}" if engine.progress is not None else ""
-        return f"Loading {engine.model}{share}"
-
-
-_NO_MODELS = "none in the file; add providers on the console"
-
 
 def block(
     settings: Settings,
@@ -119,7 +116,8 @@ def block(
         f"Causerie {causerie.__version__} is ready.",
         "",
         f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
-        f"  models   {', '.join(default.models) or _NO_MODELS}",
+        "  models   "
+        + (", ".join(default.models) or "none in the file; add providers on the console"),
         *_context_line(engines),
     ]
     if default.models:

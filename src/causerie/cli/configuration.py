@@ -182,26 +182,21 @@ def _toml_value(value: object) -> str:
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
-_TITLES = ("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")
-
-
 def door_table(settings: Settings) -> Sequence[str]:
     """Return a table of the doors and their addresses, as comments of TOML."""
+    from causerie.errors import counted
     from causerie.settings.doors import default_address, door_addresses
 
     default = default_address(settings)
-    rows = [_TITLES]
+    rows = [("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")]
     for door_address in door_addresses(settings):
-        first: tuple[str, str, str] = (
-            door_address.door.name,
-            door_address.door.kind,
-            _keys(door_address),
-        )
-        models = ", ".join(door_address.models)
+        door, models = door_address.door, ", ".join(door_address.models)
+        keys = counted(len(door.keys), "key") if isinstance(door.keys, tuple) else door.keys
+        first: tuple[str, str, str] = (door.name, door.kind, keys or "off")
         for address in _addresses(door_address, settings, default):
             rows.append((*first, address, models))
             first, models = ("", "", ""), ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
@@ -218,15 +213,6 @@ def _addresses(door_address: DoorAddress, settings: Settings, default: DoorAddre
         f"{here}{door_address.prefix}",
         *(f"http://{host}:{port}/v1" for host in door_address.hosts),
     ]
-
-
-def _keys(door_address: DoorAddress) -> str:
-    from causerie.errors import counted
-
-    keys = door_address.door.keys
-    if not isinstance(keys, tuple):
-        return keys or "off"
-    return counted(len(keys), "key")
 
 
 def export_config(

@@ -60,7 +60,8 @@ def init(
 
     `causerie init --kind team --provider openai`
     """
-    check_absent(config, force)
+    if config.exists() and not force:
+        raise CommandFailed(f"{config} exists; --force replaces it")
     asks = kind is None
     kind = kind or ask_kind()
     write_configuration(config, kind, model, provider, context, asks=asks)
@@ -89,19 +90,15 @@ def write_configuration(
     if kind == "model":
         if provider is not None:
             raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
-        _write(config, model_file(_local_model(model, context, asks)))
+        _write(config, _local_model(model, context, asks))
         _print_next(config, [f"causerie serve{_flag(config)}", "causerie chat"])
         return
     if context is not None:
         raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
     remote = _remote_models(provider, model, asks)
     _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
-    _print_next(config, _remote_commands(config, remote))
-
-
-def check_absent(file: Path, force: bool) -> None:
-    if file.exists() and not force:
-        raise CommandFailed(f"{file} exists; --force replaces it")
+    key, flag = [f"export {remote.variable}=..."] if remote.variable else [], _flag(config)
+    _print_next(config, [*key, f"causerie check{flag}", f"causerie serve{flag}"])
 
 
 def ask_kind() -> Kind:
@@ -115,8 +112,9 @@ def ask_kind() -> Kind:
     return _ask_until_valid("Kind", "model", _kind)
 
 
-def _local_model(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
+def _local_model(name: str | None, context: str | int | None, asks: bool) -> str:
     from causerie.cli.serve import id_of
+    from causerie.settings.toml import as_toml
 
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
@@ -125,8 +123,22 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> Sta
     if context is None and asks:
         context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
-    facts = f"{known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    return StarterModel(id_of(reference), ref_of(reference), facts, context or "auto")
+    facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
+    return _text(
+        "# A model on this machine.",
+        f"# {_REFERENCE}",
+        "",
+        *_server_lines(_PORT),
+        "",
+        "[[models]]",
+        f"id = {as_toml(id_of(reference))}  # the name that requests use",
+        f"ref = {as_toml(ref_of(reference))}{facts}",
+        "",
+        "[models.llamacpp]",
+        f"context = {as_toml(context or 'auto')}  # tokens of prompt and output of one request;"
+        ' "auto" takes what fits',
+        "# parallel = 4  # requests at the same time",
+    )
 
 
 def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
@@ -194,12 +206,6 @@ def _write(file: Path, text: str) -> None:
         raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from error
 
 
-def _remote_commands(file: Path, remote: RemoteModels) -> Sequence[str]:
-    flag = _flag(file)
-    key = [f"export {remote.variable}=..."] if remote.variable else []
-    return [*key, f"causerie check{flag}", f"causerie serve{flag}"]
-
-
 def _flag(file: Path) -> str:
     from causerie.settings.load import FILE_NAME
 
@@ -217,16 +223,6 @@ _PORT = 8000
 _REFERENCE = (
     "Every setting: docs/reference/configuration.md. `causerie check` shows those in force."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StarterModel:
-    """A model that runs on this machine; ``facts`` are for a comment."""
-
-    id: str
-    ref: str
-    facts: str = ""
-    context: int | str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,27 +248,6 @@ class RemoteModels:
         """Return a port for the service that differs from the provider's own on this machine."""
         own = self.provider.local and f":{_PORT}/" in self.provider.base_url
         return _PORT + 1 if own else _PORT
-
-
-def model_file(model: StarterModel) -> str:
-    from causerie.settings.toml import as_toml
-
-    facts = f"  # {model.facts}" if model.facts else ""
-    return _text(
-        "# A model on this machine.",
-        f"# {_REFERENCE}",
-        "",
-        *_server_lines(_PORT),
-        "",
-        "[[models]]",
-        f"id = {as_toml(model.id)}  # the name that requests use",
-        f"ref = {as_toml(model.ref)}{facts}",
-        "",
-        "[models.llamacpp]",
-        f"context = {as_toml(model.context)}  # tokens of prompt and output of one request;"
-        ' "auto" takes what fits',
-        "# parallel = 4  # requests at the same time",
-    )
 
 
 def gateway_file(remote: RemoteModels) -> str:

@@ -30,7 +30,6 @@ class HelpCommand(TyperCommand):
     """A command whose help is plain text."""
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help of the command, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
     def invoke(self, ctx: Any) -> Any:
@@ -45,7 +44,6 @@ class HelpGroup(TyperGroup):
     """A group whose help is plain text, and is shown without importing pydantic."""
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help of the group, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -74,12 +72,9 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
             yield _with_bold_code(textwrap.fill(" ".join(paragraph.split()), width))
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     if lines:
-        yield "\n".join((_bold("Examples:"), *(f"  {_example(line)}" for line in lines)))
-
-
-def _example(line: str) -> str:
-    alone = _CODE.fullmatch(line)
-    return alone[1] if alone else _with_bold_code(line)
+        found = [(line, _CODE.fullmatch(line)) for line in lines]
+        shown = (alone[1] if alone else _with_bold_code(line) for line, alone in found)
+        yield "\n".join((_bold("Examples:"), *(f"  {line}" for line in shown)))
 
 
 def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
@@ -90,11 +85,11 @@ def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tu
         if rows:
             yield title, rows
     if commands := getattr(command, "commands", {}):
-        yield "Commands", [(name, _summary(each.help or "")) for name, each in commands.items()]
-
-
-def _summary(text: str) -> str:
-    return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+        first = {name: inspect.cleandoc(each.help or "") for name, each in commands.items()}
+        yield (
+            "Commands",
+            [(name, " ".join(text.split("\n\n")[0].split())) for name, text in first.items()],
+        )
 
 
 def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
