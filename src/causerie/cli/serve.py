@@ -127,8 +127,7 @@ def serve_until_stopped(read: ReadWith) -> None:
         if place is not None:
             run_on_loop(run_worker(loaded, again, place))
         elif worker_count(loaded.settings.server) > 1:
-            arguments = sys.argv[1:]
-            run_on_loop(supervise(loaded, arguments, announcer, announcer.first_link))
+            run_on_loop(supervise(loaded, sys.argv[1:], announcer))
         else:
             run_on_loop(run_service(loaded, again, announcer))
 

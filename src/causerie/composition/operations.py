@@ -16,7 +16,7 @@ from causerie.composition.alerting import receivers
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.doors import decoding_bounds
-from causerie.composition.provider_views import ProviderViews, changes, probe_view
+from causerie.composition.provider_views import ProviderViews, changes, probe_view, view_of
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
@@ -43,7 +43,6 @@ from causerie.hosted.operations.ports import (
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
 from causerie.http.doors import MountedDoor
 from causerie.observe.alert_center import AlertCenter
-from causerie.observe.alerts import Delivery
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
@@ -75,7 +74,10 @@ class LiveAlerts:
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
             ),
-            deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
+            deliveries=tuple(
+                view_of(AlertDelivery, each, title=each.message.title, state=each.state.value)
+                for each in await book.deliveries(_SHOWN)
+            ),
         )
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
@@ -139,24 +141,6 @@ def _listed(words: Iterator[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _delivery(kept: Delivery) -> AlertDelivery:
-    return AlertDelivery(
-        id=kept.id,
-        channel=kept.channel,
-        to=kept.to,
-        kind=kept.kind,
-        title=kept.message.title,
-        at=kept.at,
-        state=kept.state.value,
-        attempts=kept.attempts,
-        next_at=kept.next_at,
-        outcome=kept.outcome,
-    )
-
-
-_LONGEST_MODEL = 1000
-
-
 class LiveOperations:
     """Implements :class:`Operations` for one service; ``examinations`` own the probes."""
 
@@ -186,26 +170,22 @@ class LiveOperations:
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
         await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
-        views = await self._views()
+        views = await ProviderViews.of(self._running.now)
         found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
         await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
-        views = await self._views()
-        for one in self._running.now.settings.providers:
-            if one.name == name:
-                return await self._view(views, one)
-        own = views.own() if name == OWN_PROVIDER else None
-        if own is None:
-            raise _no_provider(name)
-        return own
+        views = await ProviderViews.of(self._running.now)
+        if name == OWN_PROVIDER and (own := views.own()) is not None:
+            return own
+        return await self._view(views, self._one(name))
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
         await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
         one, connected = self._one(name), self._running.now.targets.providers.get(name)
-        if not model or len(model) > _LONGEST_MODEL:
+        if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         if connected is None:
             raise _no_provider(name)
@@ -286,9 +266,6 @@ class LiveOperations:
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists
         return KNOWN
-
-    async def _views(self) -> ProviderViews:
-        return await ProviderViews.of(self._running.now)
 
     async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
         results = await self._examinations.results.of(one.name)
