@@ -95,23 +95,20 @@ class GrammarMatcher:
         accepted: Sequence[int],
         resumed: str = "",
     ) -> None:
-        self._end = vocabulary.end
+        self.end = vocabulary.end
         self._matcher = _matcher_after(words, grammar, [*words.greedy_tokenize(resumed), *accepted])
 
     def accept(self, token: int) -> bool:
-        if token in self._end and self._matcher.is_accepting():
+        if token in self.end and self._matcher.is_accepting():
             return True
         if not _has_bit(self._matcher.compute_bitmask(), token):
             return False
         return self._matcher.consume_token(token)
 
-    def is_end(self, token: int) -> bool:
-        return token in self._end
-
     def admitted(self) -> Admitted:
         mask = self._matcher.compute_bitmask()
-        spans = tuple(_admitted_spans(mask, self._end))
-        return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self._end))
+        spans = tuple(_admitted_spans(mask, self.end))
+        return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self.end))
 
 
 def _matcher_after(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
@@ -245,7 +242,7 @@ class Guided:
         token = await self._sample(self._remaining_request(drawn=True), admitted)
         if not await asyncio.to_thread(self._matcher.accept, token.id):
             raise EngineFailed("the engine did not keep to its grammar")
-        if self._matcher.is_end(token.id):
+        if token.id in self._matcher.end:
             self._reason = "stop"
         elif len(self._tokens) + 1 == self._request.max_tokens:
             self._reason = "length"

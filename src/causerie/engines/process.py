@@ -335,14 +335,14 @@ async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
     )
 
 
-async def run_program(process: EngineProcess, program: Program) -> None:
-    await process.write(json.dumps(asdict(program)).encode() + b"\n")
-
-
-async def program_served(
-    process: EngineProcess, ask: Callable[[], Awaitable[object]]
+async def serve_program(
+    process: EngineProcess, program: Program, ask: Callable[[], Awaitable[object]]
 ) -> str | None:
-    """Wait until ``ask`` raises no :class:`EngineFailed`; return how the program ended instead."""
+    """Have the supervising process run a program, and wait until it serves.
+
+    That is when ``ask`` raises no :class:`EngineFailed`. Return how it ended instead.
+    """
+    await process.write(json.dumps(asdict(program)).encode() + b"\n")
     ended = asyncio.get_running_loop().create_task(process.ended())
     try:
         while not ended.done():

@@ -31,7 +31,6 @@ from causerie.engines.weights.gguf import (
 
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
 _LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
-_LEFT_FREE = 10  # percent of the free memory
 _GPUS = tuple(map(Path, ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128")))
 
 
@@ -44,13 +43,11 @@ class Need:
     kv_type: str
     memory: int
 
-    def __str__(self) -> str:
-        cache = f"a cache of {self.cache_tokens:,} tokens"
-        return f"needs about {_size(self.memory)} for its weights and {cache}"
-
     def refusal(self, room: int) -> str:
         """Return that it cannot fit into ``room`` bytes of this machine, and what would."""
-        return f"{self}, and this machine has {_size(room)}; {self.advice(room)}"
+        needs = f"needs about {_size(self.memory)} for its weights and a cache of "
+        rest = f"and this machine has {_size(room)}; {self.advice(room)}"
+        return f"{needs}{self.cache_tokens:,} tokens, {rest}"
 
     def advice(self, room: int) -> str:
         """Return what would fit into ``room`` bytes, for the end of a sentence."""
@@ -65,11 +62,6 @@ class Need:
         if found is None:
             return "take a smaller model"
         return f"its quantization {found[0]} would fit, with about {_size(found[1])} of weights"
-
-
-def room_for_context(prompt_cache: int, total: int) -> int:
-    """Return the bytes that a model may take now, next to ``prompt_cache`` bytes for prompts."""
-    return max(free_now(total) * (100 - _LEFT_FREE) // 100 - prompt_cache, 0)
 
 
 def free_now(total: int) -> int:
@@ -257,7 +249,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     few = cores(part=options.part) <= _FEW_CORES
     parallel = options.parallel or (_SLOTS_OF_FEW_CORES if few else _SLOTS)
     total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
-    room = room_for_context(prompts * parts, total) // parts
+    room = max(free_now(total) * 9 // 10 - prompts * parts, 0) // parts  # a tenth stays free
     trained = header.context_length or _DEFAULT_CONTEXT
     if options.context == "auto":
         context, least = trained, _LEAST_CONTEXT

@@ -43,8 +43,7 @@ from causerie.engines.process import (
     Program,
     Pulse,
     free_port,
-    program_served,
-    run_program,
+    serve_program,
     start_program_child,
     starting,
 )
@@ -165,7 +164,7 @@ class NativeBuild:
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.
         """
-        return str(_program_folder(Path(self.program)))
+        return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
         return self.gpu and launch.gpu_layers != 0
@@ -256,10 +255,14 @@ def native_arguments(
 
 def _optional_arguments(launch: Launch) -> dict[str, object]:
     flash = {True: "on", False: "off", None: None}[launch.flash_attention]
+    quoted = (
+        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
+        for path in launch.lora
+    )
     optional: dict[str, object | None] = {
         "--gpu-layers": launch.gpu_layers,
         "--flash-attn": flash,
-        "--lora": ",".join(map(_quoted_path, launch.lora)) or None,
+        "--lora": ",".join(quoted) or None,
     }
     if launch.draft:
         optional |= {
@@ -270,10 +273,6 @@ def _optional_arguments(launch: Launch) -> dict[str, object]:
     elif launch.drafted:
         optional |= {"--spec-ngram-simple-size-m": launch.drafted, "--spec-type": "ngram-simple"}
     return {name: value for name, value in optional.items() if value is not None}
-
-
-def _quoted_path(path: str) -> str:
-    return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
 async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
@@ -287,24 +286,11 @@ async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
             )
 
 
-def _unknown_argument(tail: Iterable[str]) -> str:
-    named = [found[1] for line in tail if (found := _UNKNOWN.search(line))]
-    return f"it does not know the argument {named[0]}; {_TRIED}" if named else ""
-
-
-def _any_error(tail: Iterable[str]) -> str:
-    return next((found[0].strip()[:300] for line in tail if (found := _ERROR.search(line))), "")
-
-
 def _program_path(command: str) -> Path:
     found = shutil.which(command)
     if found is None:
         raise LoadFailed(f"the program {missing_program(command)}")
     return Path(found).absolute()
-
-
-def _program_folder(program: Path) -> Path:
-    return program.resolve().parent
 
 
 async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
@@ -316,7 +302,7 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=environ,
-            cwd=await asyncio.to_thread(_program_folder, program),
+            cwd=(await asyncio.to_thread(program.resolve)).parent,
         )
     except OSError as error:
         raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error
@@ -363,8 +349,7 @@ async def spawn_native(
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
     async with starting(process, client, load_seconds):
-        await run_program(process, program)
-        how = await program_served(process, lambda: client.ask("GET", "/health"))
+        how = await serve_program(process, program, lambda: client.ask("GET", "/health"))
         if how is not None:
             raise EngineFailed(_native_failure(build, launch, process, how))
         await _check_native(client, build)
@@ -380,5 +365,10 @@ def _native_states_folder(place: int | str) -> str:
 
 def _native_failure(build: NativeBuild, launch: Launch, process: EngineProcess, how: str) -> str:
     tail = list(process.tail)
-    reason = _unknown_argument(tail) or _load_failure(tail) or _any_error(tail) or how
+    unknown = next((found[1] for line in tail if (found := _UNKNOWN.search(line))), None)
+    if unknown is not None:
+        reason = f"it does not know the argument {unknown}; {_TRIED}"
+    else:
+        errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
+        reason = _load_failure(tail) or next(errors, how)
     return f"{build.program} ({build.version}) could not load {launch.files}: {reason}"
