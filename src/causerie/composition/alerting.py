@@ -190,10 +190,7 @@ class Alerting:
     """Alerts of one service, by the settings in force."""
 
     def __init__(
-        self,
-        running: RunningService,
-        configuration: Reloading,
-        accounts: AccountConditions | None,
+        self, running: RunningService, configuration: Reloading, accounts: AccountConditions | None
     ) -> None:
         self._running = running
         self._configuration = configuration

@@ -171,9 +171,7 @@ def private_networks(server: ServerSettings) -> Sequence[IpNetwork] | None:
 
 
 def reach(
-    one: described.ProviderSettings,
-    proxy: str | None,
-    networks: Sequence[IpNetwork] | None = None,
+    one: described.ProviderSettings, proxy: str | None, networks: Sequence[IpNetwork] | None = None
 ) -> Reach:
     """Return the options of connections; raise :class:`OSError` for unusable certificates.
 

@@ -97,9 +97,7 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            limits.DistributedCounters(here),
-            budgets.DistributedBudgets(here),
-            lambda: here.here,
+            limits.DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here
         )
 
 
@@ -239,10 +237,7 @@ class RunningService:
         await close([*self.now.targets.providers.values(), *self._retired])
 
     def _prepare(
-        self,
-        settings: Settings,
-        credentials: Credentials,
-        before: Mapping[str, ConnectedProvider],
+        self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]
     ) -> Prepared:
         if has_accounts(settings) and self.front is None:
             words = "is for keys of accounts, which the service was started without; restart it"

@@ -120,9 +120,7 @@ def take_address(
 
 
 def bound_sockets(
-    settings: Settings,
-    stack: ExitStack,
-    make: Callable[[Listen], socket.socket] = listening_socket,
+    settings: Settings, stack: ExitStack, make: Callable[[Listen], socket.socket] = listening_socket
 ) -> Bound:
     server = settings.server
     service = stack.enter_context(take_address(Listen(server.host, server.port), make))

@@ -75,11 +75,7 @@ class _Worker:
             self.process.send_signal(number)
 
 
-async def supervise(
-    loaded: Loaded,
-    arguments: Sequence[str],
-    announcer: StartAnnouncer,
-) -> None:
+async def supervise(loaded: Loaded, arguments: Sequence[str], announcer: StartAnnouncer) -> None:
     """Keep the workers running until a signal; they start with ``arguments``.
 
     Raises :class:`CannotStart`.
@@ -95,11 +91,7 @@ class Supervisor:
     """Starts the workers, replaces those that end, and passes reloads and stops on."""
 
     def __init__(
-        self,
-        loaded: Loaded,
-        arguments: Sequence[str],
-        bound: Bound,
-        announcer: StartAnnouncer,
+        self, loaded: Loaded, arguments: Sequence[str], bound: Bound, announcer: StartAnnouncer
     ) -> None:
         server = loaded.settings.server
         self._file = loaded.file

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from causerie.engines.base import (
-    EngineFailed,
-    ModelFacts,
-    TextRequest,
-    Token,
-)
+from causerie.engines.base import EngineFailed, ModelFacts, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation
 from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient, PartialTokens
 from causerie.engines.llamacpp.options import (

@@ -66,11 +66,7 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 async def spawn(
-    launch: Launch,
-    partial: PartialTokens,
-    load_seconds: float,
-    pulse: Pulse,
-    prompts: PromptStore,
+    launch: Launch, partial: PartialTokens, load_seconds: float, pulse: Pulse, prompts: PromptStore
 ) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 

@@ -16,11 +16,7 @@ from threading import Thread
 from typing import TypeVar
 
 from causerie.engines.weights import HubOptions, Progress, Silent
-from causerie.engines.weights.cache import (
-    Cache,
-    CachedWeights,
-    StoredFile,
-)
+from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
 from causerie.engines.weights.errors import (
     BadReference,
     CacheUnusable,

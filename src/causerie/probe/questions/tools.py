@@ -218,10 +218,7 @@ QUESTIONS = (_tools, _stream, _exchange, _history, _none, _parallel)
 
 
 _NAMED = {"type": "function", "function": {"name": "now"}}
-_ALLOWED = {
-    "type": "allowed_tools",
-    "allowed_tools": {"mode": "required", "tools": [_NAMED]},
-}
+_ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_NAMED]}}
 
 
 def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
