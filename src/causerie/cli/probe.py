@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from causerie.http.client import Reach
     from causerie.probe.asker import ProbeBounds, ProbeClient
-    from causerie.probe.interview import Finding, ProbeBudget, ProbedModel
-    from causerie.probe.provider_interview import CompletedInterview
+    from causerie.probe.interview import CompletedInterview, Finding, ProbeBudget, ProbedModel
     from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
     from causerie.providers.dialect import Dialect
     from causerie.settings.provider import ProviderSettings
@@ -168,8 +167,7 @@ class _ProbeRun:
     async def interviews(self) -> list[CompletedInterview]:
         """Ask one model after the other. Raises :class:`CommandFailed`."""
         from causerie.probe.asker import ProbeClient
-        from causerie.probe.interview import cost
-        from causerie.probe.provider_interview import guess_dialect
+        from causerie.probe.interview import cost, guess_dialect
         from causerie.probe.questions.listing import LIST
 
         plan = self._plan
@@ -197,9 +195,8 @@ class _ProbeRun:
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
         from causerie.cli.conversation import advice
-        from causerie.probe.question import Subject, dig
+        from causerie.probe.question import Subject, dig, message_of
         from causerie.probe.questions.listing import entries, entry_of, listed_length
-        from causerie.probe.reading import message_of
 
         plan = self._plan
         if not listed.status:
@@ -233,8 +230,7 @@ class _ProbeRun:
             raise CommandFailed("nothing was asked")
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
-        from causerie.probe.interview import Patience
-        from causerie.probe.provider_interview import interview, run_interview
+        from causerie.probe.interview import Patience, interview, run_interview
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
         self._print_note(f"asking {subject.model}")

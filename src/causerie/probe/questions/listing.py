@@ -12,14 +12,17 @@ from causerie.probe.question import (
     ProbeRequest,
     Script,
     Subject,
+    answered,
     dig,
+    message_of,
     no,
     partly,
     question,
+    refusal,
+    settle,
     unclear,
     yes,
 )
-from causerie.probe.reading import answered, message_of, refusal, settle
 
 LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")

@@ -9,19 +9,23 @@ from dataclasses import replace
 from causerie.probe.question import (
     ProbeReply,
     ProbeRequest,
+    ProbeStream,
     Script,
     Steps,
     Subject,
+    answered,
     dig,
+    joined,
     no,
     partly,
     question,
+    refusal,
+    streamed,
     unclear,
     weighed,
     yes,
 )
 from causerie.probe.questions.messages import HELLO, MOST
-from causerie.probe.reading import ProbeStream, answered, joined, refusal, streamed
 
 
 def _plain_stream(subject: Subject) -> ProbeRequest:

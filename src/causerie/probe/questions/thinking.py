@@ -8,20 +8,24 @@ from dataclasses import replace
 from causerie.probe.question import (
     Learned,
     Messages,
+    ProbeAnswer,
     ProbeQuestion,
+    ProbeStream,
     Script,
     Steps,
     Subject,
+    answered,
     dig,
     no,
     of_parameter,
     partly,
     question,
+    refusal,
+    streamed,
     unclear,
     user,
     yes,
 )
-from causerie.probe.reading import ProbeAnswer, ProbeStream, answered, refusal, streamed
 
 SUM = "What is 17 + 25? Answer with the number."
 _LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about each in turn."
