@@ -187,9 +187,9 @@ def test_threads_spin_shortly_unless_the_environment_says_otherwise(
     machine: pytest.MonkeyPatch,
 ) -> None:
     machine.delenv("GOMP_SPINCOUNT", raising=False)
-    assert environment()["GOMP_SPINCOUNT"] == "1000"
+    assert environment(LlamaCppOptions())["GOMP_SPINCOUNT"] == "1000"
     machine.setenv("GOMP_SPINCOUNT", "7")
-    assert environment()["GOMP_SPINCOUNT"] == "7"
+    assert environment(LlamaCppOptions())["GOMP_SPINCOUNT"] == "7"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def talk(question: str | None, base_url: str, model: str | None, options: ChatOp
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation())
             conversation = Conversation(target, name, fields, options.system or None)
-            made = _ChatSession(runner, conversation, provider, base_url, plain=options.plain)
+            made = _ChatSession(runner, conversation, provider, base_url, options.plain)
             if question is not None:
                 made.once(question)
             else:
@@ -68,23 +68,17 @@ def talk(question: str | None, base_url: str, model: str | None, options: ChatOp
             runner.run(provider.close())
 
 
+@dataclass(eq=False)
 class _ChatSession:
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        conversation: Conversation,
-        provider: Provider,
-        base_url: str,
-        *,
-        plain: bool,
-    ) -> None:
-        self._runner = runner
-        self._base_url = base_url
-        self._provider = provider
-        self._conversation = conversation
+    _runner: asyncio.Runner
+    _conversation: Conversation
+    _provider: Provider
+    _base_url: str
+    _plain: bool
+
+    def __post_init__(self) -> None:
         self._out = Console(highlight=False)
         self._notes = Console(stderr=True, highlight=False)
-        self._plain = plain
 
     @cached_property
     def _keyboard(self) -> Keyboard:

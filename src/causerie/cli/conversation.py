@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from http import HTTPStatus
 
 import msgspec
@@ -84,20 +84,17 @@ class ChatAnswer:
         return message
 
 
+@dataclass(eq=False)
 class Conversation:
     """The messages of a chat, and the fields that every request carries."""
 
-    def __init__(
-        self,
-        target: Callable[[str], ProviderTarget],
-        model: str,
-        fields: Mapping[str, object],
-        system: str | None = None,
-    ) -> None:
-        self._target = target
-        self._chat = target(model)
-        self._fields = fields
-        self._system = system
+    _target: Callable[[str], ProviderTarget]
+    first_model: InitVar[str]
+    _fields: Mapping[str, object]
+    _system: str | None = None
+
+    def __post_init__(self, first_model: str) -> None:
+        self.use(first_model)
         self._images: list[str] = []
         self.messages: list[dict[str, object]] = []
         self.clear()

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from causerie.http.client import Reach
     from causerie.probe.asker import ProbeBounds, ProbeClient
-    from causerie.probe.interview import CompletedInterview, Finding, ProbeBudget, ProbedModel
+    from causerie.probe.interview import Finding, ProbeBudget, ProbedModel
+    from causerie.probe.provider_interview import CompletedInterview
     from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
     from causerie.providers.dialect import Dialect
     from causerie.settings.provider import ProviderSettings
@@ -167,7 +168,8 @@ class _ProbeRun:
     async def interviews(self) -> list[CompletedInterview]:
         """Ask one model after the other. Raises :class:`CommandFailed`."""
         from causerie.probe.asker import ProbeClient
-        from causerie.probe.interview import cost, guess_dialect
+        from causerie.probe.interview import cost
+        from causerie.probe.provider_interview import guess_dialect
         from causerie.probe.questions.listing import LIST
 
         plan = self._plan
@@ -230,7 +232,8 @@ class _ProbeRun:
             raise CommandFailed("nothing was asked")
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
-        from causerie.probe.interview import Patience, interview, run_interview
+        from causerie.probe.interview import Patience
+        from causerie.probe.provider_interview import interview, run_interview
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
         self._print_note(f"asking {subject.model}")

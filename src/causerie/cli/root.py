@@ -113,68 +113,56 @@ def _bold(text: str) -> str:
     return typer.style(text, bold=True)
 
 
-class CommandEntry(NamedTuple):
-    """A command: its summary, its module, and the function or Typer application there."""
+class Command(NamedTuple):
+    """A command: its summary, its module, and the function or Typer application there.
+
+    Those have its own name unless another one is given.
+    """
 
     summary: str
-    module: str
-    function: str
+    module: str = ""
+    function: str = ""
 
 
-COMMANDS: Mapping[str, CommandEntry] = {
-    "serve": CommandEntry("Serve a model: fetch it if needed, load it, answer.", "serve", "serve"),
-    "run": CommandEntry("Chat with a model on this machine, or ask one question.", "chat", "run"),
-    "pull": CommandEntry(
-        "Fetch weights into the cache, and print where they are.", "models", "pull"
-    ),
-    "list": CommandEntry(
+COMMANDS: Mapping[str, Command] = {
+    "serve": Command("Serve a model: fetch it if needed, load it, answer."),
+    "run": Command("Chat with a model on this machine, or ask one question.", "chat"),
+    "pull": Command("Fetch weights into the cache, and print where they are.", "models"),
+    "list": Command(
         "List the weights in the cache: name, size, quantization, last use.", "models", "show_list"
     ),
-    "show": CommandEntry(
-        "Show facts of a model, and how it would run on this machine.", "models", "show"
+    "show": Command("Show facts of a model, and how it would run on this machine.", "models"),
+    "ps": Command("Show the running services of this user, and their models.", "services"),
+    "stop": Command(
+        "Stop a running service, as Ctrl-C does: running answers may finish.", "services"
     ),
-    "ps": CommandEntry(
-        "Show the running services of this user, and their models.", "services", "ps"
-    ),
-    "stop": CommandEntry(
-        "Stop a running service, as Ctrl-C does: running answers may finish.", "services", "stop"
-    ),
-    "rm": CommandEntry("Delete weights from the cache, after a question.", "models", "remove"),
-    "models": CommandEntry(
-        "List the configured models, and the weights in the cache.", "models", "models"
-    ),
-    "init": CommandEntry("Write a first configuration, with comments.", "init", "init"),
-    "check": CommandEntry(
+    "rm": Command("Delete weights from the cache, after a question.", "models", "remove"),
+    "models": Command("List the configured models, and the weights in the cache."),
+    "init": Command("Write a first configuration, with comments."),
+    "check": Command(
         "Check the configuration and show what is set, and where each value comes from.",
         "configuration",
-        "check",
     ),
-    "export": CommandEntry(
+    "export": Command(
         "Write the entries of the configuration that the database holds, as a file.",
         "configuration",
         "export_config",
     ),
-    "import": CommandEntry(
+    "import": Command(
         "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
         "configuration",
         "import_config",
     ),
-    "reload": CommandEntry(
-        "Tell a running service to read its configuration anew.", "services", "reload"
+    "reload": Command("Tell a running service to read its configuration anew.", "services"),
+    "chat": Command("Chat in the terminal, or ask one question."),
+    "probe": Command("Ask a provider small questions and show what it really does."),
+    "key": Command("Make a new key, and the digest that goes into the configuration.", "keys"),
+    "migrate": Command(
+        "Bring the tables of the database to the version of this program.", "accounts"
     ),
-    "chat": CommandEntry("Chat in the terminal, or ask one question.", "chat", "chat"),
-    "probe": CommandEntry(
-        "Ask a provider small questions and show what it really does.", "probe", "probe"
-    ),
-    "key": CommandEntry(
-        "Make a new key, and the digest that goes into the configuration.", "keys", "key"
-    ),
-    "migrate": CommandEntry(
-        "Bring the tables of the database to the version of this program.", "accounts", "migrate"
-    ),
-    "users": CommandEntry("Who has an account.", "accounts", "users"),
-    "projects": CommandEntry("What keys, members and usage belong to.", "accounts", "projects"),
-    "keys": CommandEntry("Keys of projects, in the database.", "keys", "keys"),
+    "users": Command("Who has an account.", "accounts"),
+    "projects": Command("What keys, members and usage belong to.", "accounts"),
+    "keys": Command("Keys of projects, in the database."),
 }
 
 
@@ -192,7 +180,9 @@ class _CommandsOnDemand(HelpGroup):
 def loaded(name: str) -> Any:
     """Import the module of a command; return the command as Typer builds it."""
     command = COMMANDS[name]
-    found = getattr(import_module(f"causerie.cli.{command.module}"), command.function)
+    found = getattr(
+        import_module(f"causerie.cli.{command.module or name}"), command.function or name
+    )
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:

@@ -6,6 +6,7 @@ Always by the parts that are in force.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -141,24 +142,20 @@ def _listed(words: Iterator[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+@dataclass(eq=False)
 class LiveOperations:
     """Implements :class:`Operations` for one service; ``examinations`` own the probes."""
 
-    def __init__(
-        self,
-        running: RunningService,
-        configuration: Reloading,
-        center: AlertCenter,
-        accounts: Accounts,
-        examinations: Examinations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._running = running
-        self._accounts = accounts
-        self._examinations = examinations
-        self._clock = clock
-        self.configuration = LiveConfiguration(running, configuration, accounts.entries)
-        self.alerts = LiveAlerts(running, center, accounts.operating)
+    _running: RunningService
+    reloading: InitVar[Reloading]
+    center: InitVar[AlertCenter]
+    _accounts: Accounts
+    _examinations: Examinations
+    _clock: Callable[[], datetime]
+
+    def __post_init__(self, reloading: Reloading, center: AlertCenter) -> None:
+        self.configuration = LiveConfiguration(self._running, reloading, self._accounts.entries)
+        self.alerts = LiveAlerts(self._running, center, self._accounts.operating)
 
     def doors(self) -> Sequence[str]:
         names = [door.name for door in self._running.now.doors.doors]

@@ -108,15 +108,16 @@ class ProviderViews:
         )
 
     def _target(self, name: str, model: str) -> TargetView:
-        unused = {"state": "unused", "in_flight": 0, "failures": 0, "wait_seconds": 0.0}
+        unused: dict[str, Any] = {"state": "unused", "in_flight": 0, "failures": 0}
+        unused |= {"wait_seconds": 0.0, "reason": ""}
         state = self._target_states.get(name)
-        now = structs.asdict(state) if state is not None else {**unused, "reason": ""}
+        now = structs.asdict(state) if state is not None else unused
         stats = self._router.target_stats(name) or UNKNOWN_STATS
         first, speed = stats.first_token, stats.speed
         return TargetView(
             name=name,
             model=model,
-            **{each: now[each] for each in (*unused, "reason")},
+            **{each: now[each] for each in unused},
             first_token_seconds=first.p50 if first is not None else None,
             slow_first_token_seconds=first.p99 if first is not None else None,
             tokens_per_second=speed.p50 if speed is not None else None,

@@ -195,14 +195,14 @@ class RunningService:
             engines.status,
             lambda: self.now.router.status(),
             shared.here,
-            lambda: "" if front is None else front.bookkeeping.obstacle(),
+            lambda: "" if front is None else front.backed.bookkeeping.obstacle(),
         )
         self.counters = MetricsCounters(
             engines.status, lambda: self.now.targets.waiting(), health.targets, shared.here
         )
         self._request_log = RequestLog(fixed.log_buffer)
         sinks: list[RecordSink] = [self.counters, self._request_log]
-        self._meter = fixed.traces.meter(sinks, None if front is None else front.bookkeeping)
+        self._meter = fixed.traces.meter(sinks, None if front is None else front.backed.bookkeeping)
         self.call_checker = CallChecker(
             lambda name, classes: self.now.router.count_calls(name, classes),
             lambda name: name in self.now.targets.own,
@@ -261,7 +261,7 @@ class RunningService:
             limits=limits(settings.server),
             own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
             market=pipeline,
-            teller=self.front.statements if self.front is not None else None,
+            teller=self.front.backed.statements if self.front is not None else None,
         )
 
     def _make(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
@@ -275,7 +275,8 @@ class RunningService:
         catalog = offered(settings, own, router.target_stats, lambda name: listed[name].listed)
         members = None
         if front is not None:
-            members = AccountPorts(front.key_cache, front.bookkeeping, front.free_days)
+            backed = front.backed
+            members = AccountPorts(backed.key_cache, backed.bookkeeping, backed.free_days)
         pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=catalog,

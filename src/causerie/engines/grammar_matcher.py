@@ -180,25 +180,21 @@ class Spelling:
             return raw.decode("utf-8", "replace")
 
 
+@dataclass(eq=False)
 class Guided:
     """One generation under a grammar that has accepted a part.
 
     ``run`` is a generation of the engine's, ``sample`` draws one of the tokens admitted.
     """
 
-    def __init__(
-        self,
-        run: Callable[[TextRequest], Generation],
-        sample: Sample,
-        request: TextRequest,
-        guide: GrammarMatcher,
-        spelling: Spelling,
-    ) -> None:
-        self._run = run
-        self._sample = sample
-        self._request = replace(request, grammar=None, accepted=(), resumed="")
-        self._matcher = guide
-        self._spelling = spelling
+    _run: Callable[[TextRequest], Generation]
+    _sample: Sample
+    _request: TextRequest
+    _matcher: GrammarMatcher
+    _spelling: Spelling
+
+    def __post_init__(self) -> None:
+        self._request = replace(self._request, grammar=None, accepted=(), resumed="")
         self._tokens: list[int] = []
         self._unseen = 0  # tokens of a character that the engine did not come to end
         self._cached: int | None = None

@@ -1,21 +1,14 @@
-"""The interview: questions one after another, within limits, their cost, and the entry found.
-
-Its report is for the command and the pages.
-"""
+"""The interview: questions one after another, within limits, their cost, and the entry found."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Protocol
 
-import msgspec
-from msgspec import Struct
-
-from causerie.errors import ServiceError
 from causerie.probe.question import (
     Grade,
     Learned,
@@ -29,24 +22,15 @@ from causerie.probe.question import (
     dig,
     exchange,
     partly,
-    plain,
     step,
     unclear,
 )
-from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import (
     LONGEST_ASKED,
     TOO_LONG,
-    entries,
-    entry_of,
     longest_prompt,
 )
 from causerie.probe.questions.thinking import ROOM
-from causerie.protocol.parameters import ParsingRules
-from causerie.providers.dialect import Dialect
-from causerie.providers.dialects import DIALECTS
-from causerie.providers.outgoing import outgoing
-from causerie.shapes.chat_completions.reader import parse
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
@@ -77,6 +61,7 @@ class Finding:
     exchanges: tuple[RecordedExchange, ...] = ()
 
 
+@dataclass(eq=False)
 class Interview:
     """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
@@ -84,29 +69,22 @@ class Interview:
     parameter that does nothing by our name is asked for once more that way.
     """
 
-    def __init__(
-        self,
-        subject: Subject,
-        asks: RequestSender,
-        patience: Patience = Patience(),
-        asking: Callable[[ProbeQuestion], None] = lambda question: None,
-        *,
-        dialect_preview: RequestSender | None = None,
-    ) -> None:
-        self.subject = subject
-        self._dialect_preview = dialect_preview
-        self.spent = 0
-        self.requests = 0
-        self._asks = asks
-        self._patience = patience
-        self._asking = asking
+    subject: Subject
+    _asks: RequestSender
+    _patience: Patience = Patience()
+    _asking: Callable[[ProbeQuestion], None] = lambda question: None
+    dialect_preview: RequestSender | None = field(default=None, kw_only=True)
+    spent: int = 0
+    requests: int = 0
+
+    def __post_init__(self) -> None:
         self._kept: dict[ProbeRequest, ProbeReply] = {}
         self._kept_dialect_preview: dict[ProbeRequest, ProbeReply] = {}
         self._silent = 0
         self._ended = ""
         self._answers = True
         self._was_busy = False
-        self._deadline = time.monotonic() + patience.total_seconds
+        self._deadline = time.monotonic() + self._patience.total_seconds
 
     @property
     def complete(self) -> bool:
@@ -143,9 +121,9 @@ class Interview:
         if isinstance(found, Learned):
             self.subject = found.subject
             found = found.verdict
-        if self._dialect_preview is None or not question.decides or found.good or self._ended:
+        if self.dialect_preview is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._ask(question, self._dialect_preview)
+        other, more = await self._ask(question, self.dialect_preview)
         other = other.verdict if isinstance(other, Learned) else other
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
@@ -346,125 +324,3 @@ def cost(
         if_taken=sum(longest_prompt(length) for length in lengths if length <= LONGEST_ASKED),
         if_thinking=completions * ROOM * len(subjects),
     )
-
-
-_RULES = ParsingRules(reasoning_object=True)
-
-
-@dataclass(frozen=True, slots=True)
-class DialectPreview:
-    """Sends chat completions as the gateway sends them to this kind of server, the rest unchanged.
-
-    A parameter without effect under our name may have one under the server's own.
-    """
-
-    asks: RequestSender
-    dialect: Dialect
-
-    async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """Return the reply; a request that the dialect refuses is never sent."""
-        if ask.path != "/chat/completions" or not ask.body:
-            return await self.asks.put(ask, seconds)
-        try:
-            request = parse(ask.body, _RULES)
-            sent = outgoing(request, self.dialect, request.model)
-        except ServiceError as error:
-            body = msgspec.json.encode(error.body())
-            return ProbeReply(error.status, {"content-type": "application/json"}, body)
-        reply = await self.asks.put(replace(ask, body=sent.body), seconds)
-        return reply if request.stream else plain(reply)
-
-
-_OWNERS = {
-    "causerie": "causerie",
-    "library": "ollama",
-    "llamacpp": "llama-server",
-    "sglang": "sglang",
-    "vllm": "vllm",
-}
-
-
-Answer = Literal["yes", "partly", "no", "unclear"]
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    """One question: by which rule, what came out and how, what was seen.
-
-    ``decides`` are the parameters that it shows to be supported.
-    """
-
-    id: str
-    rule: str
-    question: str
-    decides: tuple[str, ...]
-    answer: Answer
-    how: str
-    evidence: tuple[RecordedExchange, ...]
-
-    @staticmethod
-    def of(finding: Finding) -> Found:
-        question, verdict = finding.question, finding.verdict
-        return Found(
-            id=question.id,
-            rule=question.rule,
-            question=question.words,
-            decides=question.decides,
-            answer=verdict.grade.value,
-            how=verdict.how,
-            evidence=finding.exchanges,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedInterview:
-    """The result of an interview. ``tokens`` are those that the provider has counted itself."""
-
-    entry: ProbedModel
-    findings: tuple[Finding, ...]
-    requests: int
-    tokens: int
-    complete: bool
-
-    def report(self, base_url: str) -> dict[str, object]:
-        """Return all of it as data: findings in the order of asking, and what follows from them."""
-        return {
-            "base_url": base_url,
-            "model": self.entry.id,
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "findings": [Found.of(one) for one in self.findings],
-            "entry": self.entry.values(),
-            "evidence": self.entry.evidence,
-            "overclaimed": self.entry.overclaimed,
-        }
-
-
-def interview(
-    subject: Subject,
-    asks: RequestSender,
-    dialect: Dialect | None,
-    patience: Patience,
-    asking: Callable[[ProbeQuestion], None],
-) -> Interview:
-    """Return the interview of a model; with a dialect, failures are tried in its terms too."""
-    dialect_preview = DialectPreview(asks, dialect) if dialect is not None else None
-    return Interview(subject, asks, patience, asking, dialect_preview=dialect_preview)
-
-
-async def run_interview(
-    interview: Interview, questions: Sequence[ProbeQuestion] = QUESTIONS
-) -> CompletedInterview:
-    findings = [one async for one in interview.findings(questions)]
-    return CompletedInterview(
-        entry(interview.subject, findings, datetime.now(UTC).date()),
-        tuple(findings),
-        interview.requests,
-        interview.spent,
-        interview.complete,
-    )
-
-
-def guess_dialect(listed: ProbeReply, model: str) -> Dialect | None:
-    """Return the dialect of the server that names itself the owner of its models."""
-    owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
-    return DIALECTS.get(_OWNERS.get(str(owner), ""))

@@ -157,32 +157,26 @@ class Launch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
-    command: str | None
-    args: tuple[str, ...]
-    environment: tuple[str, ...]
+    options: LlamaCppOptions
+    """For what nothing here is decided instead."""
     context: int
     parallel: int
     cache_tokens: int
     """Of all slots together."""
     threads: int
-    gpu_layers: int | None
     kv_type: str
-    flash_attention: bool | None
     batch: int | None
     cpu_batch: int
     token_seconds: float
     """Time in which a token of a prompt is expected to be read."""
     cuts_back: bool
     """Whether the state of a prompt can be cut back to any of its tokens."""
-    lora: tuple[str, ...]
-    draft: str | None
     drafted: int
     """Tokens that a draft model, or repetition, proposes at a time."""
     prompt_cache: int
     memory: int
     cpus: tuple[int, ...] | None
     """Hardware threads that the process stays on; ``None``: on any."""
-    devices: str | None
 
     @property
     def files(self) -> str:
@@ -190,7 +184,7 @@ class Launch:
 
         The engine does not report which file a failure is about.
         """
-        alongside = ", ".join(filter(None, (*self.lora, self.draft)))
+        alongside = ", ".join(filter(None, (*self.options.lora, self.options.draft)))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 
 
@@ -213,28 +207,21 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
     return Launch(
         weights=str(weights),
-        command=options.command,
-        args=options.args,
-        environment=options.environment,
+        options=options,
         context=context,
         parallel=parallel,
         cache_tokens=cache_tokens,
         threads=threads,
-        gpu_layers=options.gpu_layers,
         kv_type=kv_type,
-        flash_attention=options.flash_attention,
         batch=options.batch and max(options.batch, step),
         cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
-        lora=options.lora,
-        draft=options.draft,
         drafted=drafted,
         prompt_cache=_prompt_cache(options),
         memory=model_memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
         cpus=options.part.cpus(),
-        devices=options.part.devices,
     )
 
 

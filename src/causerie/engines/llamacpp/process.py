@@ -14,7 +14,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from causerie.engines.llamacpp.client import (
     LlamaCppClient,
     PartialTokens,
 )
-from causerie.engines.llamacpp.options import Launch
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.slots import (
     PromptStore,
     Slots,
@@ -72,10 +72,10 @@ async def spawn(
 
     ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
     """
-    process = await EngineProcess.start(_COMMAND, environment(launch.devices, launch.environment))
+    process = await EngineProcess.start(_COMMAND, environment(launch.options))
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
-    task = {"launch": asdict(launch), "key": key, "socket": socket}
+    task = {"launch": {**asdict(launch.options), **asdict(launch)}, "key": key, "socket": socket}
     async with starting(process, None, load_seconds):
         await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
         ready = await _report_of_loading(process, launch)
@@ -93,14 +93,14 @@ def _prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefil
     )
 
 
-def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
+def environment(options: LlamaCppOptions) -> dict[str, str]:
     """Return the environment of the child, in which a value that is set stays.
 
-    With ``devices`` it sees no others, by whatever it reaches them. ``passed`` are the names of
-    further variables of ours.
+    If its part of the machine has devices it sees no others, by whatever it reaches them.
     """
+    devices = options.part.devices
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
-    return {**_SHORT_SPIN, **engine_environment(passed), **seen}
+    return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
 
 
 async def _report_of_loading(process: EngineProcess, launch: Launch) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class NativeBuild:
         return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
-        return self.gpu and launch.gpu_layers != 0
+        return self.gpu and launch.options.gpu_layers != 0
 
     def batches(self, launch: Launch) -> tuple[int, int]:
         """Return the most tokens of a step, and of one computation in it."""
@@ -187,15 +187,13 @@ def missing_program(command: str) -> str | None:
     return f'"{command}" does not exist; {advice}'
 
 
-async def examine_program(
-    command: str, devices: str | None, passed: Collection[str] = ()
-) -> NativeBuild:
-    """Return what the program says of itself; raise :class:`LoadFailed` where it is none.
+async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild:
+    """Return what a program says of itself in its environment by the ``options``.
 
-    It sees only ``devices``, if those are not ``None``, and gets the variables ``passed``.
+    Raises :class:`LoadFailed` where it is none.
     """
     program = await asyncio.to_thread(_program_path, command)
-    environ = environment(devices, passed)
+    environ = environment(options)
     said = await _program_output(program, "--version", environ)
     version = _VERSION.search(said)
     if version is None:
@@ -246,23 +244,24 @@ def native_arguments(
     if launch.cache_tokens < launch.context * launch.parallel:
         switches.append("--kv-unified")
     given = [str(part) for pair in chosen.items() for part in pair]
-    return [build.program, *given, *switches, *launch.args]
+    return [build.program, *given, *switches, *launch.options.args]
 
 
 def _optional_arguments(launch: Launch) -> dict[str, object]:
-    flash = {True: "on", False: "off", None: None}[launch.flash_attention]
+    options = launch.options
+    flash = {True: "on", False: "off", None: None}[options.flash_attention]
     quoted = (
         '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
-        for path in launch.lora
+        for path in options.lora
     )
     optional: dict[str, object | None] = {
-        "--gpu-layers": launch.gpu_layers,
+        "--gpu-layers": options.gpu_layers,
         "--flash-attn": flash,
         "--lora": ",".join(quoted) or None,
     }
-    if launch.draft:
+    if options.draft:
         optional |= {
-            "--model-draft": launch.draft,
+            "--model-draft": options.draft,
             "--spec-draft-n-max": launch.drafted,
             "--spec-type": "draft-simple",
         }
@@ -334,7 +333,7 @@ async def spawn_native(
 
     Otherwise as :func:`~causerie.engines.llamacpp.process.spawn`.
     """
-    process = await start_program_child(environment(launch.devices, launch.environment))
+    process = await start_program_child(environment(launch.options))
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)

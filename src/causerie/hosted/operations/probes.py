@@ -18,15 +18,11 @@ from msgspec import Struct, structs
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
 from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.interview import (
+from causerie.probe.interview import Interview, Patience, ProbeBudget, ProbedModel, cost
+from causerie.probe.provider_interview import (
     Answer,
     CompletedInterview,
     Found,
-    Interview,
-    Patience,
-    ProbeBudget,
-    ProbedModel,
-    cost,
     guess_dialect,
     interview,
     run_interview,
