@@ -124,21 +124,20 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
         context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    return _text(
-        "# A model on this machine.",
-        f"# {_REFERENCE}",
-        "",
-        *_server_lines(_PORT),
-        "",
-        "[[models]]",
-        f"id = {as_toml(id_of(reference))}  # the name that requests use",
-        f"ref = {as_toml(ref_of(reference))}{facts}",
-        "",
-        "[models.llamacpp]",
-        f"context = {as_toml(context or 'auto')}  # tokens of prompt and output of one request;"
-        ' "auto" takes what fits',
-        "# parallel = 4  # requests at the same time",
-    )
+    size = as_toml(context or "auto")
+    return f"""\
+# A model on this machine.
+# {_REFERENCE}
+
+{_SERVER.format(port=_PORT)}
+[[models]]
+id = {as_toml(id_of(reference))}  # the name that requests use
+ref = {as_toml(ref_of(reference))}{facts}
+
+[models.llamacpp]
+context = {size}  # tokens of prompt and output of one request; "auto" takes what fits
+# parallel = 4  # requests at the same time
+"""
 
 
 def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
@@ -251,76 +250,66 @@ class RemoteModels:
 
 
 def gateway_file(remote: RemoteModels) -> str:
-    return _text(
-        f"# A gateway: one base URL in front of {remote.provider.title} and others.",
-        f"# {_REFERENCE}",
-        "",
-        *_server_lines(remote.port),
-        "",
-        *_provider_lines(remote),
-        "",
-        *_alias_lines(remote),
-    )
+    return f"""\
+# A gateway: one base URL in front of {remote.provider.title} and others.
+# {_REFERENCE}
+
+{_SERVER.format(port=remote.port)}
+{_provider_lines(remote)}
+{_alias_lines(remote)}"""
 
 
 def team_file(remote: RemoteModels) -> str:
     """Return the configuration for a gateway with accounts, keys, budgets and a console."""
-    return _text(
-        "# A gateway for a team: accounts, personal keys, budgets, and a console at /console.",
-        f"# {_REFERENCE}",
-        "",
-        "[server]",
-        f"port = {remote.port}",
-        '# host = "0.0.0.0"  # let other machines in; read docs/guides/security.md before',
-        'keys = "accounts"  # people create their keys in the console',
-        "",
-        "# Accounts and usage are in SQLite in ~/.local/share/causerie, unless there is a folder:",
-        "# [store]",
-        '# folder = "/var/lib/causerie"',
-        "",
-        *_provider_lines(remote),
-        "",
-        *_alias_lines(remote),
-        '# price = { prompt = "0.50", completion = "1.50" }  # per 1M tokens; budgets count it',
-    )
+    return f"""\
+# A gateway for a team: accounts, personal keys, budgets, and a console at /console.
+# {_REFERENCE}
+
+[server]
+port = {remote.port}
+# host = "0.0.0.0"  # let other machines in; read docs/guides/security.md before
+keys = "accounts"  # people create their keys in the console
+
+# Accounts and usage are in SQLite in ~/.local/share/causerie, unless there is a folder:
+# [store]
+# folder = "/var/lib/causerie"
+
+{_provider_lines(remote)}
+{_alias_lines(remote)}\
+# price = {{ prompt = "0.50", completion = "1.50" }}  # per 1M tokens; budgets count it
+"""
 
 
-def _server_lines(port: int) -> Sequence[str]:
-    return (
-        "[server]",
-        f"port = {port}",
-        '# host = "0.0.0.0"  # let other machines in; then keys are needed',
-        "# keys = []  # digests that `causerie key` prints",
-    )
+_SERVER = """\
+[server]
+port = {port}
+# host = "0.0.0.0"  # let other machines in; then keys are needed
+# keys = []  # digests that `causerie key` prints
+"""
 
 
-def _provider_lines(remote: RemoteModels) -> Sequence[str]:
+def _provider_lines(remote: RemoteModels) -> str:
     from causerie.settings.toml import as_toml
 
     known = remote.provider
-    lines = [
-        "[[providers]]",
-        f"known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}",
-    ]
-    if remote.variable is None:
-        lines.append(f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere")
-    else:
-        lines.append(f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start")
-    return lines
+    second = f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere"
+    if remote.variable is not None:
+        second = f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start"
+    return f"""\
+[[providers]]
+known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}
+{second}
+"""
 
 
-def _alias_lines(remote: RemoteModels) -> Sequence[str]:
+def _alias_lines(remote: RemoteModels) -> str:
     from causerie.settings.toml import as_toml
 
     what = "all of its models, by their names" if remote.model == EVERY_MODEL else "its model"
     target = f"provider = {as_toml(remote.provider.name)}, model = {as_toml(remote.model)}"
-    return (
-        "[[aliases]]",
-        f"id = {as_toml(remote.id)}  # the name that requests use: {what}",
-        "# More targets with a higher `priority` answer when the first does not.",
-        f"targets = [{{ {target} }}]",
-    )
-
-
-def _text(*lines: str) -> str:
-    return "\n".join(lines) + "\n"
+    return f"""\
+[[aliases]]
+id = {as_toml(remote.id)}  # the name that requests use: {what}
+# More targets with a higher `priority` answer when the first does not.
+targets = [{{ {target} }}]
+"""

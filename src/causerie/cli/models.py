@@ -4,7 +4,7 @@ model, and the weights in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from causerie.engines.base import RecommendedSampling
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
-    from causerie.engines.weights.reference import Library
     from causerie.settings.tree import Settings
 
 
@@ -317,20 +316,11 @@ def show_list(
         titles = ("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
         print_found(known.models, titles, listed, json=as_json, right={"SIZE", "CONTEXT"})
         return
-    rows = [
-        CachedModel(
-            known.name(one.ref),
-            one.ref,
-            one.size,
-            _quantization_of(one),
-            one.used_at,
-            str(one.path),
-        )
-        for one in cached_weights(settings_in_force(config, pairs).settings)
-    ]
-    cells = [
-        (row.name, size_text(row.bytes), row.quantization or "-", _age(row.used_at)) for row in rows
-    ]
+    rows, cells = [], []
+    for one in cached_weights(settings_in_force(config, pairs).settings):
+        name, quantization, path = known.name(one.ref), _quantization_of(one), str(one.path)
+        rows.append(CachedModel(name, one.ref, one.size, quantization, one.used_at, path))
+        cells.append((name, size_text(one.size), quantization or "-", _age(one.used_at)))
     print_found(rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"})
     if not rows and not as_json:
         words = "`causerie pull NAME` fetches a model of `causerie list --library`."
@@ -397,37 +387,25 @@ def remove(
     """
     import asyncio
 
+    from causerie.cli.services import services
     from causerie.composition.engine_makers import cached_weights, remove_weights
 
     settings = settings_in_force(config, pairs).settings
-    known = library()
-    found = found_weights(cached_weights(settings), name, known)
-    refuse_running(name, known)
+    known, every = library(), cached_weights(settings)
+    wanted = known.reference(name)
+    found = [one for one in every if same_weights(one.ref, wanted)]
+    if not found:
+        names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
+        raise CommandFailed(f"{name} is not in the cache, which holds {names}", ExitCode.USAGE)
+    for service in services():
+        if service.models(name, known):
+            raise CommandFailed(
+                f"{name} is served by {service.facts.address}; "
+                f"stop that by `causerie stop --pid {service.facts.pid}` before"
+            )
     size = size_text(sum(one.size for one in found))
     if not yes:
         confirm(f"Delete {name} ({size})?")
     for one in found:
         asyncio.run(remove_weights(settings, one))
     typer.echo(f"Deleted {name}: {size}.")
-
-
-def found_weights(
-    every: Sequence[CachedWeights], name: str, known: Library
-) -> Sequence[CachedWeights]:
-    wanted = known.reference(name)
-    found = [one for one in every if same_weights(one.ref, wanted)]
-    if not found:
-        names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
-        raise CommandFailed(f"{name} is not in the cache, which holds {names}", ExitCode.USAGE)
-    return found
-
-
-def refuse_running(name: str, known: Library) -> None:
-    from causerie.cli.services import services
-
-    for one in services():
-        if one.models(name, known):
-            raise CommandFailed(
-                f"{name} is served by {one.facts.address}; "
-                f"stop that by `causerie stop --pid {one.facts.pid}` before"
-            )
