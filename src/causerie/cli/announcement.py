@@ -12,16 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.status import Status
 
 import causerie
@@ -185,16 +177,16 @@ class DownloadBar:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
             console=console,
             disable=quiet or not console.is_terminal,
         )
-        self._task: TaskID | None = None
+        self._task: progress.TaskID | None = None
         self._label = ""
         self._bytes = 0
         self._began = 0.0

@@ -11,7 +11,7 @@ import base64
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -82,7 +82,10 @@ class _ChatSession:
 
     @cached_property
     def _keyboard(self) -> Keyboard:
-        return Keyboard(self._out, _history_file())
+        history = None
+        with suppress(SettingsError):
+            history = state_folder(variables()) / "chat_history"
+        return Keyboard(self._out, history)
 
     def once(self, question: str) -> None:
         """Ask one question; failures and interrupts end the program."""
@@ -165,13 +168,6 @@ class _ChatSession:
                     view.show(event)
         view.end()
         view.summary(usage, time.monotonic() - began, first)
-
-
-def _history_file() -> Path | None:
-    try:
-        return state_folder(variables()) / "chat_history"
-    except SettingsError:
-        return None
 
 
 def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:

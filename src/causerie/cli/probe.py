@@ -328,22 +328,16 @@ class ProbeProgress:
     """Shows the current question: a bar on a terminal, else a line each."""
 
     def __init__(self, console: Console, total: int) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich import progress
 
         self._console = console
         self._total = total
         self._count = 0
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,

@@ -54,9 +54,7 @@ from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
 from causerie.settings import values as configured_price
-from causerie.settings.alerts import Mail
-from causerie.settings.catalog import PublicChatSettings
-from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvider
+from causerie.settings.console import UNLIMITED, IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -180,7 +178,8 @@ async def entered(
     backend = account_backend(settings.store, credentials.store, shared_budgets, place)
     async with backend as hosted:
         results = Results(hosted.probe_results)
-        outbox = _outbox(settings.mail, credentials.mail)
+        server = mail_server(settings.mail, credentials.mail)
+        outbox = None if server is None else Outbox(server)
         async with AsyncExitStack() as stack:
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
             if outbox is not None:
@@ -203,7 +202,12 @@ class AccountFrontend:
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         models = prices(settings) | dearest(settings)
-        self.backed.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
+        endpoints = {
+            (entry.id, endpoint.name): _price(endpoint.price)
+            for entry in settings.catalog
+            for endpoint in entry.endpoints
+        }
+        self.backed.bookkeeping.prices = ModelPrices(models, endpoints)
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
@@ -212,7 +216,9 @@ class AccountFrontend:
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
-        self.backed.accounts.users.new_project_bounds = _new_project_bounds(settings.console)
+        amount = settings.console.new_project_budget
+        budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
+        self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
@@ -227,6 +233,8 @@ class AccountFrontend:
         most = options.api_requests_per_minute
         management = Management(accounts, self._managers, clock, _link_path, operations, most)
         edge.mount("/api", management.answer)
+        models = frozenset(settings.public_chat.models)
+        chat = {**structs.asdict(settings.public_chat), "models": models}
         console = ConsoleApplication(
             accounts,
             LiveServiceView(running, accounts.projects, operations),
@@ -240,30 +248,13 @@ class AccountFrontend:
             open_to=OpenPages(
                 SignUp(self._outbox) if options.sign_up else None,
                 options.public_rankings,
-                _public_chat(settings.public_chat),
+                PublicChatOptions(**chat),
                 self._shared,
             ),
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
-
-
-def _new_project_bounds(console: ConsoleSettings) -> LimitsAndBudgets:
-    amount = console.new_project_budget
-    if amount == UNLIMITED:
-        return LimitsAndBudgets()
-    return LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
-
-
-def _outbox(mail: Mail, password: str | None) -> Outbox | None:
-    server = mail_server(mail, password)
-    return None if server is None else Outbox(server)
-
-
-def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
-    bounds = {**structs.asdict(chat), "models": frozenset(chat.models)}
-    return PublicChatOptions(**bounds)
 
 
 def _link_path(_: LinkKind, token: str) -> str:
@@ -275,14 +266,6 @@ def prices(settings: Settings) -> dict[str, TokenPrice]:
     models = {one.id: one.price for one in settings.models}
     models |= {one.id: one.price for one in settings.aliases}
     return {name: _price(each) for name, each in models.items()}
-
-
-def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
-    return {
-        (entry.id, endpoint.name): _price(endpoint.price)
-        for entry in settings.catalog
-        for endpoint in entry.endpoints
-    }
 
 
 def dearest(settings: Settings) -> dict[str, TokenPrice]:

@@ -76,7 +76,10 @@ def connected(
     problems: list[Problem] = []
     metered, networks = has_accounts(settings), private_networks(settings.server)
     for index, written in enumerate(settings.providers):
-        one = _settled(written, metered=metered)
+        one = written
+        if one.always_stream is None:
+            always = metered or DIALECTS[one.dialect].streams
+            one = msgspec.structs.replace(one, always_stream=always)
         key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
         try:
             recipe = _recipe(one, key, proxy, settings.server.private_networks)
@@ -119,13 +122,6 @@ def _check(one: described.ProviderSettings, provider: Provider, settings: Settin
 async def close(providers: Sequence[ConnectedProvider]) -> None:
     for one in providers:
         await one.client.close()
-
-
-def _settled(one: described.ProviderSettings, *, metered: bool) -> described.ProviderSettings:
-    if one.always_stream is not None:
-        return one
-    always = metered or DIALECTS[one.dialect].streams
-    return msgspec.structs.replace(one, always_stream=always)
 
 
 def _made(
