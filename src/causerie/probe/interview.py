@@ -78,8 +78,7 @@ class Interview:
     requests: int = 0
 
     def __post_init__(self) -> None:
-        self._kept: dict[ProbeRequest, ProbeReply] = {}
-        self._kept_dialect_preview: dict[ProbeRequest, ProbeReply] = {}
+        self._kept: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
         self._silent = 0
         self._ended = ""
         self._answers = True
@@ -161,9 +160,9 @@ class Interview:
             self._ended = f"the server went silent ({reply.trouble})"
 
     async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
-        kept = self._kept if asks is self._asks else self._kept_dialect_preview
-        if ask.reuse and ask in kept:
-            return kept[ask]
+        as_kept = (asks is self._asks, ask)
+        if ask.reuse and as_kept in self._kept:
+            return self._kept[as_kept]
         reply = await self._send(ask, asks)
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
@@ -172,7 +171,7 @@ class Interview:
             reply = await self._send(ask, asks)
         self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
-            kept[ask] = reply
+            self._kept[as_kept] = reply
         return reply
 
     async def _send(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
