@@ -53,7 +53,6 @@ class KvSockets:
 
     def __init__(self) -> None:
         self._events, self._replay = IpcSocket(), IpcSocket()
-
         events, replay = self._events.path, self._replay.path
         self.endpoint: KvEndpoint | None = None
         """``None`` where there are no such sockets."""
