@@ -19,6 +19,7 @@ from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_cred
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
 from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError, dotted
+from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ def _missing_files(loaded: Loaded) -> Iterator[Problem]:
     for index, model in enumerate(loaded.settings.models):
         command = model.llamacpp.command
         program = missing_program(command) if command is not None else None
-        for advice, *names in ((_missing(model), "ref"), (program, "llamacpp", "command")):
+        at: KeyPath = ("models", index)
+        faults = ((*at, "ref"), _missing(model)), ((*at, "llamacpp", "command"), program)
+        for path, advice in faults:
             if advice is not None:
-                path = ("models", index, *names)
                 yield Problem(loaded.where(path), dotted(path), advice)
 
 
