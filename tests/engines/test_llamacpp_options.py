@@ -10,7 +10,7 @@ import pytest
 from enginekit import HEADER
 
 from causerie.engines.llamacpp import options as module
-from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, available_memory, for_machine
 from causerie.engines.llamacpp.process import environment
 from causerie.engines.machine import MachinePart, cores, model_memory_bytes, own_groups, quota
 
@@ -34,7 +34,8 @@ def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
         flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache=0,
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
-    for name in set(LlamaCppOptions.__slots__) - {"speculation", "part"}:
+    assert launch.options == options
+    for name in set(LlamaCppOptions.__slots__) & set(Launch.__slots__):
         assert getattr(launch, name) == getattr(options, name)
 
 
