@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Self
@@ -15,9 +15,8 @@ from causerie.hosted.console.entries import (
     SettingsForm,
     typed_number,
 )
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView
 
 Row = Mapping[str, str]
 
@@ -68,60 +67,29 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_PATH = "/operator/aliases"
-_FORM = "operator/alias.html"
-_WORDS = EntryKindWords(
-    kinds=frozenset({"alias"}),
-    noun="alias",
-    notice="alias",
-    list_path=_PATH,
-    path=_PATH,
-    delete_button="Delete alias",
-    deletion="Requests for this model are rejected at once. Its usage is kept.",
-)
-_COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
-
-
 class AliasPages(EntryFormPages):
-    def __init__(self) -> None:
-        super().__init__(_WORDS, FIELDS, AliasForm)
+    template = "operator/alias.html"
 
-    async def list(self, context: RequestContext) -> None:
+    async def around(self, context: RequestContext) -> Mapping[str, Any]:
         entries = await context.configuration.every(context.actor)
-        aliases = [each for each in entries if each.kind == "alias"]
-        page = page_of(aliases, context.query, _texts, _COLUMNS)
-        await context.show("operator/aliases.html", page=page, providers=_providers(entries))
-
-    async def _show(
-        self,
-        context: RequestContext,
-        entry: EntryView | None,
-        form: SettingsForm,
-        failure: InvalidRequest | None = None,
-    ) -> None:
-        entries = await context.configuration.every(context.actor)
-        values: dict[str, Any] = {
-            "entry": entry,
-            "form": form,
-            "providers": _providers(entries),
+        found = (each.settings.get("targets", ()) for each in entries if each.kind == "alias")
+        models = {one.get("model", "") for targets in found for one in targets}
+        return {
+            "providers": sorted({each.name for each in entries if each.kind == "provider"}),
             "own": any(each.kind == "model" for each in entries),
-            "targets": _targets(entries),
-            "problems": form.problems(failure, "alias", "id"),
+            "targets": sorted(models - {"", "*"}),
         }
-        await context.show_form(_FORM, failure, **values)
 
 
-def _providers(entries: Sequence[EntryView]) -> Sequence[str]:
-    return sorted({each.name for each in entries if each.kind == "provider"})
-
-
-def _targets(entries: Sequence[EntryView]) -> Sequence[str]:
-    found = (each.settings.get("targets", ()) for each in entries if each.kind == "alias")
-    return sorted({one.get("model", "") for targets in found for one in targets} - {"", "*"})
-
-
-def _texts(entry: EntryView) -> Iterator[str]:
-    yield entry.name
-    yield str(entry.settings.get("name", ""))
-    for each in entry.settings.get("targets", ()):
-        yield f"{each.get('provider', '')}/{each.get('model', '')}"
+ALIASES = AliasPages(
+    EntryKindWords(
+        kinds=frozenset({"alias"}),
+        noun="alias",
+        list_path="/operator/aliases",
+        deletion="Requests for this model are rejected at once. Its usage is kept.",
+        list_template="operator/aliases.html",
+        searched=("name", "targets"),
+    ),
+    FIELDS,
+    AliasForm,
+)

@@ -98,12 +98,12 @@ async def _models_page(
     callable_ids: set[str] | frozenset[str] = frozenset(),
 ) -> None:
     entries = offers(context.service_view, public=public)
-    problem, search, found = None, CatalogQuery(), list[Offer]()
+    search, found = CatalogQuery(), list[Offer]()
     try:
         search = CatalogQuery.parse(context.query)
         found = list(await search.of(entries))
     except InvalidRequest as failure:
-        problem = failure
+        context.problem = failure
     shown = search.on_page(found)
     engines = frozenset(each.model for each in context.service_view.status())
     values: dict[str, Any] = {
@@ -117,16 +117,14 @@ async def _models_page(
         "total": len(entries),
         "pages": -(-len(found) // search.rows),
         "first": (search.page - 1) * search.rows + 1,
-        "problem": problem,
         "choice": ROWS,
         "most": MOST_COMPARED,
     }
-    status = problem.status if problem is not None else 200
     if context.by_script:
-        await context.show_openly("catalog/results.html", status=status, **values)
+        await context.show_openly("catalog/results.html", **values)
         return
     narrowing = {"facets": facets(entries), "choices": _CHOICES}
-    await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
+    await context.show_openly("catalog/list.html", **values, **narrowing)
 
 
 def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
@@ -153,22 +151,19 @@ async def show_model(context: RequestContext) -> None:
     market = _market(context)
     one = market.entry(f"{context.params['author']}/{context.params['slug']}")
     every = _variants(one, market)
-    load, problem = USUAL_LOAD, None
+    load = USUAL_LOAD
     try:
         load = CostAssumptions.parse(context.query)
     except InvalidRequest as failure:
-        problem = failure
-    values = {"load": load, "costs": costs(every, load), "problem": problem, "one": one}
-    values["several"] = len(every) > 1
-    status = problem.status if problem is not None else 200
+        context.problem = failure
+    values = {"load": load, "costs": costs(every, load), "one": one, "several": len(every) > 1}
     if context.by_script:
-        await context.show_openly("catalog/costs.html", status=status, **values)
+        await context.show_openly("catalog/costs.html", **values)
         return
     names = endpoint_names(one)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
-        status=status,
         **values,
         row=list_row(one),
         chat=context.services.public_chat.offers(one),

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -16,7 +15,7 @@ import msgspec
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.ports import EntryKind
-from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView, EntryWish, ListedModel
 from causerie.protocol.numbers import money, whole_number
@@ -164,8 +163,18 @@ class SettingsForm:
 
     @classmethod
     def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
-        values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
-        return cls(fields, values, form.raw("more").strip(), form.get("version"))
+        typed = {each.name: ", ".join(form.every(each.name)) for each in fields}
+        values = {name: text for name, text in typed.items() if text}
+        return cls(fields, values, form.get("more"), form.get("version"))
+
+    @classmethod
+    def shown(
+        cls, fields: Sequence[SettingField], form: FormFields, entry: EntryView | None
+    ) -> Self:
+        """Return what was typed, else the form of the entry; without one an empty form."""
+        if form:
+            return cls.typed(fields, form)
+        return cls.of(fields, entry.settings, entry.version) if entry else cls(fields)
 
     @property
     def groups(self) -> Mapping[str, Sequence[SettingField]]:
@@ -174,11 +183,9 @@ class SettingsForm:
             found.setdefault(each.group, []).append(each)
         return found
 
-    def problems(
-        self, failure: ServiceError | None, kind: EntryKind, label: str = "name"
-    ) -> EntryProblems:
-        """Return what is wrong, by field. ``label`` is the setting that names the entry."""
-        origin = f'the entry of {kind} "{self.values.get(label, "")}"'
+    def problems(self, failure: ServiceError | None, kind: EntryKind) -> EntryProblems:
+        """Return what is wrong, by field."""
+        origin = f'the entry of {kind} "{self.values.get(self.fields[0].name, "")}"'
         names = {each.name for each in self.fields} | {"key", "more", *self.row_names}
         return EntryProblems(failure, origin, names)
 
@@ -256,32 +263,45 @@ def _read_json(text: str) -> dict[str, Any]:
     return found
 
 
-_DELETE = "operator/delete_entry.html"
-
-
 @dataclass(frozen=True, slots=True)
 class EntryKindWords:
     """Kinds of entries that share one list, and their words on pages."""
 
     kinds: frozenset[EntryKind]
     noun: str
-    """As in "There is no such alias"."""
-    notice: str
-    """Beginning of the names of its notices, as in ``alias-deleted``."""
+    """As in "There is no such alias"; the names of its notices begin with it."""
     list_path: str
     """Of the list, below the console's prefix."""
-    path: str
-    """Entries are below it, by their ids."""
-    delete_button: str
     deletion: str
     """What deletion does, as a sentence."""
+    path: str = ""
+    """Entries are below it, by their ids; empty: below the list's."""
+    list_template: str = ""
+    searched: Sequence[str] = ()
+    """Settings that the search of the list looks at, in addition to the name."""
 
 
 class EntryPages:
-    """Pages that enable, disable and delete entries of the database."""
+    """Pages that list, enable, disable and delete entries."""
 
     def __init__(self, words: EntryKindWords) -> None:
         self._words = words
+
+    async def list(self, context: RequestContext) -> None:
+        entries = await context.configuration.every(context.actor)
+        await context.show(
+            self._words.list_template,
+            page=page_of(
+                [each for each in entries if each.kind in self._words.kinds],
+                context.query,
+                self._texts,
+                {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin},
+            ),
+            unknown=of_unknown_kinds(entries),
+            providers=sorted(
+                {each.name for each in entries if each.kind == "provider" and each.in_force}
+            ),
+        )
 
     async def enable(self, context: RequestContext) -> None:
         await self._switch(context, enabled=True)
@@ -290,15 +310,12 @@ class EntryPages:
         await self._switch(context, enabled=False)
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        await context.show(_DELETE, entry=await self._entry(context), words=self._words)
+        entry = await self._entry(context)
+        await context.show("operator/delete_entry.html", entry=entry, words=self._words)
 
     async def delete(self, context: RequestContext) -> None:
         entry = await self._entry(context)
-        try:
-            await context.configuration.delete(context.actor, entry.id)
-        except InvalidRequest as problem:
-            await context.show_form(_DELETE, problem, entry=entry, words=self._words)
-            return
+        await context.configuration.delete(context.actor, entry.id)
         self._leave(context, "deleted")
 
     async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
@@ -313,11 +330,23 @@ class EntryPages:
         return entry
 
     def _leave(self, context: RequestContext, done: str) -> None:
-        context.go(self._words.list_path, done=f"{self._words.notice}-{done}")
+        context.go(self._words.list_path, done=f"{self._words.noun.replace(' ', '-')}-{done}")
+
+    def _texts(self, entry: EntryView) -> Iterator[str]:
+        yield entry.name
+        for name in self._words.searched:
+            value = entry.settings.get(name, "")
+            if name in ("targets", "endpoints"):
+                for each in value:
+                    yield f"{each.get('provider', '')}/{each.get('model', '')}"
+            else:
+                yield str(value)
 
 
-class EntryFormPages(EntryPages, ABC):
-    """Entries of one kind with a form. ``form`` is its class."""
+class EntryFormPages(EntryPages):
+    """Entries with a form. ``form`` is its class; the first of the ``fields`` names the entry."""
+
+    template = "operator/settings_entry.html"
 
     def __init__(
         self,
@@ -326,48 +355,50 @@ class EntryFormPages(EntryPages, ABC):
         form: type[SettingsForm] = SettingsForm,
     ) -> None:
         super().__init__(words)
-        self._fields = fields
+        self.fields = fields
         self._form = form
 
     async def new(self, context: RequestContext) -> None:
-        await self._show(context, None, self._form(self._fields))
+        await self._show(context, None)
 
     async def create(self, context: RequestContext) -> None:
-        form = self._form.typed(self._fields, context.form)
-        (kind,) = self._words.kinds
-        try:
-            context.check_form()
-            await context.configuration.create(context.actor, kind, form.wish())
-        except InvalidRequest as failure:
-            await self._show(context, None, form, failure)
-            return
+        await self._create(context, context.form.get("key") or None)
         self._leave(context, "added")
 
     async def see(self, context: RequestContext) -> None:
-        entry = await self._entry(context)
-        form = self._form.of(self._fields, entry.settings, entry.version)
-        await self._show(context, entry, form)
+        await self._show(context, await self._entry(context))
 
     async def change(self, context: RequestContext) -> None:
+        """Replace an entry; an empty key leaves the one there is."""
         entry = await self._entry(context)
-        form = self._form.typed(self._fields, context.form)
-        try:
-            context.check_form()
-            wish = form.wish(enabled=entry.enabled)
-            await context.configuration.change(context.actor, entry.id, wish)
-        except InvalidRequest as failure:
-            await self._show(context, entry, form, failure)
-            return
+        form = await self._typed(context)
+        wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
+        await context.configuration.change(context.actor, entry.id, wish)
         self._leave(context, "saved")
 
-    @abstractmethod
-    async def list(self, context: RequestContext) -> None: ...
+    async def around(self, context: RequestContext) -> Mapping[str, Any]:
+        """Return what the template needs besides the form."""
+        return {}
 
-    @abstractmethod
-    async def _show(
-        self,
-        context: RequestContext,
-        entry: EntryView | None,
-        form: SettingsForm,
-        failure: InvalidRequest | None = None,
-    ) -> None: ...
+    async def _create(self, context: RequestContext, key: str | None) -> None:
+        form = await self._typed(context)
+        await context.configuration.create(context.actor, self._kind(context), form.wish(key=key))
+
+    async def _typed(self, context: RequestContext) -> SettingsForm:
+        return self._form.typed(self.fields, context.form)
+
+    def _kind(self, context: RequestContext) -> EntryKind:
+        return next(iter(self._words.kinds))
+
+    async def _show(self, context: RequestContext, entry: EntryView | None) -> None:
+        form = self._form.shown(self.fields, context.form, entry)
+        kind = entry.kind if entry is not None else self._kind(context)
+        await context.show(
+            self.template,
+            entry=entry,
+            form=form,
+            kind=kind,
+            words=self._words,
+            problems=form.problems(context.problem, kind),
+            **await self.around(context),
+        )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from causerie.errors import InvalidRequest, NotFound
+from causerie.errors import InvalidRequest
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.explanation import RoutingExplanation
@@ -137,47 +137,35 @@ def _number(text: str, field: str) -> int | float:
     return int(number) if number == int(number) else number
 
 
-_TEMPLATE = "operator/explain.html"
-
-
 async def show(context: RequestContext) -> None:
-    """``GET /operator/explain``; ``?model=`` fills one in."""
+    """Show the form; ``?model=`` fills one in."""
     await context.operations.providers(context.actor)
-    await _show(context, RouteForm(model=context.query.get("model")), None)
+    form = RouteForm(model=context.query.get("model"))
+    await _show(context, RouteForm.of(context.form) if context.form else form)
 
 
 async def explain(context: RequestContext) -> None:
     await context.operations.providers(context.actor)  # a wrong form names models and doors, too
     form = RouteForm.of(context.form)
-    try:
-        context.check_form()
-        question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
-        told = await context.operations.explain(context.actor, question)
-    except (InvalidRequest, NotFound) as problem:
-        await context.show_form(_TEMPLATE, problem, **_around(context, form, None))
-        return
+    question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
+    told = await context.operations.explain(context.actor, question)
     await _show(context, form, told, question.body.decode("utf-8", "replace"))
 
 
 async def _show(
     context: RequestContext,
     form: RouteForm,
-    told: RoutingExplanation | None,
+    told: RoutingExplanation | None = None,
     body: str = "",
 ) -> None:
-    await context.show(_TEMPLATE, **_around(context, form, told, body))
-
-
-def _around(
-    context: RequestContext, form: RouteForm, told: RoutingExplanation | None, body: str = ""
-) -> dict[str, Any]:
-    return {
-        "form": form,
-        "told": told,
-        "body": body or form.body,
-        "doors": [(name, name) for name in context.operations.doors()],
-        "models": context.operations.models(),
-        "formats": FORMATS,
-        "efforts": EFFORTS,
-        "sorts": SORTS,
-    }
+    await context.show(
+        "operator/explain.html",
+        form=form,
+        told=told,
+        body=body or form.body,
+        doors=[(name, name) for name in context.operations.doors()],
+        models=context.operations.models(),
+        formats=FORMATS,
+        efforts=EFFORTS,
+        sorts=SORTS,
+    )

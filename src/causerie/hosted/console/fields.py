@@ -39,8 +39,8 @@ class FormFields:
                 raise InvalidRequest("A text holds the character 0; leave it out.", param=name)
         return FormFields(pairs)
 
-    def get(self, name: str) -> str:
-        return self.raw(name).strip()
+    def get(self, name: str, default: str = "") -> str:
+        return next((value.strip() for key, value in self._pairs if key == name), default)
 
     def raw(self, name: str) -> str:
         """The first value as it was sent: for passwords."""

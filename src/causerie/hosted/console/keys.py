@@ -9,7 +9,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
 from causerie.hosted.accounts.keys import ApiKey, Purpose
@@ -161,14 +161,8 @@ async def new(context: RequestContext) -> None:
 
 async def create(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    form = KeyForm.typed(context.form)
-    try:
-        context.check_form()
-        draft = form.draft(context.services.clock())
-        made = await context.accounts.keys.create(context.actor, project_id, draft)
-    except ServiceError as problem:
-        await context.show_form("keys/new.html", problem, **_choices(context, form))
-        return
+    draft = KeyForm.typed(context.form).draft(context.services.clock())
+    made = await context.accounts.keys.create(context.actor, project_id, draft)
     await _reveal(context, made, old_ends=None)
 
 
@@ -179,14 +173,8 @@ async def show(context: RequestContext) -> None:
 
 async def edit(context: RequestContext) -> None:
     key = await _key(context)
-    form = KeyForm.typed(context.form)
-    try:
-        context.check_form()
-        change = form.edit(key, context.services.clock())
-        await context.accounts.keys.edit(context.actor, key.id, change)
-    except ServiceError as problem:
-        await context.show_form("keys/edit.html", problem, key=key, **_choices(context, form))
-        return
+    change = KeyForm.typed(context.form).edit(key, context.services.clock())
+    await context.accounts.keys.edit(context.actor, key.id, change)
     _back(context, key, "key-saved")
 
 
@@ -206,17 +194,13 @@ async def rotate(context: RequestContext) -> None:
 
 async def ask_transfer(context: RequestContext) -> None:
     key = await _asked(context, Action.KEYS_TRANSFER)
-    await context.show("keys/transfer.html", key=key, **await _heirs(context, key))
+    members = await heirs(context, key.project_id)
+    await context.show("keys/transfer.html", key=key, heirs=members)
 
 
 async def transfer(context: RequestContext) -> None:
     key = await _key(context)
-    try:
-        await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
-    except InvalidRequest as problem:
-        values = await _heirs(context, key)
-        await context.show_form("keys/transfer.html", problem, key=key, **values)
-        return
+    await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
     _back(context, key, "key-transferred")
 
 
@@ -242,10 +226,6 @@ async def enable(context: RequestContext) -> None:
     _back(context, key, "key-enabled")
 
 
-async def _heirs(context: RequestContext, key: ApiKey) -> dict[str, Any]:
-    return {"heirs": await heirs(context, key.project_id)}
-
-
 async def _key(context: RequestContext) -> ApiKey:
     view = await context.project()
     key = await context.accounts.keys.see(context.actor, context.params["key"])
@@ -262,7 +242,8 @@ async def _asked(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-def _choices(context: RequestContext, form: KeyForm) -> dict[str, Any]:
+def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+    form = KeyForm.typed(context.form) if context.form else kept
     doors = [door.name for door in context.service_view.doors()]
     models = [str(entry["id"]) for entry in context.service_view.models()]
     limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]

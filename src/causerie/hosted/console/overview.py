@@ -163,7 +163,8 @@ async def _entries(context: RequestContext) -> list[PaletteEntry]:
     mine = [project for project, _ in await context.accounts.projects.of(context.me)]
     every = await context.accounts.projects.every(context.actor) if context.me.operator else mine
     current = context.view.project if context.view else next(iter(mine), None)
-    groups = sections(context.services.leads_to(), current, "", operator=context.me.operator)
+    has_catalog = context.services.has_catalog
+    groups = sections(current, "", operator=context.me.operator, has_catalog=has_catalog)
     pages = [
         PaletteEntry(link.title, "operator" if group.icon else "page", link.path, link.icon)
         for group in groups

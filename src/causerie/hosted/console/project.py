@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.errors import Forbidden, InvalidRequest, ServiceError
+from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.ports import LONGEST_DAYS
 from causerie.hosted.accounts.spending import SpendingReader
-from causerie.hosted.console import sign_in
 from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.sign_in import show_new_link
 
 _HINTS = {
     Role.OWNER: "everything, owners included",
@@ -56,25 +56,20 @@ async def show_limits(context: RequestContext) -> None:
 
 async def show_logging(context: RequestContext) -> None:
     view = await context.project()
-    days = view.project.recording_days or ""
+    days = context.form.get("days", str(view.project.recording_days or ""))
     await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
 
 
 async def show_settings(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.PROJECT_RENAME)
-    await context.show("project/settings.html", name=view.project.name)
+    name = context.form.get("name", view.project.name)
+    await context.show("project/settings.html", name=name)
 
 
 async def rename(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    try:
-        context.check_form()
-        await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
-    except InvalidRequest as problem:
-        name = context.form.get("name")
-        await context.show_form("project/settings.html", problem, name=name)
-        return
+    await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
     context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
 
@@ -95,31 +90,21 @@ async def restore(context: RequestContext) -> None:
 async def ask_bounds(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.BOUNDS_SET)
-    await context.show("project/bounds.html", **_choices(context, BoundsRows.of(view.bounds)))
+    await context.show("project/bounds.html", **offered(context, view.bounds))
 
 
 async def set_bounds(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    rows = BoundsRows.typed(context.form)
-    try:
-        context.check_form()
-        await context.accounts.projects.set_bounds(context.actor, project_id, rows.bounds())
-    except ServiceError as problem:
-        await context.show_form("project/bounds.html", problem, **_choices(context, rows))
-        return
+    bounds = BoundsRows.typed(context.form).bounds()
+    await context.accounts.projects.set_bounds(context.actor, project_id, bounds)
     context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
 
 async def set_recording(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
     off = context.form.get("off") == "yes"
-    try:
-        days = None if off else _days(context.form.get("days"))
-        await context.accounts.recordings.keep(context.actor, project_id, days)
-    except InvalidRequest as problem:
-        values = {"longest": LONGEST_DAYS, "days": context.form.get("days")}
-        await context.show_form("project/logging.html", problem, **values)
-        return
+    days = None if off else _days(context.form.get("days"))
+    await context.accounts.recordings.keep(context.actor, project_id, days)
     done = "recording-off" if off else "recording-on"
     context.go(f"/projects/{project_id}/logging", done=done)
 
@@ -140,10 +125,6 @@ async def _archive(context: RequestContext, *, archived: bool) -> None:
     context.go(f"/projects/{project_id}/settings", done=done)
 
 
-def _choices(context: RequestContext, rows: BoundsRows) -> dict[str, Any]:
-    return offered(rows, context.service_view.models())
-
-
 def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
     if isinstance(each, ProjectMember):
         return each.user.name, each.user.email
@@ -153,29 +134,16 @@ def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
 async def ask_invitation(context: RequestContext) -> None:
     await context.project()
     await context.check_right(Action.MEMBERS_INVITE)
-    await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
+    email, role = context.form.get("email"), context.form.get("role", Role.MEMBER)
+    await context.show("project/invite.html", email=email, role=role, hints=_HINTS)
 
 
 async def invite(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    email, role = context.form.get("email"), _role(context)
-    try:
-        context.check_form()
-        made = await context.accounts.projects.invite(
-            context.actor, project_id, role, email=email or None
-        )
-    except (InvalidRequest, Forbidden) as problem:
-        await context.show_form(
-            "project/invite.html", problem, email=email, role=role, hints=_HINTS
-        )
-        return
-    await context.show(
-        "project/link.html",
-        title="Your invitation",
-        address=sign_in.link_address(context.base, made.token),
-        link=made.link,
-        back=f"/projects/{project_id}",
+    made = await context.accounts.projects.invite(
+        context.actor, project_id, _role(context), email=context.form.get("email") or None
     )
+    await show_new_link(context, "Your invitation", made, f"/projects/{project_id}")
 
 
 async def withdraw(context: RequestContext) -> None:
@@ -187,21 +155,14 @@ async def withdraw(context: RequestContext) -> None:
 async def show_member(context: RequestContext) -> None:
     member = await _member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    held = await _keys_of(context, member)
-    await context.show("project/member.html", member=member, role=member.role, hints=_HINTS, **held)
+    role, held = context.form.get("role", member.role), await _keys_of(context, member)
+    await context.show("project/member.html", member=member, role=role, hints=_HINTS, **held)
 
 
 async def change_member(context: RequestContext) -> None:
     member, role = await _member(context), _role(context)
     project_id = context.params["project"]
-    try:
-        await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
-    except (InvalidRequest, Forbidden) as problem:
-        held = await _keys_of(context, member)
-        await context.show_form(
-            "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
-        )
-        return
+    await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
 
@@ -213,17 +174,10 @@ async def ask_removal(context: RequestContext) -> None:
 
 async def remove_member(context: RequestContext) -> None:
     member, project_id = await _member(context), context.params["project"]
-    try:
-        await context.accounts.projects.remove(
-            context.actor,
-            project_id,
-            member.user.id,
-            keys_to=context.form.get("keys_to") or None,
-        )
-    except (InvalidRequest, Forbidden) as problem:
-        held = await _keys_of(context, member)
-        await context.show_form("project/remove.html", problem, member=member, **held)
-        return
+    keys_to = context.form.get("keys_to") or None
+    await context.accounts.projects.remove(
+        context.actor, project_id, member.user.id, keys_to=keys_to
+    )
     if member.user.id == context.me.id and not context.me.operator:
         context.go("/", done="left")
     else:

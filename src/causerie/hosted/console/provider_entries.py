@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import InvalidRequest
 from causerie.hosted.console.entries import (
     SettingField,
     SettingsForm,
@@ -23,7 +23,6 @@ FIELDS = (
     SettingField("max_concurrent", "", "number"),
 )
 _PATH = "/operator/providers"
-_DELETE = "operator/delete_provider.html"
 _OTHER = "other"
 
 
@@ -31,62 +30,49 @@ async def new(context: RequestContext) -> None:
     await context.configuration.every(context.actor)
     asked = context.query.get("known")
     known = KNOWN_PROVIDERS.get(asked)
-    if known is None and asked != _OTHER:
+    if known is None and asked != _OTHER and not context.form:
         find = context.query.get("find")
         await context.show(
             "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
         )
         return
-    await _show_add_form(
-        context, SettingsForm(FIELDS, {"name": known.name, "known": known.name} if known else {})
+    values = {"name": known.name, "known": known.name} if known else {}
+    form = (
+        SettingsForm.typed(FIELDS, context.form) if context.form else SettingsForm(FIELDS, values)
     )
+    await _show_add_form(context, form)
 
 
 async def create(context: RequestContext) -> None:
-    """``POST /operator/providers/add/new``; leads to the choice of its models."""
+    """Add a provider; leads to the choice of its models."""
     form = SettingsForm.typed(FIELDS, context.form)
-    try:
-        context.check_form()
-        step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
-        await context.configuration.apply(context.actor, [step])
-    except InvalidRequest as failure:
-        await _show_add_form(context, form, failure)
-        return
+    step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
+    await context.configuration.apply(context.actor, [step])
     context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
 
 
 async def test(context: RequestContext) -> None:
-    form = SettingsForm.typed(FIELDS, context.form)
+    form, trial = SettingsForm.typed(FIELDS, context.form), None
+    key, model = context.form.get("key"), context.form.get("test_model")
     try:
-        trial = await context.configuration.test(
-            context.actor,
-            form.settings(),
-            context.form.get("key"),
-            context.form.get("test_model"),
-            "",
-        )
+        trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
     except InvalidRequest as failure:
-        await _show_add_form(context, form, failure, tested=True)
-        return
-    await _show_add_form(context, form, trial=trial)
+        context.problem = failure
+    await _show_add_form(context, form, trial, tested=trial is None)
 
 
 async def edit(context: RequestContext) -> None:
     entry = await _entry(context)
-    await _edit(context, entry, SettingsForm.of(FIELDS, entry.settings, entry.version))
+    values = _around(context, SettingsForm.shown(FIELDS, context.form, entry))
+    await context.show("operator/edit_provider.html", entry=entry, **values)
 
 
 async def change(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/edit``; an empty key leaves the one there is."""
+    """Replace the settings of a provider; an empty key leaves the one there is."""
     entry, form = await _entry(context), SettingsForm.typed(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
-    try:
-        context.check_form()
-        wish = form.wish(key=key, enabled=entry.enabled)
-        await context.configuration.change(context.actor, entry.id, wish)
-    except InvalidRequest as failure:
-        await _edit(context, entry, form, failure)
-        return
+    wish = form.wish(key=key, enabled=entry.enabled)
+    await context.configuration.change(context.actor, entry.id, wish)
     context.go(f"{_PATH}/{form.values['name']}", done="provider-saved")
 
 
@@ -113,17 +99,20 @@ async def disable(context: RequestContext) -> None:
 async def ask_deletion(context: RequestContext) -> None:
     entries = await context.configuration.every(context.actor)
     entry = changeable_provider(entries, context.params["provider"])
-    await context.show(_DELETE, entry=entry, **_served(entry, entries))
+    served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
+    if _answers(entry, entries):
+        models = [each for each in models_of(entry.name, entries) if not each.locked]
+        served = {"aliases": aliases_of(entry.name, entries), "models": models}
+    await context.show("operator/delete_provider.html", entry=entry, **served)
 
 
 async def delete(context: RequestContext) -> None:
     entries = await context.configuration.every(context.actor)
     entry = changeable_provider(entries, context.params["provider"])
-    try:
-        await context.configuration.apply(context.actor, _removal(entry, entries))
-    except InvalidRequest as problem:
-        await context.show_form(_DELETE, problem, entry=entry, **_served(entry, entries))
-        return
+    steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
+    if _answers(entry, entries):
+        steps = [*withdrawal(entry, entries), *removal(entry, entries)]
+    await context.configuration.apply(context.actor, steps)
     context.go(_PATH, done="provider-deleted")
 
 
@@ -140,49 +129,21 @@ async def _entry(context: RequestContext) -> EntryView:
 
 
 async def _show_add_form(
-    context: RequestContext,
-    form: SettingsForm,
-    failure: InvalidRequest | None = None,
-    trial: Trial | None = None,
-    *,
-    tested: bool = False,
+    context: RequestContext, form: SettingsForm, trial: Trial | None = None, *, tested: bool = False
 ) -> None:
-    values = {**_around(form, failure), "tested": tested}
-    await context.show_form("operator/add_provider.html", failure, trial=trial, **values)
+    values = _around(context, form)
+    await context.show("operator/add_provider.html", trial=trial, tested=tested, **values)
 
 
-async def _edit(
-    context: RequestContext,
-    entry: EntryView,
-    form: SettingsForm,
-    failure: InvalidRequest | None = None,
-) -> None:
-    values = _around(form, failure)
-    await context.show_form("operator/edit_provider.html", failure, entry=entry, **values)
-
-
-def _around(form: SettingsForm, failure: ServiceError | None) -> dict[str, Any]:
+def _around(context: RequestContext, form: SettingsForm) -> dict[str, Any]:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
     usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
     return {
         "form": form,
         "known": known,
-        "problems": form.problems(failure, "provider"),
+        "problems": form.problems(context.problem, "provider"),
         "dialects": [("", usual), *((name, name) for name in sorted(DIALECTS))],
     }
-
-
-def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
-    if not _answers(entry, entries):
-        return {"aliases": (), "models": ()}
-    models = [each for each in models_of(entry.name, entries) if not each.locked]
-    return {"aliases": aliases_of(entry.name, entries), "models": models}
-
-
-def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
-    if _answers(entry, entries):
-        return [*withdrawal(entry, entries), *removal(entry, entries)]
-    return [EntryStep(kind="provider", id=entry.id)]
 
 
 def _answers(entry: EntryView, entries: Sequence[EntryView]) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -106,22 +105,14 @@ async def show_progress(context: RequestContext) -> None:
 
 async def ask_probe(context: RequestContext) -> None:
     view = await _view(context)
-    await context.show(
-        "operator/probe.html", view=view, model=_model(view, context.query.get("model"))
-    )
+    model = _model(view, context.form.get("model", context.query.get("model")))
+    await context.show("operator/probe.html", view=view, model=model)
 
 
 async def probe(context: RequestContext) -> None:
     name, model = context.params["provider"], context.form.get("model")
-    try:
-        quick = bool(context.form.get("quick"))
-        await context.operations.probe(context.actor, name, model, quick=quick)
-    except InvalidRequest as problem:
-        view = await _view(context)
-        await context.show_form(
-            "operator/probe.html", problem, view=view, model=_model(view, model)
-        )
-        return
+    quick = bool(context.form.get("quick"))
+    await context.operations.probe(context.actor, name, model, quick=quick)
     context.go(f"{_PATH}/{name}")
 
 
@@ -190,49 +181,36 @@ _LONGEST_PREFIX = 64
 
 
 async def show_models(context: RequestContext) -> None:
-    await _show_models(context)
+    provider, entries = await _provider(context)
+    trial = await context.configuration.listed(context.actor, provider.name)
+    find, form = context.query.get("find"), context.form
+    rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
+    await context.show(
+        "operator/provider_models.html",
+        provider=provider,
+        listing=trial.listing,
+        find=find,
+        rows=[(each, _value(each)) for each in rows if find.casefold() in _text(each)],
+        states=[each.state for each in rows],
+        picked=frozenset([*form.every("pick"), *form.every("gone")]),
+        prefix_typed=form.get("prefix")[:_LONGEST_PREFIX],
+        problems=EntryProblems(context.problem),
+        wildcard=any("*" in _targets(each, provider.name) for each in entries),
+    )
 
 
 async def take_over(context: RequestContext) -> None:
     provider, entries = await _provider(context)
     prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
-    try:
-        context.check_form()
-        picked = [picked_model(each) for each in context.form.every("pick")]
-        gone = context.form.every("gone")
-        steps = [*taken_over(provider, entries, picked, gone, prefix)]
-        if context.form.get("all"):
-            every = prefix or f"{provider.name}/"
-            steps += taken_over(provider, entries, [ListedModel(id="*")], prefix=every)
-        if not steps:
-            raise InvalidRequest("Nothing was picked that would change.", param="pick")
-        await context.configuration.apply(context.actor, steps)
-    except InvalidRequest as failure:
-        await _show_models(context, failure, prefix)
-        return
+    picked = [picked_model(each) for each in context.form.every("pick")]
+    steps = [*taken_over(provider, entries, picked, context.form.every("gone"), prefix)]
+    if context.form.get("all"):
+        every = prefix or f"{provider.name}/"
+        steps += taken_over(provider, entries, [ListedModel(id="*")], prefix=every)
+    if not steps:
+        raise InvalidRequest("Nothing was picked that would change.", param="pick")
+    await context.configuration.apply(context.actor, steps)
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
-
-
-async def _show_models(
-    context: RequestContext, failure: InvalidRequest | None = None, prefix: str = ""
-) -> None:
-    provider, entries = await _provider(context)
-    trial = await context.configuration.listed(context.actor, provider.name)
-    find = context.query.get("find")
-    rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
-    picked = context.form.every("pick"), context.form.every("gone")
-    values: dict[str, Any] = {
-        "provider": provider,
-        "listing": trial.listing,
-        "find": find,
-        "rows": [(each, _value(each)) for each in rows if find.casefold() in _text(each)],
-        "states": [each.state for each in rows],
-        "picked": frozenset([*picked[0], *picked[1]]),
-        "prefix_typed": prefix,
-        "problems": EntryProblems(failure),
-        "wildcard": any("*" in _targets(each, provider.name) for each in entries),
-    }
-    await context.show_form("operator/provider_models.html", failure, **values)
 
 
 async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:

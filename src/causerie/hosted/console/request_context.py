@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 
 from causerie.catalog.page_cache import CachedPage
-from causerie.errors import Forbidden, InvalidRequest, ServiceError, Unauthenticated
+from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import forbidden
 from causerie.hosted.accounts.people import (
@@ -34,7 +34,7 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.navigation import ENTRIES, NOTICES, NavigationEntry, sections
+from causerie.hosted.console.navigation import NOTICES, sections
 from causerie.hosted.console.public_chat import PublicChat
 from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
@@ -150,7 +150,6 @@ def _without_port(hop: str) -> str:
 
 PREFIX = "/console"
 SEE_OTHER = 303
-_OK = 200
 _NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
@@ -158,7 +157,6 @@ _OF_IMAGES = {
     "cache-control": "public, max-age=86400",
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # an SVG's
 }
-_MARKET = ("/catalog", "/rankings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +175,17 @@ class ConsoleServices:
     logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
     public_rankings: bool = False
 
-    def leads_to(self) -> tuple[NavigationEntry, ...]:
-        """Return the entries of the navigation; those of the catalog only if there is one."""
-        has_catalog = self.service_view.market() is not None
-        return tuple(each for each in ENTRIES if each.pattern not in _MARKET or has_catalog)
+    @property
+    def has_catalog(self) -> bool:
+        return self.service_view.market() is not None
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path."""
+    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path.
+
+    ``problem`` is what was wrong with it: the page that is sent says so, and has its status.
+    """
 
     exchange: Exchange
     services: ConsoleServices
@@ -196,12 +196,10 @@ class RequestContext:
     user: User | None = None
     session: Session | None = None
     view: ProjectOverview | None = None
-    fits: bool = True  # whether the form is of a page of this very session
+    problem: ServiceError | None = None
     token_is_new: bool = False  # made for this answer, so nobody has signed in with it
     _headers: dict[str, str] = field(default_factory=dict)
     _found: Sequence[tuple[Project, Membership]] | None = None
-
-    # The visitor.
 
     @property
     def me(self) -> User:
@@ -259,41 +257,29 @@ class RequestContext:
         if not rights(action, made_by):
             raise forbidden(action, extent(action, rights.parts))
 
-    def check_form(self) -> None:
-        """Raise :class:`InvalidRequest` if the session of the form has ended."""
-        if not self.fits:
-            raise InvalidRequest(
-                "You have signed in since this was typed, so nothing was changed yet. "
-                "Look it through, and send it again.",
-                code="stale_form",
-                status=403,
-            )
-
-    # Answers.
-
     def keep(self, token: str, life: timedelta | None) -> None:
         """Set the cookie of a new token."""
         self.token = token
         secure = self.services.site.secure(self.exchange)
         self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
 
-    async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+    async def show(self, template: str, /, **values: Any) -> None:
         """Send a page; compressed only if no other site chose the request.
 
         The answer to a form is never compressed: it may show a secret.
         """
         text = await self._rendered(template, values)
-        opened = self.exchange.method == "GET" and status == _OK
+        opened = self.exchange.method == "GET" and self.problem is None
         if opened and asked_by_person(self.exchange.headers):
             own = self._own()
             await send_compressed(self.exchange, text.encode(), own, content_type=_HTML)
         else:
-            self.send(status, text)
+            self._send(text)
 
-    async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+    async def show_openly(self, template: str, /, **values: Any) -> None:
         """Send a page that everybody may see, to strangers cacheable and without a cookie."""
         if self.user is not None:
-            await self.show(template, status=status, **values)
+            await self.show(template, **values)
             return
         text = await self._rendered(template, values)
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
@@ -302,33 +288,13 @@ class RequestContext:
         taken = self.exchange.headers.take_gzip
         small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
-        await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
+        await send_cached(self.exchange, page, headers, content_type=_HTML, status=self._status)
 
-    async def show_form(
-        self, template: str, problem: ServiceError | None, /, **values: Any
-    ) -> None:
-        """Send a form; again, with what was wrong in it, if there is a problem."""
-        if problem is None:
-            await self.show(template, **values)
-            return
-        self._headers |= {
-            name.lower(): value
-            for name, value in problem.headers.items()
-            if name != "WWW-Authenticate"  # a person is asked by our form
-        }
-        await self.show(template, status=problem.status, problem=problem, **values)
-
-    def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+    def show_bare(self, template: str, /, **values: Any) -> None:
         """Send a page about a failure without any use of the database."""
         self.user = None
-        context = {**self._outside((), None, frozenset({RoleColumn.OUTSIDER})), **values}
-        text = self.services.templates.get_template(template).render(
-            {**context, "problem": problem}
-        )
-        self.send(problem.status, text)
-
-    def send(self, status: int, text: str) -> None:
-        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
+        found = self.services.templates.get_template(template)
+        self._send(found.render({**self._around((), None), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
@@ -356,11 +322,21 @@ class RequestContext:
         """Redirect to an address, which may be another site's."""
         self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
 
+    @property
+    def _status(self) -> int:
+        return self.problem.status if self.problem is not None else 200
+
+    def _send(self, text: str) -> None:
+        self.exchange.respond(self._status, text.encode(), content_type=_HTML, headers=self._own())
+
     def _own(self) -> dict[str, str]:
-        return {**PAGE_HEADERS, "cache-control": "no-store", **self._headers}
+        told = self.problem.headers if self.problem is not None else {}
+        headers = {name.lower(): value for name, value in told.items()}
+        headers.pop("www-authenticate", None)  # a person is asked by our form
+        return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
-        context = {"problem": None, **await self._frame(), **values}
+        context = {**await self._frame(), **values}
         found = self.services.templates.get_template(template)
         pieces, turns = [], Turns()
         for piece in found.generate(context):
@@ -375,7 +351,7 @@ class RequestContext:
         if current is None:
             current = self.usual(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
-        return {**self._outside(projects, current, self._parts(role)), "role": role}
+        return self._around(projects, current, role)
 
     def usual(self, projects: Sequence[Project]) -> Project | None:
         """Return the project that was open last in this browser, else the first."""
@@ -390,34 +366,30 @@ class RequestContext:
             self._found = await self.accounts.projects.of(self.user)
         return self._found
 
-    def _outside(
-        self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
+    def _around(
+        self, projects: Sequence[Project], current: Project | None, role: Role | None = None
     ) -> dict[str, Any]:
-        path = self.exchange.path.removeprefix(PREFIX)
+        path, user = self.exchange.path.removeprefix(PREFIX), self.user
+        status = PersonStatus(user.name, user.operator, False, role) if user is not None else None
+        operator, has_catalog = user is not None and user.operator, self.services.has_catalog
         return {
             "context": self,
-            "user": self.user,
+            "problem": self.problem,
+            "role": role,
+            "user": user,
             "prefix": PREFIX,
             "form_token": form_token(self.token),
             "projects": projects,
             "project": current,
-            "may": _Rights(parts, self.user.id if self.user is not None else ""),
-            "sections": sections(
-                self.services.leads_to(), current, path, operator=RoleColumn.OPERATOR in parts
-            ),
+            "may": _Rights(columns(status), user.id if user is not None else ""),
+            "sections": sections(current, path, operator=operator, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),
             "providers": self.services.providers(),
             "open_to_all": self.services.open_to_all,
-            "has_catalog": self.service_view.market() is not None,
+            "has_catalog": has_catalog,
             "has_rankings": self.services.public_rankings,
         }
-
-    def _parts(self, role: Role | None) -> frozenset[RoleColumn]:
-        user = self.user
-        return columns(
-            PersonStatus(user.name, user.operator, disabled=False, role=role) if user else None
-        )
 
 
 @dataclass(frozen=True, slots=True)

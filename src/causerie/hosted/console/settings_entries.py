@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from causerie.errors import InvalidRequest
-from causerie.hosted.console.entries import (
-    EntryFormPages,
-    EntryKindWords,
-    SettingField,
-    SettingsForm,
-    of_unknown_kinds,
-)
-from causerie.hosted.console.fields import page_of
-from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView
+from causerie.hosted.console.entries import EntryFormPages, EntryKindWords, SettingField
 
-_FORM = "operator/settings_entry.html"
 _PRICE = "$ per 1M tokens."
 _AT_ONCE = "Requests at the same time"
 _REPLICAS = "Processes that share the requests."
-_COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
-    "id": lambda one: one.name.casefold(),
-    "origin": lambda one: one.origin,
-}
-
-
 LIMITS = tuple(
     SettingField(f"limits.{name}", title, "number", group="Limits")
     for name, title in (
@@ -38,35 +20,19 @@ LIMITS = tuple(
 """Fields that limit all use together."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsKind:
-    """A kind of entries: its form, its list, and its words."""
-
-    words: EntryKindWords
-    fields: Sequence[SettingField]
-    list_template: str
-    title: str
-    """Title of the form of a new one."""
-    section: str
-    """Of the configuration file."""
-    searched: Sequence[str]
-    """Settings that the search of the list looks at, in addition to the name."""
-
-
 def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
     for name, title, hint in rows:
         yield SettingField(f"{table}.{name}", title, "number", hint, group=group)
 
 
-MODELS = SettingsKind(
-    words=EntryKindWords(
+MODELS = EntryFormPages(
+    EntryKindWords(
         kinds=frozenset({"model"}),
         noun="model",
-        notice="model",
         list_path="/operator/models",
-        path="/operator/models",
-        delete_button="Delete model",
         deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
+        list_template="operator/own_models.html",
+        searched=("name", "ref", "engine"),
     ),
     fields=(
         SettingField("id", "ID", hint="The `model` of requests.", missing="is missing"),
@@ -125,20 +91,15 @@ MODELS = SettingsKind(
             ("replicas", "Replicas", _REPLICAS),
         ),
     ),
-    list_template="operator/own_models.html",
-    title="Add model",
-    section="models",
-    searched=("name", "ref", "engine"),
 )
-DOORS = SettingsKind(
-    words=EntryKindWords(
+DOORS = EntryFormPages(
+    EntryKindWords(
         kinds=frozenset({"door"}),
         noun="door",
-        notice="door",
         list_path="/operator/doors",
-        path="/operator/doors",
-        delete_button="Delete door",
         deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
+        list_template="operator/doors.html",
+        searched=("kind", "hosts", "models"),
     ),
     fields=(
         SettingField(
@@ -200,40 +161,4 @@ DOORS = SettingsKind(
             group="Requests",
         ),
     ),
-    list_template="operator/doors.html",
-    title="Add door",
-    section="doors",
-    searched=("kind", "hosts", "models"),
 )
-
-
-class SettingsEntryPages(EntryFormPages):
-    def __init__(self, kind: SettingsKind) -> None:
-        super().__init__(kind.words, kind.fields)
-        self._kind = kind
-
-    async def list(self, context: RequestContext) -> None:
-        entries = await context.configuration.every(context.actor)
-        own = [each for each in entries if each.kind in self._words.kinds]
-        page = page_of(own, context.query, self._texts, _COLUMNS)
-        unknown = of_unknown_kinds(entries)
-        await context.show(self._kind.list_template, page=page, unknown=unknown)
-
-    async def _show(
-        self,
-        context: RequestContext,
-        entry: EntryView | None,
-        form: SettingsForm,
-        failure: InvalidRequest | None = None,
-    ) -> None:
-        label = self._kind.fields[0].name
-        (kind,) = self._words.kinds
-        problems = form.problems(failure, kind, label)
-        await context.show_form(
-            _FORM, failure, entry=entry, form=form, kind=self._kind, problems=problems
-        )
-
-    def _texts(self, entry: EntryView) -> Iterator[str]:
-        yield entry.name
-        for name in self._kind.searched:
-            yield str(entry.settings.get(name, ""))
