@@ -13,6 +13,7 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
 from causerie.hosted.management.requests import Body, Count, NoBody, NoQuery, Word
 from causerie.hosted.management.routing import ApiCall, route
+from causerie.hosted.management.views import viewed
 from causerie.hosted.operations.configuring import (
     EntryView,
     EntryWish,
@@ -55,14 +56,7 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(view: ProviderView) -> ProviderSummary:
         """Return the provider without its models."""
-        return ProviderSummary(
-            name=view.name,
-            base_url=view.base_url,
-            dialect=view.dialect,
-            max_concurrent=view.max_concurrent,
-            models=tuple(model.id for model in view.models),
-            targets=view.targets,
-        )
+        return viewed(ProviderSummary, view, models=tuple(model.id for model in view.models))
 
 
 class ProviderList(Struct, frozen=True, kw_only=True):

@@ -178,7 +178,6 @@ async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
 
 @route("GET /usage.csv", "Usage and cost as CSV")
 async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
-    """The same as a table, whole."""
     asked = usage_query(call.query, call.now)
     project = project_of(call.actor, call.query.project)
     buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
@@ -187,7 +186,6 @@ async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
 async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
-    """Return the state of a project's budgets."""
     seen = await call.accounts.projects.see(call.actor, call.ids["project"])
     reader = _spending(call, call.actor, seen.project.id)
     found = await reader.of_project(seen.bounds.budgets)
@@ -196,7 +194,6 @@ async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")
 async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
-    """Return the state of a key's budgets."""
     key = await call.accounts.keys.see(call.actor, call.ids["key"])
     used = await call.accounts.usage.last_used(call.actor, key.project_id)
     reader = _spending(call, call.actor, key.project_id)
