@@ -20,6 +20,7 @@ from causerie.errors import (
 )
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.tokens import form_token_fits, new_token
+from causerie.hosted.console.catalog_view import path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
@@ -89,6 +90,7 @@ class ConsoleApplication:
         self._routes = RouteTable(pages, str.isprintable)
         templates = environment(self._statics, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
+        templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
         self._services = ConsoleServices(
             accounts,
             service_view,

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import to_builtins
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.listing import Listing
@@ -27,21 +26,19 @@ from causerie.catalog.search import (
     costs,
 )
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.usage import Ranked, Ranking, RankingPeriod, Rankings
+from causerie.hosted.accounts.usage import Ranking, RankingPeriod
 from causerie.hosted.console.catalog_view import (
     MOST_COMPARED,
     Offer,
     ProviderRow,
+    ServedOffer,
     comparison,
     endpoint_names,
     endpoints,
     facets,
     list_row,
     model_price,
-    offer_row,
     offers,
-    path_of_model,
-    path_of_provider,
     providers,
     sources,
     variants,
@@ -53,7 +50,6 @@ from causerie.hosted.console.service_view import (
     StatusBadge,
     anchor,
     best,
-    model_row,
     target_badges,
 )
 
@@ -110,7 +106,14 @@ async def _models_page(
         "here": PREFIX + path,
         "public": public,
         "search": search,
-        "rows": [(offer_row(one), sources(one, engines), anchor(one.id)) for one in shown],
+        "rows": [
+            (
+                one.view if isinstance(one, ServedOffer) else list_row(one),
+                sources(one, engines),
+                anchor(one.id),
+            )
+            for one in shown
+        ],
         "states": {} if public else _states(context, shown),
         "callable_ids": callable_ids,
         "count": len(found),
@@ -167,9 +170,8 @@ async def show_model(context: RequestContext) -> None:
         **values,
         row=list_row(one),
         chat=context.services.public_chat.offers(one),
-        view=model_row(to_builtins(one.entry())),
         endpoints=endpoints(one),
-        variants=[list_row(each) for each in every],
+        variants=[each.id for each in every],
         trend=trend(days, context.services.clock()),
         prices=[model_price(each.tariff) for one in every for each in one.endpoints],
         snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", _asked(one)),
@@ -228,33 +230,9 @@ _RANKING_TITLES = {
 }
 
 
-_Choice = TypeVar("_Choice", bound=StrEnum)
-
-
 class RankingBy(StrEnum):
     MODEL = "model"
     PROVIDER = "provider"
-
-
-@dataclass(frozen=True, slots=True)
-class RankingRow:
-    """A model or provider as the page shows it; ``share`` is the percent of all tokens."""
-
-    title: str
-    of: Ranked
-    path: str
-    """Of its page, below the console's own."""
-    logo: str
-    """Author or provider."""
-    share: float
-    bar: float
-    """Percent of the tokens of the first."""
-
-    @property
-    def risen(self) -> int | None:
-        """Return how many ranks it has risen since the period before, or fallen below zero."""
-        before = self.of.rank_before
-        return before - self.of.rank if before is not None else None
 
 
 async def show_rankings(context: RequestContext) -> None:
@@ -264,7 +242,7 @@ async def show_rankings(context: RequestContext) -> None:
         "catalog/rankings.html",
         by=by,
         ranking=ranking,
-        rows=[_ranking_row(each, names, ranking) for each in ranking.rows],
+        names=names,
         titles=[(each.value, title) for each, title in _RANKING_TITLES.items()],
         public=context.services.public_rankings,
     )
@@ -287,31 +265,10 @@ async def _ranking(context: RequestContext) -> tuple[RankingBy, Sequence[Listing
     if market is None or not (context.services.public_rankings or operator):
         raise NotFound("There is no such page.")
     entries = market.entries()
-    by = _one_of(RankingBy, "by", context.query.get("by") or RankingBy.MODEL)
-    period = _one_of(RankingPeriod, "period", context.query.get("period") or RankingPeriod.WEEK)
-    return by, entries, await _read_ranking(context.accounts.rankings, by, entries, period)
-
-
-async def _read_ranking(
-    rankings: Rankings, by: RankingBy, entries: Sequence[Listing], period: RankingPeriod
-) -> Ranking:
+    by = RankingBy(context.query.one_of("by", list(RankingBy)))
+    period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
     if by is RankingBy.MODEL:
-        return await rankings.models({one.id for one in entries}, period)
+        ids = {one.id for one in entries}
+        return by, entries, await context.accounts.rankings.models(ids, period)
     endpoints = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
-    return await rankings.providers(endpoints, period)
-
-
-def _one_of(kind: type[_Choice], name: str, text: str) -> _Choice:
-    try:
-        return kind(text)
-    except ValueError as failure:
-        words = f"There is no {name} {text[:20]}; take one of {', '.join(kind)}."
-        raise InvalidRequest(words, param=name) from failure
-
-
-def _ranking_row(one: Ranked, names: Mapping[str, str], ranking: Ranking) -> RankingRow:
-    share, bar = 100 * one.tokens / ranking.tokens, 100 * one.tokens / ranking.rows[0].tokens
-    if title := names.get(one.name):
-        author = one.name.partition("/")[0]
-        return RankingRow(title, one, path_of_model(one.name), author, share, bar)
-    return RankingRow(one.name, one, path_of_provider(one.name), one.name, share, bar)
+    return by, entries, await context.accounts.rankings.providers(endpoints, period)

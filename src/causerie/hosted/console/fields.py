@@ -49,6 +49,15 @@ class FormFields:
     def every(self, name: str) -> Sequence[str]:
         return [value.strip() for key, value in self._pairs if key == name]
 
+    def one_of(self, name: str, known: Sequence[str], default: str = "") -> str:
+        """Return a value that has to be a known one; without it the default, else the first."""
+        given = self.get(name) or default or known[0]
+        if given not in known:
+            raise InvalidRequest(
+                f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
+            )
+        return given
+
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._pairs)
 

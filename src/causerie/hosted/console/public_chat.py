@@ -21,7 +21,6 @@ from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudge
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest, RateLimited, ServiceError, counted
 from causerie.hosted.accounts.passwords import network
-from causerie.hosted.console.catalog_view import model_price
 
 _MOST_ADDRESSES = 100_000
 _SOON = 5  # seconds until a place may be free
@@ -67,7 +66,7 @@ class PublicChat:
 
     def offers(self, model: Listing) -> bool:
         """Return true if visitors may chat with a model: it is named, and free everywhere."""
-        free = all(model_price(each.tariff).free for each in model.endpoints)
+        free = all(each.tariff.free for each in model.endpoints)
         return model.id in self.options.models and model.twist is None and free
 
     def request(self, body: bytes, model: str) -> bytes:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from urllib.parse import urlencode
 
-from causerie.errors import Forbidden, InvalidRequest
+from causerie.errors import Forbidden
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
@@ -305,20 +305,11 @@ def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
     user = query.get("user")[:100]
     return UsageForm(
         period(query, now),
-        Metric(_one_of(query, "metric", list(Metric))),
-        By(_one_of(query, "by", _ways(whole, person=bool(user)))),
+        Metric(query.one_of("metric", list(Metric))),
+        By(query.one_of("by", _ways(whole, person=bool(user)))),
         query.get("model")[:300],
         user,
     )
-
-
-def _one_of(query: FormFields, name: str, known: Sequence[str]) -> str:
-    given = query.get(name) or known[0]
-    if given not in known:
-        raise InvalidRequest(
-            f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
-        )
-    return given
 
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
