@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Self
 
 from causerie.errors import InvalidRequest
@@ -45,9 +44,7 @@ class AliasForm(SettingsForm):
     @classmethod
     def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
         typed = SettingsForm.typed(fields, form)
-        columns = [form.every(f"target_{name}") for name in _TARGET]
-        rows = [dict(zip(_TARGET, row, strict=True)) for row in zip_longest(*columns, fillvalue="")]
-        targets = [row for row in rows if row["model"]]
+        targets = [row for row in form.rows("target", _TARGET) if row["model"]]
         return cls(fields, typed.values, typed.more, typed.version, targets)
 
     def settings(self) -> dict[str, Any]:

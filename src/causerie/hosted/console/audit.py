@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
-from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.usage import By
@@ -265,54 +264,47 @@ _LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
 
 
-@dataclass(frozen=True, slots=True)
-class AuditListing:
-    """Address and source of a page of audit entries; ``project`` is the id of a project's log."""
-
-    path: str
-    entries: Callable[[AuditFilter], Awaitable[Sequence[AuditEntry]]]
-    project: str | None = None
+async def show_service_audit(context: RequestContext) -> None:
+    await _page(context, "/operator/audit", None)
 
 
-async def show_audit(context: RequestContext, page: AuditListing) -> None:
-    query = context.query
-    before = whole_number(query.get("before"), _LAST)
-    found = await page.entries(
-        AuditFilter(
-            actor=query.get("actor") or None,
-            action=query.get("action") or None,
-            subject=query.get("subject") or None,
-            kind=_kind(query.get("kind")),
-            before=before,
-            limit=_COUNT + 1,
-        )
-    )
+async def show_project_audit(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    await _page(context, f"/projects/{project_id}/audit", project_id)
+
+
+async def _page(context: RequestContext, path: str, project: str | None) -> None:
+    query, projects = context.query, context.accounts.projects
     kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
+    wanted = AuditFilter(
+        actor=kept.get("actor"),
+        action=kept.get("action"),
+        subject=kept.get("subject"),
+        kind=AuditKind(query.one_of("kind", list(AuditKind))) if "kind" in kept else None,
+        before=whole_number(query.get("before"), _LAST),
+        limit=_COUNT + 1,
+    )
+    if project is None:
+        found = await projects.audit_of_all(context.actor, wanted)
+    else:
+        found = await projects.audit(context.actor, project, wanted)
     shown = found[:_COUNT]
     more = urlencode(kept | {"before": str(shown[-1].id)}) if len(found) > _COUNT else ""
-    whole = page.project is None
-    people = (await names_of(context, page.project, By.USER)).known
-    projects = (await names_of(context, None, By.PROJECT)).known if whole else {}
-    words = AuditWords(people, projects, whole=whole)
+    whole = project is None
+    people = (await names_of(context, project, By.USER)).known
+    names = (await names_of(context, None, By.PROJECT)).known if whole else {}
+    words = AuditWords(people, names, whole=whole)
     await context.show(
         "audit.html",
         rows=[words.row(each) for each in shown],
-        path=page.path,
+        path=path,
         more=more,
         kept=kept,
-        without={name: _address(page.path, kept, name) for name in kept},
+        without={name: _address(path, kept, name) for name in kept},
         paged=bool(query.get("before")),
         kinds={kind: KINDS[kind] for kind in (KINDS if whole else OF_PROJECTS)},
         actors=_actors(people, kept.get("actor", "")),
     )
-
-
-def _kind(text: str) -> AuditKind | None:
-    try:
-        return AuditKind(text) if text else None
-    except ValueError as failure:
-        words = f"A kind is one of {', '.join(AuditKind)}."
-        raise InvalidRequest(words, param="kind") from failure
 
 
 def _actors(people: Mapping[str, str], chosen: str) -> Mapping[str, str]:

@@ -74,8 +74,8 @@ class BoundsRows:
     def typed(form: FormFields) -> BoundsRows:
         """Return the typed rows without untouched ones and those to be removed."""
         return BoundsRows(
-            _touched(_rows(form, "limit", ("was", "model", *_LIMIT)), _LIMIT),
-            _touched(_rows(form, "budget", ("was", *_BUDGET)), ("amount",)),
+            _touched(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
+            _touched(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
         )
 
     def bounds(self) -> LimitsAndBudgets:
@@ -94,15 +94,6 @@ def offered(context: RequestContext, bounds: LimitsAndBudgets) -> dict[str, Any]
     names = [str(entry["id"]) for entry in context.service_view.models()]
     kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
     return {"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES}
-
-
-def _rows(form: FormFields, kind: str, names: Iterable[str]) -> list[Row]:
-    columns = {name: form.every(f"{kind}_{name}") for name in names}
-    length = max(map(len, columns.values()), default=0)
-    return [
-        {name: column[index] if index < len(column) else "" for name, column in columns.items()}
-        for index in range(length)
-    ]
 
 
 def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:

@@ -59,19 +59,13 @@ def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    param: str
-    message: str
-
-
 class EntryProblems:
     """Problems of an entry by field; ``fields`` have no indexes, as in ``targets[].model``."""
 
     def __init__(
         self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
     ) -> None:
-        self._by_field: dict[str, FieldProblem] = {}
+        self._by_field: dict[str, InvalidRequest] = {}
         self.rest: list[str] = []
         if failure is None:
             return
@@ -80,13 +74,13 @@ class EntryProblems:
             own = problem.removeprefix(f"{origin}: ")
             key, _, advice = own.partition(": ")
             if advice and _INDEX.sub("[]", key) in fields:
-                self._by_field.setdefault(key, FieldProblem(key, _sentence(advice)))
+                self._by_field.setdefault(key, InvalidRequest(_sentence(advice), param=key))
             elif advice and own != problem:
                 self.rest.append(f"`{key}` {advice}")
             else:
                 self.rest.append(_sentence(own))
 
-    def of(self, field: str) -> FieldProblem | None:
+    def of(self, field: str) -> InvalidRequest | None:
         return self._by_field.get(field)
 
     @property

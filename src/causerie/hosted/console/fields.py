@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -48,6 +49,11 @@ class FormFields:
 
     def every(self, name: str) -> Sequence[str]:
         return [value.strip() for key, value in self._pairs if key == name]
+
+    def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
+        """Return rows of fields, each named by the prefix and a column."""
+        values = [self.every(f"{prefix}_{name}") for name in columns]
+        return [dict(zip(columns, row, strict=True)) for row in zip_longest(*values, fillvalue="")]
 
     def one_of(self, name: str, known: Sequence[str], default: str = "") -> str:
         """Return a value that has to be a known one; without it the default, else the first."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from causerie.errors import Forbidden
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary, ProjectSummary
 from causerie.hosted.accounts.usage import By
-from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.charts import strips
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
@@ -166,14 +164,6 @@ async def make_project(context: RequestContext) -> None:
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
     made = await context.accounts.projects.create(context.actor, name, owner=owner)
     context.go(f"/projects/{made.id}", done="project-made")
-
-
-async def show_service_audit(context: RequestContext) -> None:
-
-    async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-        return await context.accounts.projects.audit_of_all(context.actor, filter)
-
-    await show_audit(context, AuditListing("/operator/audit", entries))
 
 
 async def _user(context: RequestContext) -> User:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.ports import LONGEST_DAYS
 from causerie.hosted.accounts.spending import SpendingReader
-from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
@@ -107,15 +105,6 @@ async def set_recording(context: RequestContext) -> None:
     await context.accounts.recordings.keep(context.actor, project_id, days)
     done = "recording-off" if off else "recording-on"
     context.go(f"/projects/{project_id}/logging", done=done)
-
-
-async def show_project_audit(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
-
-    async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-        return await context.accounts.projects.audit(context.actor, project_id, filter)
-
-    await show_audit(context, AuditListing(f"/projects/{project_id}/audit", entries, project_id))
 
 
 async def _archive(context: RequestContext, *, archived: bool) -> None:

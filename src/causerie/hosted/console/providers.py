@@ -160,15 +160,8 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
 def _only(view: ProviderView, model: str) -> ProviderView:
     targets = [one for one in view.targets if model in {each.model for each in one.serves}]
     named = {one.model for one in targets}
-    return ProviderView(
-        name=view.name,
-        base_url=view.base_url,
-        dialect=view.dialect,
-        max_concurrent=view.max_concurrent,
-        targets=tuple(targets),
-        models=tuple(one for one in view.models if one.id in named),
-        probe=view.probe,
-    )
+    models = tuple(one for one in view.models if one.id in named)
+    return structs.replace(view, targets=tuple(targets), models=models)
 
 
 def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:

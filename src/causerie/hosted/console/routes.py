@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from causerie.hosted.console import (
     activity,
+    audit,
     bounds,
     catalog,
     catalog_entries,
@@ -157,7 +158,7 @@ ROUTES = (
     PageRoute("GET", f"{_PROJECT}/bounds", project.ask_bounds),
     PageRoute("POST", f"{_PROJECT}/bounds", project.set_bounds, project.ask_bounds, kept=True),
     PageRoute("POST", f"{_PROJECT}/recording", project.set_recording, project.show_logging),
-    PageRoute("GET", f"{_PROJECT}/audit", project.show_project_audit),
+    PageRoute("GET", f"{_PROJECT}/audit", audit.show_project_audit),
     PageRoute("GET", f"{_PROJECT}/invite", project.ask_invitation),
     PageRoute("POST", f"{_PROJECT}/invite", project.invite, project.ask_invitation, kept=True),
     PageRoute("POST", f"{_PROJECT}/invitations/{{link}}/withdraw", project.withdraw),
@@ -190,7 +191,7 @@ ROUTES = (
     PageRoute(
         "POST", "/operator/projects/new", operator.make_project, operator.ask_project, kept=True
     ),
-    PageRoute("GET", "/operator/audit", operator.show_service_audit),
+    PageRoute("GET", "/operator/audit", audit.show_service_audit),
     PageRoute("GET", "/operator/providers", providers.show_list),
     PageRoute("GET", _PROVIDER, providers.see),
     PageRoute("GET", f"{_PROVIDER}/progress", providers.show_progress),
