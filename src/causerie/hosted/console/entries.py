@@ -146,7 +146,7 @@ class SettingsForm:
     @classmethod
     def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
         """Return the form of an entry; what no field shows is in ``more``."""
-        rest = _copied(settings)
+        rest: dict[str, Any] = msgspec.to_builtins(settings)
         values = {
             each.name: _text(each, found)
             for each in fields
@@ -213,13 +213,6 @@ def _text(field: SettingField, value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _copied(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _copied(value) if isinstance(value, Mapping) else value
-        for name, value in settings.items()
-    }
 
 
 def _pop(settings: dict[str, Any], path: Sequence[str]) -> Any:

@@ -58,19 +58,6 @@ def token_in(headers: Headers, *, secure: bool) -> str:
     return next((value for value in sent if _TOKEN.fullmatch(value)), "")
 
 
-def project_in(headers: Headers) -> str:
-    return next(_cookie_values(headers, "causerie-project"), "")
-
-
-# ``HttpOnly`` keeps scripts from the cookie, ``SameSite=Lax`` other sites. Another host of the same
-# domain cannot set one with the prefix ``__Host-`` (RFC 6265bis, section 4.1.3).
-def cookie(token: str, *, secure: bool, life: timedelta | None) -> str:
-    """``Set-Cookie`` for a token; without ``life`` it ends with the browser."""
-    age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
-    flags = "; Secure" if secure else ""
-    return f"{_cookie_name(secure)}={token}; Path=/{age}; HttpOnly; SameSite=Lax{flags}"
-
-
 def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
     for header in headers.every("cookie"):
         for part in header.split(";"):
@@ -79,6 +66,8 @@ def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
                 yield value
 
 
+# Another host of the same domain cannot set a cookie with the prefix ``__Host-`` (RFC 6265bis,
+# section 4.1.3).
 def _cookie_name(secure: bool) -> str:
     return f"__Host-{_NAME}" if secure else _NAME
 
@@ -149,8 +138,6 @@ def _without_port(hop: str) -> str:
 
 
 PREFIX = "/console"
-SEE_OTHER = 303
-_NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
 _OF_IMAGES = {
@@ -258,10 +245,13 @@ class RequestContext:
             raise forbidden(action, extent(action, rights.parts))
 
     def keep(self, token: str, life: timedelta | None) -> None:
-        """Set the cookie of a new token."""
+        """Set the cookie of a new token; without ``life`` it ends with the browser."""
         self.token = token
         secure = self.services.site.secure(self.exchange)
-        self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
+        age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
+        # ``HttpOnly`` keeps scripts from it, ``SameSite=Lax`` other sites.
+        flags = f"Path=/{age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+        self._headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
 
     async def show(self, template: str, /, **values: Any) -> None:
         """Send a page; compressed only if no other site chose the request.
@@ -302,7 +292,6 @@ class RequestContext:
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
-        """Send a JSON document."""
         self.exchange.respond(
             200, content, content_type="application/json", headers={**PAGE_HEADERS, **self._own()}
         )
@@ -314,13 +303,13 @@ class RequestContext:
         """Redirect to a page of the console, with the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
         if self.by_script:
-            self.exchange.respond(_NO_CONTENT, b"", headers=self._own() | {"hx-redirect": target})
+            self.exchange.respond(204, b"", headers=self._own() | {"hx-redirect": target})
         else:
             self.leave(target)
 
     def leave(self, address: str) -> None:
         """Redirect to an address, which may be another site's."""
-        self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
+        self.exchange.respond(303, b"", headers=self._own() | {"location": address})
 
     @property
     def _status(self) -> int:
@@ -355,7 +344,7 @@ class RequestContext:
 
     def usual(self, projects: Sequence[Project]) -> Project | None:
         """Return the project that was open last in this browser, else the first."""
-        last = project_in(self.exchange.headers)
+        last = next(_cookie_values(self.exchange.headers, "causerie-project"), "")
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
 

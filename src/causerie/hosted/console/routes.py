@@ -58,13 +58,21 @@ _USER = "/operator/users/{user}"
 _PROVIDER = "/operator/providers/{provider}"
 
 
+def _form(
+    path: str, show: Page, act: Page, *, open: bool = False, kept: bool = False
+) -> tuple[PageRoute, PageRoute]:
+    return (
+        PageRoute("GET", path, show, open=open),
+        PageRoute("POST", path, act, show, open=open, kept=kept),
+    )
+
+
 def _entries(list_path: str, pages: EntryPages) -> tuple[PageRoute, ...]:
     entry = f"{list_path}/{{entry}}"
     return (
         PageRoute("POST", f"{entry}/enable", pages.enable),
         PageRoute("POST", f"{entry}/disable", pages.disable),
-        PageRoute("GET", f"{entry}/delete", pages.ask_deletion),
-        PageRoute("POST", f"{entry}/delete", pages.delete, pages.ask_deletion),
+        *_form(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
 
@@ -73,31 +81,23 @@ def _form_entries(
 ) -> tuple[PageRoute, ...]:
     entry = f"{list_path}/{{entry}}"
     return (
-        PageRoute("GET", f"{list_path}/new", pages.new),
-        PageRoute("POST", f"{list_path}/new", pages.create, pages.new, kept=kept),
-        PageRoute("GET", entry, pages.see),
-        PageRoute("POST", entry, pages.change, pages.see, kept=kept),
+        *_form(f"{list_path}/new", pages.new, pages.create, kept=kept),
+        *_form(entry, pages.see, pages.change, kept=kept),
         *_entries(list_path, pages),
     )
 
 
-SIGN_UP_ROUTES = (
-    PageRoute("GET", "/sign-up", sign_in.show_sign_up, open=True),
-    PageRoute("POST", "/sign-up", sign_in.enter_sign_up, sign_in.show_sign_up, open=True),
-)
+SIGN_UP_ROUTES = (*_form("/sign-up", sign_in.show_sign_up, sign_in.enter_sign_up, open=True),)
 ROUTES = (
     PageRoute("GET", "/", overview.show_start),
     PageRoute("GET", "/go", overview.show_palette),
     PageRoute("GET", f"{_PROJECT}/overview", overview.show_overview),
-    PageRoute("GET", "/sign-in", sign_in.show_sign_in, open=True),
-    PageRoute("POST", "/sign-in", sign_in.enter_password, sign_in.show_sign_in, open=True),
-    PageRoute("GET", "/sign-in/code", sign_in.show_code, open=True),
-    PageRoute("POST", "/sign-in/code", sign_in.enter_code, sign_in.show_code, open=True),
+    *_form("/sign-in", sign_in.show_sign_in, sign_in.enter_password, open=True),
+    *_form("/sign-in/code", sign_in.show_code, sign_in.enter_code, open=True),
     PageRoute("GET", "/sign-in/{provider}", sign_in.begin_openid, open=True),
     PageRoute("GET", "/sign-in/{provider}/back", sign_in.return_from_provider, open=True),
     PageRoute("POST", "/sign-out", sign_in.sign_out, open=True),
-    PageRoute("GET", "/link", sign_in.show_link, open=True),
-    PageRoute("POST", "/link", sign_in.follow_link, sign_in.show_link, open=True),
+    *_form("/link", sign_in.show_link, sign_in.follow_link, open=True),
     PageRoute("POST", "/link/account", sign_in.accept_invitation, sign_in.follow_link, open=True),
     PageRoute("POST", "/link/with/{provider}", sign_in.begin_openid_with_link, open=True),
     PageRoute("POST", "/link/join", sign_in.join_project, sign_in.follow_link),
@@ -107,21 +107,17 @@ ROUTES = (
     PageRoute("POST", "/profile/password", profile.change_password, profile.show),
     PageRoute("POST", "/profile/factor", profile.enrol),
     PageRoute("POST", "/profile/factor/confirm", profile.confirm, profile.enrol_again),
-    PageRoute("GET", "/profile/factor/remove", profile.ask_removal),
-    PageRoute("POST", "/profile/factor/remove", profile.remove_factor, profile.ask_removal),
+    *_form("/profile/factor/remove", profile.ask_removal, profile.remove_factor),
     PageRoute("POST", "/profile/identities/unlink", sign_in.unlink_identity),
     PageRoute("POST", "/profile/identities/{provider}/link", sign_in.begin_linking),
     PageRoute("POST", "/profile/sessions/end-others", profile.end_others),
     PageRoute("POST", "/profile/sessions/{session}/end", profile.end_session),
     PageRoute("GET", _KEYS, keys.show_list),
-    PageRoute("GET", f"{_KEYS}/new", keys.new),
-    PageRoute("POST", f"{_KEYS}/new", keys.create, keys.new, kept=True),
-    PageRoute("GET", _KEY, keys.show),
-    PageRoute("POST", _KEY, keys.edit, keys.show, kept=True),
+    *_form(f"{_KEYS}/new", keys.new, keys.create, kept=True),
+    *_form(_KEY, keys.show, keys.edit, kept=True),
     PageRoute("GET", f"{_KEY}/rotate", keys.ask_rotation),
     PageRoute("POST", f"{_KEY}/rotate", keys.rotate),
-    PageRoute("GET", f"{_KEY}/transfer", keys.ask_transfer),
-    PageRoute("POST", f"{_KEY}/transfer", keys.transfer, keys.ask_transfer),
+    *_form(f"{_KEY}/transfer", keys.ask_transfer, keys.transfer),
     PageRoute("GET", f"{_KEY}/delete", keys.ask_deletion),
     PageRoute("POST", f"{_KEY}/delete", keys.delete),
     PageRoute("POST", f"{_KEY}/disable", keys.disable),
@@ -155,70 +151,44 @@ ROUTES = (
     PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
     PageRoute("POST", f"{_PROJECT}/archive", project.archive),
     PageRoute("POST", f"{_PROJECT}/restore", project.restore),
-    PageRoute("GET", f"{_PROJECT}/bounds", project.ask_bounds),
-    PageRoute("POST", f"{_PROJECT}/bounds", project.set_bounds, project.ask_bounds, kept=True),
+    *_form(f"{_PROJECT}/bounds", project.ask_bounds, project.set_bounds, kept=True),
     PageRoute("POST", f"{_PROJECT}/recording", project.set_recording, project.show_logging),
     PageRoute("GET", f"{_PROJECT}/audit", audit.show_project_audit),
-    PageRoute("GET", f"{_PROJECT}/invite", project.ask_invitation),
-    PageRoute("POST", f"{_PROJECT}/invite", project.invite, project.ask_invitation, kept=True),
+    *_form(f"{_PROJECT}/invite", project.ask_invitation, project.invite, kept=True),
     PageRoute("POST", f"{_PROJECT}/invitations/{{link}}/withdraw", project.withdraw),
-    PageRoute("GET", _MEMBER, project.show_member),
-    PageRoute("POST", _MEMBER, project.change_member, project.show_member),
-    PageRoute("GET", f"{_MEMBER}/remove", project.ask_removal),
-    PageRoute("POST", f"{_MEMBER}/remove", project.remove_member, project.ask_removal),
+    *_form(_MEMBER, project.show_member, project.change_member),
+    *_form(f"{_MEMBER}/remove", project.ask_removal, project.remove_member),
     PageRoute("GET", "/operator", operator.show_health),
     PageRoute("GET", "/operator/users", operator.show_users),
-    PageRoute("GET", "/operator/invite", operator.ask_invitation),
-    PageRoute("POST", "/operator/invite", operator.invite, operator.ask_invitation, kept=True),
+    *_form("/operator/invite", operator.ask_invitation, operator.invite, kept=True),
     PageRoute("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
     PageRoute("POST", "/operator/sign-ups/{link}/approve", operator.approve),
-    PageRoute("GET", f"{_USER}/bounds", bounds.show_person_bounds),
-    PageRoute(
-        "POST", f"{_USER}/bounds", bounds.set_person_bounds, bounds.show_person_bounds, kept=True
-    ),
+    *_form(f"{_USER}/bounds", bounds.show_person_bounds, bounds.set_person_bounds, kept=True),
     PageRoute("POST", f"{_USER}/reset", operator.reset_link),
-    PageRoute("GET", f"{_USER}/factor/remove", operator.ask_factor_removal),
-    PageRoute(
-        "POST", f"{_USER}/factor/remove", operator.remove_factor, operator.ask_factor_removal
-    ),
-    PageRoute("GET", f"{_USER}/disable", operator.ask_disable),
-    PageRoute("POST", f"{_USER}/disable", operator.disable, operator.ask_disable),
+    *_form(f"{_USER}/factor/remove", operator.ask_factor_removal, operator.remove_factor),
+    *_form(f"{_USER}/disable", operator.ask_disable, operator.disable),
     PageRoute("POST", f"{_USER}/enable", operator.enable),
     PageRoute("POST", f"{_USER}/operator", operator.make_operator),
     PageRoute("POST", f"{_USER}/no-operator", operator.unmake_operator),
     PageRoute("GET", "/operator/projects", operator.show_projects),
-    PageRoute("GET", "/operator/projects/new", operator.ask_project),
-    PageRoute(
-        "POST", "/operator/projects/new", operator.make_project, operator.ask_project, kept=True
-    ),
+    *_form("/operator/projects/new", operator.ask_project, operator.make_project, kept=True),
     PageRoute("GET", "/operator/audit", audit.show_service_audit),
     PageRoute("GET", "/operator/providers", providers.show_list),
     PageRoute("GET", _PROVIDER, providers.see),
     PageRoute("GET", f"{_PROVIDER}/progress", providers.show_progress),
-    PageRoute("GET", f"{_PROVIDER}/probe", providers.ask_probe),
-    PageRoute("POST", f"{_PROVIDER}/probe", providers.probe, providers.ask_probe),
+    *_form(f"{_PROVIDER}/probe", providers.ask_probe, providers.probe),
     PageRoute("POST", f"{_PROVIDER}/probe/cancel", providers.cancel_probe),
     PageRoute("POST", f"{_PROVIDER}/probe/use", providers.use_result),
-    PageRoute("GET", "/operator/explain", explain.show),
-    PageRoute("POST", "/operator/explain", explain.explain, explain.show, kept=True),
-    PageRoute("GET", "/operator/providers/add/new", provider_entries.new),
-    PageRoute("POST", "/operator/providers/add/new", provider_entries.create, provider_entries.new),
+    *_form("/operator/explain", explain.show, explain.explain, kept=True),
+    *_form("/operator/providers/add/new", provider_entries.new, provider_entries.create),
     PageRoute("POST", "/operator/providers/add/try", provider_entries.test),
-    PageRoute("GET", f"{_PROVIDER}/edit", provider_entries.edit),
-    PageRoute("POST", f"{_PROVIDER}/edit", provider_entries.change, provider_entries.edit),
+    *_form(f"{_PROVIDER}/edit", provider_entries.edit, provider_entries.change),
     PageRoute("POST", f"{_PROVIDER}/test", provider_entries.try_kept),
     PageRoute("POST", f"{_PROVIDER}/enable", provider_entries.enable),
     PageRoute("POST", f"{_PROVIDER}/disable", provider_entries.disable),
-    PageRoute("GET", f"{_PROVIDER}/delete", provider_entries.ask_deletion),
-    PageRoute(
-        "POST", f"{_PROVIDER}/delete", provider_entries.delete, provider_entries.ask_deletion
-    ),
-    PageRoute("GET", f"{_PROVIDER}/models", providers.show_models),
-    PageRoute("POST", f"{_PROVIDER}/models", providers.take_over, providers.show_models),
-    PageRoute("GET", f"{_PROVIDER}/publish", catalog_entries.show_publishing),
-    PageRoute(
-        "POST", f"{_PROVIDER}/publish", catalog_entries.publish, catalog_entries.show_publishing
-    ),
+    *_form(f"{_PROVIDER}/delete", provider_entries.ask_deletion, provider_entries.delete),
+    *_form(f"{_PROVIDER}/models", providers.show_models, providers.take_over),
+    *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),
     PageRoute("GET", "/operator/alerts", CHANNELS.show),
     PageRoute("POST", "/operator/alerts/{channel}/test", CHANNELS.test),
     *_form_entries("/operator/alerts/channels", CHANNELS, kept=False),

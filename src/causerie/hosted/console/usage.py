@@ -176,12 +176,6 @@ _COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = Map
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TtftRow:
-    name: str
-    times: Sequence[float]
-
-
 async def show(context: RequestContext) -> None:
     view = await context.project()
     await _page(context, view.project.id)
@@ -192,17 +186,16 @@ async def show_service(context: RequestContext) -> None:
 
 
 async def _page(context: RequestContext, project: str | None) -> None:
-    wish = _wish(context.query, context.services.clock(), whole=project is None)
-    reader = _Reader(context, project)
+    reader = await _reader(context, project)
+    wish, names = reader.wish, reader.names
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
-    names = await names_of(context, project, wish.by)
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
     people = await names_of(context, project, By.USER) if wish.user else None
     rows = await asyncio.to_thread(_rows, groups, wish, names)
     kept = {**wish.period.fields(), **wish.fields}
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
-    speeds = await reader.speeds(wish, names) if timed else ()
+    speeds = await reader.speeds() if timed else ()
     await context.show(
         "usage.html",
         wish=wish,
@@ -214,8 +207,8 @@ async def _page(context: RequestContext, project: str | None) -> None:
         bys={by: _TITLES[by] for by in _ways(project is None, person=bool(wish.user))},
         title_of_group=_TITLES[wish.by],
         total=await asyncio.to_thread(total_usage, groups),
-        chart=await reader.chart(wish, names),
-        speed=await reader.speed(wish) if timed else None,
+        chart=await reader.chart(),
+        speed=await reader.speed() if timed else None,
         speeds=speeds[:_SPEEDS],
         speeds_left_out=max(len(speeds) - _SPEEDS, 0),
         speeds_by=_TITLES[wish.timed],
@@ -234,66 +227,71 @@ async def download_service(context: RequestContext) -> None:
 
 
 async def _download(context: RequestContext, project: str | None, of: str) -> None:
+    reader = await _reader(context, project)
+    name = _file_name(of, reader.wish)
+    await context.save(Export("text/csv; charset=utf-8", name, reader.table()))
+
+
+async def _reader(context: RequestContext, project: str | None) -> _Reader:
     wish = _wish(context.query, context.services.clock(), whole=project is None)
-    names = await names_of(context, project, wish.by)
-    pieces = _Reader(context, project).table(wish, names)
-    await context.save(Export("text/csv; charset=utf-8", _file_name(of, wish), pieces))
+    return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
 
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    def __init__(self, context: RequestContext, project: str | None) -> None:
-        self._usage = context.accounts.usage
-        self._actor = context.actor
-        self._project = project
+    context: RequestContext
+    project: str | None
+    wish: UsageForm
+    names: DisplayNames
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        return await self._usage.sums(self._actor, self._project, question)
+        return await self.context.accounts.usage.sums(self.context.actor, self.project, question)
 
     async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
-        return await self._usage.first_tokens(self._actor, self._project, question)
+        usage = self.context.accounts.usage
+        return await usage.first_tokens(self.context.actor, self.project, question)
 
-    def over_time(self, wish: UsageForm) -> AsyncGenerator[UsageBucket]:
-        return time_buckets(self._usage, self._actor, self._project, wish.over_time)
+    def over_time(self) -> AsyncGenerator[UsageBucket]:
+        usage, actor = self.context.accounts.usage, self.context.actor
+        return time_buckets(usage, actor, self.project, self.wish.over_time)
 
-    async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[bytes]:
+    async def table(self) -> AsyncGenerator[bytes]:
         """Yield the lines of the CSV period by period, so that a refusal comes before the head."""
-        text = csv_lines([_head(wish)])
-        async with aclosing(self.over_time(wish)) as found:
+        wish, text = self.wish, csv_lines([_head(self.wish)])
+        async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
                 if sums:
-                    text += await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                    text += await asyncio.to_thread(_lines, sums, firsts, wish, self.names)
                 if text:
                     yield text
                     text = b""
 
-    async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
+    async def chart(self) -> Chart:
         found: dict[str, dict[datetime, float]] = {}
-        async with aclosing(self.over_time(wish)) as pieces:
+        async with aclosing(self.over_time()) as pieces:
             async for _, sums in pieces:
-                await asyncio.to_thread(_add, found, sums, wish, names)
-        whole = wish.metric is not Metric.COST
-        return await asyncio.to_thread(stacked, wish.period.starts(), found, whole=whole)
+                await asyncio.to_thread(_add, found, sums, self.wish, self.names)
+        starts, whole = self.wish.period.starts(), self.wish.metric is not Metric.COST
+        return await asyncio.to_thread(stacked, starts, found, whole=whole)
 
-    async def speed(self, wish: UsageForm) -> Chart:
-        found = await self.first_tokens(wish.question(wish.period.step))
+    async def speed(self) -> Chart:
+        found = await self.first_tokens(self.wish.question(self.wish.period.step))
         names = ("median", "90th percentile", "99th percentile")
         return lines(
-            wish.period.starts(),
+            self.wish.period.starts(),
             {
                 name: {each.start: each.times[rank] for each in found if each.start is not None}
                 for rank, name in enumerate(names)
             },
         )
 
-    async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
-        if wish.timed is not wish.by:
-            names = DisplayNames({}, "not known")
-        found = [
-            TtftRow(names.of(each.group), each.times)
-            for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
-        ]
-        return sorted(found, key=lambda each: each.name)
+    async def speeds(self) -> Sequence[tuple[str, Sequence[float]]]:
+        """Return the percentiles of the time to the first token by the names of groups."""
+        wish = self.wish
+        names = self.names if wish.timed is wish.by else DisplayNames({}, "not known")
+        found = await self.first_tokens(wish.question(Step.ALL, wish.timed))
+        return sorted((names.of(each.group), each.times) for each in found)
 
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
