@@ -79,7 +79,6 @@ class EndpointRow:
 
     @property
     def probed_at(self) -> datetime | None:
-        """Return the day of the measurement."""
         day = self.endpoint.probed
         return datetime.combine(day, time(), UTC) if day else None
 
@@ -193,7 +192,6 @@ class Facets:
 
 
 def facets(entries: Sequence[Searchable]) -> Facets:
-    """Return the facets of all entries, whatever is searched for."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
     return Facets(
@@ -328,7 +326,6 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 
 
 def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelComparison:
-    """Return the comparison of these models."""
     models = [
         Compared(
             list_row(one),

@@ -52,13 +52,6 @@ def picked_model(text: str) -> ListedModel:
         )
 
 
-def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
-    found = entry_named(entries, "provider", name, locked=False)
-    if found is None:
-        raise NotFound("No provider of this name is in the database.")
-    return found
-
-
 class EntryProblems:
     """Problems of an entry by field; ``fields`` have no indexes, as in ``targets[].model``."""
 
@@ -178,7 +171,6 @@ class SettingsForm:
         return found
 
     def problems(self, failure: ServiceError | None, kind: EntryKind) -> EntryProblems:
-        """Return what is wrong, by field."""
         origin = f'the entry of {kind} "{self.values.get(self.fields[0].name, "")}"'
         names = {each.name for each in self.fields} | {"key", "more", *self.row_names}
         return EntryProblems(failure, origin, names)

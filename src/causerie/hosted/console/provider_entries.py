@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.errors import InvalidRequest
-from causerie.hosted.console.entries import (
-    SettingField,
-    SettingsForm,
-    changeable_provider,
-    entry_named,
-)
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.console.entries import SettingField, SettingsForm, entry_named
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryStep, EntryView, Trial
+from causerie.hosted.operations.configuring import EntryStep, EntryView
 from causerie.hosted.operations.provider_models import aliases_of, models_of, removal, withdrawal
 from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS, KnownProvider
 
@@ -28,19 +23,17 @@ _OTHER = "other"
 
 async def new(context: RequestContext) -> None:
     await context.configuration.every(context.actor)
-    asked = context.query.get("known")
+    asked, form = context.query.get("known"), context.form
     known = KNOWN_PROVIDERS.get(asked)
-    if known is None and asked != _OTHER and not context.form:
+    if known is None and asked != _OTHER and not form:
         find = context.query.get("find")
         await context.show(
             "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
         )
         return
     values = {"name": known.name, "known": known.name} if known else {}
-    form = (
-        SettingsForm.typed(FIELDS, context.form) if context.form else SettingsForm(FIELDS, values)
-    )
-    await _show_add_form(context, form)
+    shown = SettingsForm.typed(FIELDS, form) if form else SettingsForm(FIELDS, values)
+    await _show(context, "add_provider", shown, trial=None, tested=False)
 
 
 async def create(context: RequestContext) -> None:
@@ -58,18 +51,19 @@ async def test(context: RequestContext) -> None:
         trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
     except InvalidRequest as failure:
         context.problem = failure
-    await _show_add_form(context, form, trial, tested=trial is None)
+    await _show(context, "add_provider", form, trial=trial, tested=trial is None)
 
 
 async def edit(context: RequestContext) -> None:
-    entry = await _entry(context)
-    values = _around(context, SettingsForm.shown(FIELDS, context.form, entry))
-    await context.show("operator/edit_provider.html", entry=entry, **values)
+    entry, _ = await _entry(context)
+    form = SettingsForm.shown(FIELDS, context.form, entry)
+    await _show(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
     """Replace the settings of a provider; an empty key leaves the one there is."""
-    entry, form = await _entry(context), SettingsForm.typed(FIELDS, context.form)
+    entry, _ = await _entry(context)
+    form = SettingsForm.typed(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
     wish = form.wish(key=key, enabled=entry.enabled)
     await context.configuration.change(context.actor, entry.id, wish)
@@ -79,11 +73,11 @@ async def change(context: RequestContext) -> None:
 async def try_kept(context: RequestContext) -> None:
     entries = await context.configuration.every(context.actor)
     name, model = context.params["provider"], context.form.get("test_model")
-    filed = entry_named(entries, "provider", name, locked=True)
-    entry = filed or changeable_provider(entries, name)
-    if filed is not None:
+    entry = entry_named(entries, "provider", name, locked=True)
+    if entry is not None:
         trial = await context.configuration.test_filed(context.actor, name, model)
     else:
+        entry, _ = await _entry(context)
         trial = await context.configuration.test(context.actor, {}, "", model, entry.id)
     await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
@@ -97,59 +91,55 @@ async def disable(context: RequestContext) -> None:
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    entries = await context.configuration.every(context.actor)
-    entry = changeable_provider(entries, context.params["provider"])
+    entry, entries = await _entry(context)
     served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
-    if _answers(entry, entries):
+    if not _is_shadowed(entry, entries):
         models = [each for each in models_of(entry.name, entries) if not each.locked]
         served = {"aliases": aliases_of(entry.name, entries), "models": models}
     await context.show("operator/delete_provider.html", entry=entry, **served)
 
 
 async def delete(context: RequestContext) -> None:
-    entries = await context.configuration.every(context.actor)
-    entry = changeable_provider(entries, context.params["provider"])
+    entry, entries = await _entry(context)
     steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
-    if _answers(entry, entries):
+    if not _is_shadowed(entry, entries):
         steps = [*withdrawal(entry, entries), *removal(entry, entries)]
     await context.configuration.apply(context.actor, steps)
     context.go(_PATH, done="provider-deleted")
 
 
 async def _switch(context: RequestContext, *, enabled: bool) -> None:
-    entry = await _entry(context)
+    entry, _ = await _entry(context)
     await context.configuration.switch(context.actor, entry.id, enabled=enabled)
     done = "provider-enabled" if enabled else "provider-disabled"
     context.go(f"{_PATH}/{entry.name}", done=done)
 
 
-async def _entry(context: RequestContext) -> EntryView:
+async def _entry(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    """Return the provider of the database, and all entries."""
     entries = await context.configuration.every(context.actor)
-    return changeable_provider(entries, context.params["provider"])
+    found = entry_named(entries, "provider", context.params["provider"], locked=False)
+    if found is None:
+        raise NotFound("No provider of this name is in the database.")
+    return found, entries
 
 
-async def _show_add_form(
-    context: RequestContext, form: SettingsForm, trial: Trial | None = None, *, tested: bool = False
-) -> None:
-    values = _around(context, form)
-    await context.show("operator/add_provider.html", trial=trial, tested=tested, **values)
-
-
-def _around(context: RequestContext, form: SettingsForm) -> dict[str, Any]:
+async def _show(context: RequestContext, template: str, form: SettingsForm, **values: Any) -> None:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
     usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
-    return {
-        "form": form,
-        "known": known,
-        "problems": form.problems(context.problem, "provider"),
-        "dialects": [("", usual), *((name, name) for name in sorted(DIALECTS))],
-    }
+    await context.show(
+        f"operator/{template}.html",
+        form=form,
+        known=known,
+        problems=form.problems(context.problem, "provider"),
+        dialects=[("", usual), *((name, name) for name in sorted(DIALECTS))],
+        **values,
+    )
 
 
-def _answers(entry: EntryView, entries: Sequence[EntryView]) -> bool:
+def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
     # A provider of the file that has this name comes first.
-    same = [each for each in entries if each.kind == "provider" and each.name == entry.name]
-    return not any(each.locked for each in same)
+    return entry_named(entries, "provider", entry.name, locked=True) is not None
 
 
 def _found(find: str) -> Sequence[KnownProvider]:

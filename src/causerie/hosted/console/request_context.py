@@ -216,7 +216,6 @@ class RequestContext:
 
     @property
     def client(self) -> SessionClient:
-        """Return the visitor's address: the last hop that no trusted proxy added."""
         agent = self.exchange.headers.get("user-agent", "")
         return SessionClient(self.services.site.client(self.exchange), agent)
 

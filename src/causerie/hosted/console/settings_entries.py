@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from causerie.hosted.console.entries import EntryFormPages, EntryKindWords, SettingField
 
@@ -18,6 +19,15 @@ LIMITS = tuple(
     )
 )
 """Fields that limit all use together."""
+
+
+def _choice(name: str, title: str, *choices: tuple[str, str]) -> SettingField:
+    return SettingField(name, title, "choice", choices=choices)
+
+
+def _group(title: str, *fields: SettingField) -> Iterator[SettingField]:
+    for each in fields:
+        yield replace(each, group=title)
 
 
 def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
@@ -42,28 +52,24 @@ MODELS = EntryFormPages(
             hint="`hf:ORG/REPO`, with `:QUANT` or `:FILE` behind it if there are several.",
             placeholder="hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
         ),
-        SettingField(
-            "engine",
-            "Engine",
-            "choice",
-            choices=(("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
-        ),
-        SettingField("name", "Name", hint="Shown in lists. Empty: the ID.", group="Name and price"),
-        SettingField("description", "Description", group="Name and price"),
-        SettingField(
-            "price.prompt", "Input price", hint=_PRICE, placeholder="0", group="Name and price"
-        ),
-        SettingField(
-            "price.completion", "Output price", hint=_PRICE, placeholder="0", group="Name and price"
+        _choice("engine", "Engine", ("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
+        *_group(
+            "Name and price",
+            SettingField("name", "Name", hint="Shown in lists. Empty: the ID."),
+            SettingField("description", "Description"),
+            SettingField("price.prompt", "Input price", hint=_PRICE, placeholder="0"),
+            SettingField("price.completion", "Output price", hint=_PRICE, placeholder="0"),
         ),
         *LIMITS,
-        SettingField("max_output_tokens", "Output tokens of a request", "number", group="Limits"),
-        SettingField(
-            "idle_unload_seconds",
-            "Unload after",
-            "number",
-            hint="Seconds without a request. Empty: never.",
-            group="Limits",
+        *_group(
+            "Limits",
+            SettingField("max_output_tokens", "Output tokens of a request", "number"),
+            SettingField(
+                "idle_unload_seconds",
+                "Unload after",
+                "number",
+                "Seconds without a request. Empty: never.",
+            ),
         ),
         *_numbers(
             "llamacpp",
@@ -105,22 +111,19 @@ DOORS = EntryFormPages(
         SettingField(
             "name", "Name", hint="Lower case. Part of its base URL.", missing="is missing"
         ),
-        SettingField(
+        _choice(
             "kind",
             "Kind",
-            "choice",
-            choices=(
-                ("gateway", "gateway: aliases"),
-                ("router", "router: the catalog"),
-                ("hosted", "hosted: models of this service and aliases, for keys of accounts"),
-                ("endpoint", "endpoint: models of this service"),
-            ),
+            ("gateway", "gateway: aliases"),
+            ("router", "router: the catalog"),
+            ("hosted", "hosted: models of this service and aliases, for keys of accounts"),
+            ("endpoint", "endpoint: models of this service"),
         ),
-        SettingField(
+        _choice(
             "keys",
             "Access",
-            "choice",
-            choices=(("", "as for the whole service"), ("accounts", "API keys of this console")),
+            ("", "as for the whole service"),
+            ("accounts", "API keys of this console"),
         ),
         SettingField(
             "models",
@@ -128,37 +131,35 @@ DOORS = EntryFormPages(
             "list",
             "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
         ),
-        SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
-        SettingField("hosts", "Host names", "list", group="Addresses"),
-        SettingField("origins", "Origins of web pages", "list", group="Addresses"),
+        *_group(
+            "Addresses",
+            SettingField("prefix", "Path", placeholder="/gateway/v1"),
+            SettingField("hosts", "Host names", "list"),
+            SettingField("origins", "Origins of web pages", "list"),
+        ),
         *LIMITS,
-        SettingField(
-            "unknown_params",
-            "Unknown fields of requests",
-            "choice",
-            choices=(("", "left out, and named in x-request-changes"), ("reject", "rejected")),
-            group="Requests",
-        ),
-        SettingField(
-            "long_output",
-            "Output limits that do not fit beside the prompt",
-            "choice",
-            choices=(("", "lowered, and named in x-request-changes"), ("reject", "rejected")),
-            group="Requests",
-        ),
-        SettingField(
-            "reasoning", "Requests may have the `reasoning` object", "flag", group="Requests"
-        ),
-        SettingField(
-            "cache_scope",
-            "Prompt cache",
-            "choice",
-            choices=(
+        *_group(
+            "Requests",
+            _choice(
+                "unknown_params",
+                "Unknown fields of requests",
+                ("", "left out, and named in x-request-changes"),
+                ("reject", "rejected"),
+            ),
+            _choice(
+                "long_output",
+                "Output limits that do not fit beside the prompt",
+                ("", "lowered, and named in x-request-changes"),
+                ("reject", "rejected"),
+            ),
+            SettingField("reasoning", "Requests may have the `reasoning` object", "flag"),
+            _choice(
+                "cache_scope",
+                "Prompt cache",
                 ("", "as the kind of keys suggests"),
                 ("project", "each project reuses its own prompts"),
                 ("service", "everybody reuses prompts of everybody"),
             ),
-            group="Requests",
         ),
     ),
 )

@@ -237,7 +237,6 @@ async def begin_linking(context: RequestContext) -> None:
 
 
 async def return_from_provider(context: RequestContext) -> None:
-    """Complete a sign-in at the return from the provider."""
     provider, query = _provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))

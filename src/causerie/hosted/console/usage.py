@@ -149,7 +149,6 @@ class UsageForm:
         return fields | {name: value for name, value in narrowed.items() if value}
 
     def address(self, **changes: str) -> str:
-        """Return the address of this page with other fields."""
         when = {} if "range" in changes else self.period.fields()
         return "?" + urlencode({**when, **self.fields, **changes})
 

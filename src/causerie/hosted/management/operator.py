@@ -55,7 +55,6 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(view: ProviderView) -> ProviderSummary:
-        """Return the provider without its models."""
         return viewed(ProviderSummary, view, models=tuple(model.id for model in view.models))
 
 

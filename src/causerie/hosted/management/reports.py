@@ -32,7 +32,7 @@ from causerie.hosted.management.views import (
 from causerie.metering.ledger import UsageRecord
 
 _MICROSECONDS = 1_000_000
-_TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")}
+TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")}
 """Fields of records and their names in answers."""
 
 
@@ -48,7 +48,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tag: str | None = None
 
 
-class UsageView(Struct, frozen=True, kw_only=True, rename=_TOKENS):
+class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
     """Sums over the requests of one interval and group; times are means."""
 
     start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
@@ -126,13 +126,12 @@ class LatencyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(first: FirstTokens, by: Sequence[By]) -> LatencyView:
-        """Return the view of first-token times; ``by`` names what they are grouped by."""
         p50, p90, p99 = first.times
         group: dict[str, Any] = {each.value: first.group for each in by}
         return LatencyView(p50=p50, p90=p90, p99=p99, **group)
 
 
-class RequestView(Struct, frozen=True, kw_only=True, rename=_TOKENS | {"finish": "finish_reason"}):
+class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": "finish_reason"}):
     """One request; never what it said. Without a key or project these are empty."""
 
     id: str
@@ -304,7 +303,6 @@ class AuditList(Struct, frozen=True, kw_only=True):
 
 
 def cursor(place: object) -> str:
-    """A place in a list, as text."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
 
 
@@ -320,12 +318,10 @@ def place_of(cursor: str, type: type[P]) -> P | None:
 
 
 def no_cursor() -> InvalidRequest:
-    """Return the error for a cursor that none of our pages gave."""
     return InvalidRequest("`cursor` takes `next` of the page before, unchanged.", param="cursor")
 
 
 def by_creation(each: OneTimeLink | ApiKey) -> tuple[str, str]:
-    """Return the place of what has a moment of its own."""
     return f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id
 
 

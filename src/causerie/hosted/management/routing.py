@@ -92,7 +92,6 @@ class ApiRoute(Generic[Q, B, A]):
 
     @property
     def parameters(self) -> Sequence[str]:
-        """Return the names of the path's parameters, in order."""
         return re.findall(r"{(\w+)}", self.path)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -27,6 +27,7 @@ from causerie.hosted.accounts.usage import (
     time_buckets,
 )
 from causerie.hosted.management.reports import (
+    TOKENS,
     AuditList,
     AuditView,
     BudgetSpending,
@@ -66,10 +67,10 @@ _LONGEST_SPAN = {
 }
 
 
-def between(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
+def between(query: Span, now: datetime) -> tuple[datetime, datetime]:
     """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
-    end = moment(until, "until") or now
-    start = moment(since, "since") or end - _USUAL_SPAN
+    end = moment(query.until, "until") or now
+    start = moment(query.since, "since") or end - _USUAL_SPAN
     if end <= start:
         raise InvalidRequest("`until` has to be after `since`.", param="until")
     return start, end
@@ -82,7 +83,7 @@ def project_of(actor: Actor, span_project: str) -> str | None:
 
 def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
     """Return the query of sums. Raises :class:`InvalidRequest`."""
-    since, until = between(query.since, query.until, now)
+    since, until = between(query, now)
     longest = _LONGEST_SPAN[query.step]
     if until - since > longest:
         raise InvalidRequest(
@@ -97,14 +98,14 @@ def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
 
 def narrowed(query: Span) -> dict[str, str | None]:
     """Return the filters in addition to the project; the rest is ``None``."""
-    return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}
+    names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
+    return {name: getattr(query, name) or None for name in names}
 
 
 CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
-    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
-    *("cost", "first_token_seconds", "duration_seconds"),
+    *("prompt", "cached", "completion", "reasoning"),
 )
 
 
@@ -112,33 +113,27 @@ async def usage_csv(
     question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
 ) -> AsyncGenerator[bytes]:
     """Yield the head with the lines of the first bucket, then those of the others."""
-    text = csv_lines([["start", *question.by, *_COUNTED]])
+    counted = [TOKENS.get(name, name) for name in _COUNTED]
+    means = ("cost", "first_token_seconds", "duration_seconds")
+    text = csv_lines([["start", *question.by, *counted, *means]])
     async with aclosing(buckets):
         async for _, sums in buckets:
             if sums:
-                text += await asyncio.to_thread(_csv_lines, sums, question)
+                rows = (_csv_line(each, question) for each in sums)
+                text += await asyncio.to_thread(csv_lines, rows)
             if text:
                 yield text
                 text = b""
 
 
-def _csv_lines(sums: Sequence[UsageSum], question: UsageQuery) -> bytes:
-    return csv_lines(_csv_line(each, question) for each in sums)
-
-
 def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
-    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
-    first = "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}"
-    counts = (
-        *(sum.requests, sum.refused, sum.failed, sum.aborted),
-        *(sum.prompt, sum.cached, sum.completion, sum.reasoning),
-    )
+    start, group = _place(sum, question)
     return [
         start,
-        *(csv_text(sum.group[by]) for by in question.by),
-        *map(str, counts),
+        *map(csv_text, group),
+        *(str(getattr(sum, name)) for name in _COUNTED),
         amount(sum.cost),
-        first,
+        "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
         f"{sum.duration_seconds:.6f}",
     ]
 
@@ -211,21 +206,11 @@ def _spending(call: ApiCall[Any, Any], actor: Actor, project: str) -> SpendingRe
 @route("GET /usage/first-token", "Time to first token")
 async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
     query = call.query
-    since, until = between(query.since, query.until, call.now)
+    since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    found = await call.accounts.usage.first_tokens(
-        call.actor,
-        project_of(call.actor, query.project),
-        UsageQuery(
-            since=since,
-            until=until,
-            step=Step.ALL,
-            by=by,
-            key=query.key or None,
-            user=query.user or None,
-            model=query.model or None,
-        ),
-    )
+    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed(query))
+    project = project_of(call.actor, query.project)
+    found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
     return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
@@ -233,7 +218,7 @@ async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
 @route("GET /requests", "Single requests")
 async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
     query = call.query
-    since, until = between(query.since, query.until, call.now)
+    since, until = between(query, call.now)
     before = place_of(query.cursor, tuple[int, str])
     if before is not None:
         _check_record(before)
