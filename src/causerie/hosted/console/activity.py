@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -191,22 +191,22 @@ async def _page(context: RequestContext, project: str | None) -> None:
     most = wanted.limit - 1
     looked, more = found[:most], len(found) > most
     shown = await _containing(context, project, looked)
-    keys, users = (
-        await names_of(context, project, By.KEY),
-        await names_of(context, project, By.USER),
-    )
+    keys = await names_of(context, project, By.KEY)
+    users = await names_of(context, project, By.USER)
     projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
     given = {name: query.get(name) for name in _FIELDS}
     fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
     if wanted.failures_only:
         fields["failures"] = "yes"
+    last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
+    older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
         "activity.html",
         here=context.exchange.path,
         filters={name: value for name, value in fields.items() if name not in when.fields()},
         entries=[_entry(each, keys, users, projects) for each in shown],
         kept=await _kept(context, project, shown),
-        older=_older(fields, looked) if more else "",
+        older=older,
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
         period=when,
@@ -295,11 +295,6 @@ def _before(text: str) -> tuple[int, str] | None:
         raise InvalidRequest("`before` is not the end of a page.", param="before")
     at, _, id = text.partition("~")
     return int(at), id
-
-
-def _older(fields: Mapping[str, str], shown: Sequence[UsageRecord]) -> str:
-    last = shown[-1]
-    return "?" + urlencode({**fields, "before": f"{last.at}~{last.id}"})
 
 
 def _entry(

@@ -127,7 +127,7 @@ class AuditPart:
 
     words: str
     path: str = ""
-    named: bool = False
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class AuditWords:
         parts = list(self._parts(entry))
         named = "{project}" in _sentence_pattern(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:
-            parts += [AuditPart(" in "), self._project(entry)]
+            parts += [AuditPart(" in ", named=False), self._project(entry)]
         return AuditRow(entry, parts, [*self._changes(entry)])
 
     def _parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
@@ -168,43 +168,43 @@ class AuditWords:
             elif piece == "{project}":
                 yield self._project(entry)
             elif piece:
-                yield AuditPart(piece)
+                yield AuditPart(piece, named=False)
 
     def _object(self, entry: AuditEntry) -> AuditPart:
         kind, _, name = entry.subject.partition(":")
         if entry.action.startswith((CONFIGURATION, "alerts.")) and kind in _ENTRIES:
             path = _entry_path(kind, name)
-            return AuditPart(name, "" if entry.action.endswith(".delete") else path, named=True)
+            return AuditPart(name, "" if entry.action.endswith(".delete") else path)
         if entry.action == "provider.test":
-            return AuditPart(entry.subject, named=True)
+            return AuditPart(entry.subject)
         if entry.action.startswith("provider."):
-            return AuditPart(entry.subject, _entry_path("provider", entry.subject), named=True)
+            return AuditPart(entry.subject, _entry_path("provider", entry.subject))
         if entry.action.endswith(".invite"):
             email = entry.details.get("email", "anybody")
-            return AuditPart("anyone with the link" if email == "anybody" else email, named=True)
+            return AuditPart("anyone with the link" if email == "anybody" else email)
         return self._account_object(entry)
 
     def _account_object(self, entry: AuditEntry) -> AuditPart:
         told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
         words = entry.subject_name or told or entry.subject
         if entry.subject_name is None or entry.subject_deleted:
-            return AuditPart(words, named=True)
+            return AuditPart(words)
         if entry.action.startswith("project."):
-            return AuditPart(words, f"/projects/{entry.subject}", named=True)
+            return AuditPart(words, f"/projects/{entry.subject}")
         if entry.action.startswith("key."):
             return AuditPart(
                 words, f"/projects/{entry.project_id}/keys?find={entry.subject}", named=True
             )
         if self.whole:
-            return AuditPart(words, "/operator/users?" + urlencode({"find": words}), named=True)
-        return AuditPart(words, f"/projects/{entry.project_id}", named=True)
+            return AuditPart(words, "/operator/users?" + urlencode({"find": words}))
+        return AuditPart(words, f"/projects/{entry.project_id}")
 
     def _project(self, entry: AuditEntry) -> AuditPart:
         if not self.whole:
-            return AuditPart("the project")
+            return AuditPart("the project", named=False)
         id = entry.project_id or ""
         known = id in self.projects
-        return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "", named=True)
+        return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "")
 
     def _changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
         for name, value in entry.details.items():

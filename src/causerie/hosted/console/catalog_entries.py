@@ -7,14 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.console.entries import EntryKindWords, EntryPages, picked_model
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView
 from causerie.hosted.operations.provider_models import (
@@ -102,15 +100,13 @@ def _price(part: str) -> Callable[[Offer], Decimal | None]:
     return of
 
 
-_OFFER_COLUMNS: Mapping[str, Callable[[Offer], Any]] = MappingProxyType(
-    {
-        "state": lambda each: _ORDER.index(each.state),
-        "id": lambda each: each.catalog_id,
-        "context": _context,
-        "input": _price("prompt"),
-        "output": _price("completion"),
-    }
-)
+_OFFER_COLUMNS: Mapping[str, Column] = {
+    "state": lambda each: _ORDER.index(each.state),
+    "id": "catalog_id",
+    "context": _context,
+    "input": _price("prompt"),
+    "output": _price("completion"),
+}
 
 
 def _rules(form: FormFields) -> PriceRules:

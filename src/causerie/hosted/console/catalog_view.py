@@ -178,30 +178,18 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-@dataclass(frozen=True, slots=True)
-class Facets:
-    """Authors with their number of entries, and parameters by purpose."""
-
-    authors: Sequence[tuple[str, int]]
-    parameters: Sequence[tuple[str, Sequence[str]]]
-    takes: Sequence[str]
-    gives: Sequence[str]
-    ending: bool
-    free: bool
-    """Some cost nothing, and some cost something."""
-
-
-def facets(entries: Sequence[Searchable]) -> Facets:
+def facets(entries: Sequence[Searchable]) -> Mapping[str, Any]:
+    """Return what the entries differ by: authors with their numbers, parameters by purpose."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
-    return Facets(
-        sorted(authors.items(), key=lambda each: each[0].casefold()),
-        grouped_parameters(sorted(parameters)),
-        sorted(frozenset[str]().union(*{one.input_modalities for one in entries})),
-        sorted(frozenset[str]().union(*{gives(one) for one in entries})),
-        any(one.ends is not None for one in entries),
-        0 < sum(one.price == 0 for one in entries) < len(entries),
-    )
+    return {
+        "authors": sorted(authors.items(), key=lambda each: each[0].casefold()),
+        "parameters": grouped_parameters(sorted(parameters)),
+        "takes": sorted(frozenset[str]().union(*{one.input_modalities for one in entries})),
+        "gives": sorted(frozenset[str]().union(*{gives(one) for one in entries})),
+        "ending": any(one.ends is not None for one in entries),
+        "free": 0 < sum(one.price == 0 for one in entries) < len(entries),  # some, but not all
+    }
 
 
 _NOT_KNOWN = Decimal("Infinity")
@@ -270,11 +258,9 @@ def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
 
 
 def _served(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
-    shown = model_row(entry)
-    created = entry.get("created")
-    return ServedOffer(
-        shown, created if isinstance(created, int) else 0, service_view.answering(shown.id)
-    )
+    shown, created = model_row(entry), entry.get("created")
+    targets = service_view.answering(shown.id)
+    return ServedOffer(shown, created if isinstance(created, int) else 0, targets)
 
 
 MOST_COMPARED = 4

@@ -274,7 +274,7 @@ class EntryPages:
                 [each for each in entries if each.kind in self._words.kinds],
                 context.query,
                 self._texts,
-                {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin},
+                {"id": "name", "origin": "origin"},
             ),
             unknown=of_unknown_kinds(entries),
             providers=sorted(

@@ -78,6 +78,7 @@ USUAL_ROWS = ROWS[0]
 _LONGEST_TEXT = 100
 _MANY = 8  # items; fewer are found by looking
 T = TypeVar("T")
+Column = str | Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,13 @@ def page_of(
     items: Sequence[T],
     query: FormFields,
     texts: Callable[[T], Iterable[str]],
-    columns: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+    columns: Mapping[str, Column] = MappingProxyType({}),
     kept: Mapping[str, str] = MappingProxyType({}),
 ) -> ListPage[T]:
     """Return the page of a list that a query asks for; ``texts`` are searched for ``find``.
 
-    ``columns`` give the sort keys; items with ``None`` are last. ``kept`` fields stay in links.
+    ``columns`` give the sort keys, as attributes or functions; items with ``None`` or without the
+    attribute are last. ``kept`` fields stay in links.
     """
     find = query.get("find")[:_LONGEST_TEXT]
     words = find.casefold().split()
@@ -153,10 +155,17 @@ def page_of(
     return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
 
 
-def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:
-    known = [each for each in items if column(each) is not None]
-    known.sort(key=column, reverse=down)
-    return [*known, *(each for each in items if column(each) is None)]
+def _sorted(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
+    keyed = [(column(each) if callable(column) else _value(each, column), each) for each in items]
+    known = [pair for pair in keyed if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0], reverse=down)
+    return [each for _, each in (*known, *(pair for pair in keyed if pair[0] is None))]
+
+
+def _value(item: Any, path: str) -> Any:
+    for name in path.split("."):
+        item = getattr(item, name, None)
+    return item.casefold() if isinstance(item, str) else item
 
 
 def _has(text: str, words: Iterable[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
 from causerie.hosted.accounts.keys import ApiKey, Purpose
-from causerie.hosted.accounts.people import Action
+from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.spending import DAYS, SpendingReader
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
@@ -112,7 +112,6 @@ def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
 
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
-_HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
 
 
 async def show_list(context: RequestContext) -> None:
@@ -177,11 +176,12 @@ async def ask_rotation(context: RequestContext) -> None:
 
 async def rotate(context: RequestContext) -> None:
     key = await _key(context)
-    hours = _HOURS.get(context.form.get("grace"))
-    if hours is None:
+    hours = context.form.get("grace")
+    if hours not in dict(GRACES):
         raise InvalidRequest("Choose when the old secret expires.", param="grace")
-    made = await context.accounts.keys.rotate(context.actor, key.id, timedelta(hours=hours))
-    await _reveal(context, made, old_ends=context.services.clock() + timedelta(hours=hours))
+    grace = timedelta(hours=int(hours))
+    made = await context.accounts.keys.rotate(context.actor, key.id, grace)
+    await _reveal(context, made, old_ends=context.services.clock() + grace)
 
 
 async def ask_transfer(context: RequestContext) -> None:
@@ -201,21 +201,23 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    key = await _key(context)
-    await context.accounts.keys.delete(context.actor, key.id)
-    _back(context, key, "key-deleted")
+    await _apply(context, context.accounts.keys.delete, "key-deleted")
 
 
 async def disable(context: RequestContext) -> None:
-    key = await _key(context)
-    await context.accounts.keys.disable(context.actor, key.id)
-    _back(context, key, "key-disabled")
+    await _apply(context, context.accounts.keys.disable, "key-disabled")
 
 
 async def enable(context: RequestContext) -> None:
+    await _apply(context, context.accounts.keys.enable, "key-enabled")
+
+
+async def _apply(
+    context: RequestContext, act: Callable[[Actor, str], Awaitable[object]], done: str
+) -> None:
     key = await _key(context)
-    await context.accounts.keys.enable(context.actor, key.id)
-    _back(context, key, "key-enabled")
+    await act(context.actor, key.id)
+    _back(context, key, done)
 
 
 async def _key(context: RequestContext) -> ApiKey:

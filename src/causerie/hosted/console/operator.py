@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
-
 from causerie.errors import Forbidden
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import User
-from causerie.hosted.accounts.spending import DAYS, PersonSummary, ProjectSummary
+from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.charts import strips
 from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.project import texts_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import service_badges, troubled
 from causerie.hosted.console.sign_in import show_new_link
@@ -45,7 +42,7 @@ async def show_users(context: RequestContext) -> None:
     people = await context.accounts.summaries.people(context.actor)
     every: list[PersonSummary | OneTimeLink] = [*asked, *people, *invitations]
     waiting = {link.id for link in asked}
-    page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
+    page = page_of(every, context.query, texts_of, _PERSON_COLUMNS)
     links = [each for each in page.items if isinstance(each, OneTimeLink)]
     shown = [each for each in page.items if isinstance(each, PersonSummary)]
     await context.show(
@@ -170,34 +167,9 @@ async def _user(context: RequestContext) -> User:
     return await context.accounts.users.see(context.actor, context.params["user"])
 
 
-def _texts(each: PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    if isinstance(each, PersonSummary):
-        return each.user.name, each.user.email
-    return (each.email or "",)
-
-
-def _column(of: Callable[[PersonSummary], Any]) -> Callable[[PersonSummary | OneTimeLink], Any]:
-    return lambda each: of(each) if isinstance(each, PersonSummary) else None
-
-
-_PERSON_COLUMNS: Mapping[str, Callable[[PersonSummary | OneTimeLink], Any]] = MappingProxyType(
-    {
-        "name": _column(lambda each: each.user.name.casefold()),
-        "keys": _column(lambda each: each.keys),
-        "cost": _column(lambda each: each.cost),
-        "active": _column(lambda each: each.active_at),
-        "since": _column(lambda each: each.user.created_at),
-    }
-)
-_PROJECT_COLUMNS: Mapping[str, Callable[[ProjectSummary], Any]] = MappingProxyType(
-    {
-        "name": lambda each: each.project.name.casefold(),
-        "keys": lambda each: each.keys,
-        "cost": lambda each: each.cost,
-        "active": lambda each: each.active_at,
-        "since": lambda each: each.project.created_at,
-    }
-)
+_COLUMNS = {"keys": "keys", "cost": "cost", "active": "active_at"}
+_PERSON_COLUMNS = _COLUMNS | {"name": "user.name", "since": "user.created_at"}
+_PROJECT_COLUMNS = _COLUMNS | {"name": "project.name", "since": "project.created_at"}
 
 
 def _operators_only(context: RequestContext) -> None:

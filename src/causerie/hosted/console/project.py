@@ -10,7 +10,7 @@ from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.ports import LONGEST_DAYS
-from causerie.hosted.accounts.spending import SpendingReader
+from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
@@ -30,7 +30,7 @@ async def show(context: RequestContext) -> None:
         *await projects.members(context.actor, id),
         *await projects.invitations(context.actor, id),
     ]
-    page = page_of(people, context.query, _texts)
+    page = page_of(people, context.query, texts_of)
     await context.show(
         "project/project.html",
         page=page,
@@ -114,10 +114,11 @@ async def _archive(context: RequestContext, *, archived: bool) -> None:
     context.go(f"/projects/{project_id}/settings", done=done)
 
 
-def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
-    if isinstance(each, ProjectMember):
-        return each.user.name, each.user.email
-    return (each.email or "",)
+def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ...]:
+    """Return what the search of a list of people and invitations looks at."""
+    if isinstance(each, OneTimeLink):
+        return (each.email or "",)
+    return each.user.name, each.user.email
 
 
 async def ask_invitation(context: RequestContext) -> None:

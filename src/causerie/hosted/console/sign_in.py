@@ -218,22 +218,20 @@ _AWAY_PAGE = "sign_in/away.html"
 
 
 async def begin_openid(context: RequestContext) -> None:
-    after = context.query.get("next")
-    context.leave(await _provider_address(context, _provider(context), after=after))
+    context.leave(await _provider_address(context, after=context.query.get("next")))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
     """Show a link to the provider: the content policy lets no form lead to another site."""
-    provider, link = _provider(context), context.form.get("token")
+    link = context.form.get("token")
     await opened_link(context, link)
-    address = await _provider_address(context, provider, link=link)
-    await context.show(_AWAY_PAGE, provider=provider, address=address)
+    address = await _provider_address(context, link=link)
+    await context.show(_AWAY_PAGE, provider=_provider(context), address=address)
 
 
 async def begin_linking(context: RequestContext) -> None:
-    provider = _provider(context)
-    address = await _provider_address(context, provider, joins=True)
-    await context.show(_AWAY_PAGE, provider=provider, address=address)
+    address = await _provider_address(context, joins=True)
+    await context.show(_AWAY_PAGE, provider=_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
@@ -298,18 +296,14 @@ def _provider(context: RequestContext) -> OidcProvider:
 
 
 async def _provider_address(
-    context: RequestContext,
-    provider: OidcProvider,
-    *,
-    after: str = "",
-    link: str = "",
-    joins: bool = False,
+    context: RequestContext, *, after: str = "", link: str = "", joins: bool = False
 ) -> str:
     def state(attempt: SignInAttempt) -> str:
         return sealed(LoginState(attempt, after, link, joins), context.token)
 
-    name = quote(provider.options.name)
-    return await provider.begin(f"{context.base}{PREFIX}/sign-in/{name}/back", state)
+    provider = _provider(context)
+    back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"
+    return await provider.begin(back, state)
 
 
 async def show_sign_up(context: RequestContext) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 from urllib.parse import urlencode
 
 from causerie.errors import Forbidden
@@ -27,7 +26,14 @@ from causerie.hosted.accounts.usage import (
     time_buckets,
 )
 from causerie.hosted.console.charts import Chart, lines, stacked
-from causerie.hosted.console.fields import PERIOD_LENGTHS, FormFields, ReportPeriod, page_of, period
+from causerie.hosted.console.fields import (
+    PERIOD_LENGTHS,
+    Column,
+    FormFields,
+    ReportPeriod,
+    page_of,
+    period,
+)
 from causerie.hosted.console.request_context import RequestContext
 from causerie.http.answers import Export, csv_lines, csv_text
 
@@ -160,19 +166,13 @@ class UsageRow:
     sum: UsageSum
 
 
-_COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = MappingProxyType(
-    {
-        "name": lambda row: row.name.casefold(),
-        "requests": lambda row: row.sum.requests,
-        "errors": lambda row: row.sum.refused + row.sum.failed,
-        "prompt": lambda row: row.sum.prompt,
-        "cached": lambda row: row.sum.cached,
-        "completion": lambda row: row.sum.completion,
-        "reasoning": lambda row: row.sum.reasoning,
-        "ttft": lambda row: row.sum.first_token_seconds,
-        "cost": lambda row: row.sum.cost,
-    }
-)
+_SUMS = ("requests", "prompt", "cached", "completion", "reasoning", "cost")
+_COLUMNS: Mapping[str, Column] = {
+    "name": "name",
+    "errors": lambda row: row.sum.refused + row.sum.failed,
+    "ttft": "sum.first_token_seconds",
+    **{name: f"sum.{name}" for name in _SUMS},
+}
 
 
 async def show(context: RequestContext) -> None:

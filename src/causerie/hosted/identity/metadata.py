@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -21,8 +22,6 @@ from causerie.http.addresses import IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol import bounded_json
-
-_FORM = "application/x-www-form-urlencoded"
 
 
 class IdentityProviderFailed(Exception):
@@ -50,20 +49,17 @@ class IdentityHttp:
         self._ca_file = ca_file
         self._tls: ssl.SSLContext | None = None
 
-    async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """Return the JSON object at ``url``; raise :class:`IdentityProviderFailed`."""
-        return await self._ask("GET", url, headers, b"")
-
-    async def post(
-        self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
+    async def ask(
+        self,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        form: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """Post a form and return the answer; raise :class:`IdentityProviderFailed`."""
-        body = urlencode(fields).encode()
-        return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
-
-    async def _ask(
-        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes
-    ) -> Mapping[str, Any]:
+        """Get a JSON object, or post a form for one; raise :class:`IdentityProviderFailed`."""
+        method, body = ("GET", b"") if form is None else ("POST", urlencode(form).encode())
+        sent = [("accept", "application/json"), *headers]
+        if form is not None:
+            sent.append(("content-type", "application/x-www-form-urlencoded"))
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         reach = Reach(
@@ -78,8 +74,7 @@ class IdentityHttp:
             raise IdentityProviderFailed(f"an address that is none: {failure}") from failure
         try:
             async with asyncio.timeout(self._seconds):
-                accept = ("accept", "application/json")
-                response = await client.send(method, path, [accept, *headers], body)
+                response = await client.send(method, path, sent, body)
                 content = await response.read(self._max_bytes)
         except TransportFailed as failure:
             words = str(failure) if failure.kind == "tls" else f"{parts.netloc}: {failure.kind}"
@@ -143,15 +138,13 @@ class ProviderMetadata:
         """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
+        address = partial(_address, found, issuer)
         methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
-        userinfo = None
-        if "userinfo_endpoint" in found:
-            userinfo = _address(found, "userinfo_endpoint", issuer)
         return ProviderMetadata(
-            authorization=_address(found, "authorization_endpoint", issuer),
-            token=_address(found, "token_endpoint", issuer),
-            keys=_address(found, "jwks_uri", issuer),
-            userinfo=userinfo,
+            authorization=address("authorization_endpoint"),
+            token=address("token_endpoint"),
+            keys=address("jwks_uri"),
+            userinfo=address("userinfo_endpoint") if "userinfo_endpoint" in found else None,
             algorithms=frozenset(_words(found, "id_token_signing_alg_values_supported")),
             secret_in_form="client_secret_basic" not in methods,
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
@@ -201,7 +194,7 @@ class ProviderDocument:
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._failure))
         try:
-            found = await self._web.get(url)
+            found = await self._web.ask(url)
         except IdentityProviderFailed as failure:
             self._failure, self._failed_at = failure, self._monotonic()
             raise
@@ -224,7 +217,7 @@ def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
     return keys
 
 
-def _address(found: Mapping[str, Any], name: str, issuer: str) -> str:
+def _address(found: Mapping[str, Any], issuer: str, name: str) -> str:
     value = found.get(name)
     schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
     if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:

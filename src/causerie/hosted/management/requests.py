@@ -44,9 +44,6 @@ class LimitBody(Body, frozen=True):
     output_tokens_per_minute: Count | None = None
     concurrent: Count | None = None
 
-    def limit(self) -> Limit:
-        return Limit(**asdict(self))
-
 
 class BudgetBody(Body, frozen=True):
     """So much, within a period."""
@@ -67,7 +64,7 @@ class BoundsBody(Body, frozen=True):
 
     def bounds(self) -> LimitsAndBudgets:
         return LimitsAndBudgets(
-            tuple(each.limit() for each in self.limits),
+            tuple(Limit(**asdict(each)) for each in self.limits),
             tuple(Budget(**asdict(each)) for each in self.budgets),
         )
 

@@ -187,22 +187,18 @@ def moment(text: str, param: str) -> datetime | None:
     try:
         # A plus sign that stands unescaped in a query is read as a space.
         found = datetime.fromisoformat(text.replace(" ", "+"))
+        if found.tzinfo is None and len(text) > len("2026-11-21"):
+            raise ValueError("a time without its zone")
     except ValueError as error:
-        raise _no_moment(param) from error
-    if found.tzinfo is None:
-        if len(text) > len("2026-11-21"):
-            raise _no_moment(param)
-        found = found.replace(tzinfo=UTC)
+        raise InvalidRequest(
+            "A time is written 2026-11-21T12:00:00Z, or 2026-11-21 for the beginning of a day "
+            "(UTC).",
+            param=param,
+        ) from error
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     if not _EARLIEST <= found <= _LATEST:
         raise InvalidRequest("A time lies between 1970 and 2200.", param=param)
     return found.astimezone(UTC)
-
-
-def _no_moment(param: str) -> InvalidRequest:
-    return InvalidRequest(
-        "A time is written 2026-11-21T12:00:00Z, or 2026-11-21 for the beginning of a day (UTC).",
-        param=param,
-    )
 
 
 def _translated(message: str) -> InvalidRequest:
