@@ -192,9 +192,7 @@ class AuditWords:
         if entry.action.startswith("project."):
             return AuditPart(words, f"/projects/{entry.subject}")
         if entry.action.startswith("key."):
-            return AuditPart(
-                words, f"/projects/{entry.project_id}/keys?find={entry.subject}", named=True
-            )
+            return AuditPart(words, f"/projects/{entry.project_id}/keys?find={entry.subject}")
         if self.whole:
             return AuditPart(words, "/operator/users?" + urlencode({"find": words}))
         return AuditPart(words, f"/projects/{entry.project_id}")
@@ -210,18 +208,18 @@ class AuditWords:
         for name, value in entry.details.items():
             if name in _IN_SENTENCE or _said(entry, name, value):
                 continue
+            before, after = both(value) or (None, value)
+            shown = self._words(name, before) if before is not None else None
             label = _LABELS.get(name, name.replace("_", " "))
-            if pair := both(value):
-                before, after = pair
-                yield AuditChange(label, self._words(name, after), self._words(name, before))
-            else:
-                yield AuditChange(label, self._words(name, value))
+            yield AuditChange(label, self._words(name, after), shown)
 
     def _words(self, name: str, value: str) -> str:
         if name == "bounds":
             return value.replace("_per_minute", " per minute").replace("_tokens", " tokens")
         if name == "grace_seconds":
-            return "not at all" if value == "0" else _length(int(value))
+            hours, rest = divmod(int(value), 3600)
+            whole = "1 hour" if hours == 1 else f"{hours} hours"
+            return "not at all" if value == "0" else seconds(int(value)) if rest else whole
         if name in ("to", "by"):
             return self.people.get(value.removeprefix("user:"), value)
         return {"None": "never"}.get(value, value) if name == "expires_at" else value
@@ -250,13 +248,6 @@ def _said(entry: AuditEntry, name: str, value: str) -> bool:
         return value == "inference"
     shown = entry.subject_name
     return name == "name" and both(value) is None and shown in (None, value)
-
-
-def _length(whole: int) -> str:
-    hours, rest = divmod(whole, 3600)
-    if rest:
-        return seconds(whole)
-    return f"{hours} hours" if hours != 1 else "1 hour"
 
 
 _COUNT = 50
@@ -294,6 +285,8 @@ async def _page(context: RequestContext, path: str, project: str | None) -> None
     people = (await names_of(context, project, By.USER)).known
     names = (await names_of(context, None, By.PROJECT)).known if whole else {}
     words = AuditWords(people, names, whole=whole)
+    ordered = sorted(people.items(), key=lambda each: each[1].casefold())
+    actors = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
     await context.show(
         "audit.html",
         rows=[words.row(each) for each in shown],
@@ -303,14 +296,8 @@ async def _page(context: RequestContext, path: str, project: str | None) -> None
         without={name: _address(path, kept, name) for name in kept},
         paged=bool(query.get("before")),
         kinds={kind: KINDS[kind] for kind in (KINDS if whole else OF_PROJECTS)},
-        actors=_actors(people, kept.get("actor", "")),
+        actors=({kept["actor"]: kept["actor"]} if "actor" in kept else {}) | actors,
     )
-
-
-def _actors(people: Mapping[str, str], chosen: str) -> Mapping[str, str]:
-    ordered = sorted(people.items(), key=lambda each: each[1].casefold())
-    named = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
-    return {chosen: chosen, **named} if chosen else named
 
 
 def _address(path: str, kept: Mapping[str, str], name: str) -> str:

@@ -54,7 +54,10 @@ class BoundsRows:
                 {
                     "was": _HELD,
                     "model": each.model,
-                    **{name: _text(getattr(each, name)) for name in _LIMIT},
+                    **{
+                        name: "" if (number := getattr(each, name)) is None else str(number)
+                        for name in _LIMIT
+                    },
                 }
                 for each in bounds.limits
             ],
@@ -151,10 +154,6 @@ def _whole(text: str, name: str, index: int) -> int | None:
 def _joined(text: str) -> str:
     # A comma for decimals stays, so that it is refused.
     return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
 
 
 async def show_person_bounds(context: RequestContext) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -153,7 +152,7 @@ async def show_model(context: RequestContext) -> None:
     """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
     market = _market(context)
     one = market.entry(f"{context.params['author']}/{context.params['slug']}")
-    every = _variants(one, market)
+    every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
     load = USUAL_LOAD
     try:
         load = CostAssumptions.parse(context.query)
@@ -163,7 +162,7 @@ async def show_model(context: RequestContext) -> None:
     if context.by_script:
         await context.show_openly("catalog/costs.html", **values)
         return
-    names = endpoint_names(one)
+    names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
@@ -174,7 +173,7 @@ async def show_model(context: RequestContext) -> None:
         variants=[each.id for each in every],
         trend=trend(days, context.services.clock()),
         prices=[model_price(each.tariff) for one in every for each in one.endpoints],
-        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", _asked(one)),
+        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", asked),
         base=context.base + market.prefix,
     )
 
@@ -214,36 +213,14 @@ async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
     return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
-def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
-    found = list(variants(one.id, market.entries()))
-    return [one if each.id == one.id else each for each in found]
-
-
-def _asked(one: Listing) -> str:
-    return f"{one.id}:{one.twist}" if one.twist else one.id
-
-
-_RANKING_TITLES = {
-    RankingPeriod.DAY: "24 hours",
-    RankingPeriod.WEEK: "7 days",
-    RankingPeriod.MONTH: "30 days",
-}
-
-
-class RankingBy(StrEnum):
-    MODEL = "model"
-    PROVIDER = "provider"
-
-
 async def show_rankings(context: RequestContext) -> None:
     by, entries, ranking = await _ranking(context)
-    names = {one.id: one.card.name for one in entries} if by is RankingBy.MODEL else {}
+    names = {one.id: one.card.name for one in entries} if by == "model" else {}
     await context.show_openly(
         "catalog/rankings.html",
         by=by,
         ranking=ranking,
         names=names,
-        titles=[(each.value, title) for each, title in _RANKING_TITLES.items()],
         public=context.services.public_rankings,
     )
 
@@ -254,20 +231,20 @@ async def send_rankings(context: RequestContext) -> None:
     told = {
         "since": ranking.since,
         "until": ranking.until,
-        "data": [{by.value: each.pop("name"), **each} for each in rows],
+        "data": [{by: each.pop("name"), **each} for each in rows],
     }
     context.send_json(msgspec.json.encode(told))
 
 
-async def _ranking(context: RequestContext) -> tuple[RankingBy, Sequence[Listing], Ranking]:
+async def _ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
     market = context.service_view.market()
     operator = context.user is not None and context.user.operator
     if market is None or not (context.services.public_rankings or operator):
         raise NotFound("There is no such page.")
     entries = market.entries()
-    by = RankingBy(context.query.one_of("by", list(RankingBy)))
+    by = context.query.one_of("by", ("model", "provider"))
     period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
-    if by is RankingBy.MODEL:
+    if by == "model":
         ids = {one.id for one in entries}
         return by, entries, await context.accounts.rankings.models(ids, period)
     endpoints = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}

@@ -5,22 +5,20 @@ a margin.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 
 import msgspec
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.console.entries import EntryKindWords, EntryPages, picked_model
+from causerie.hosted.console.entries import EntryKindWords, EntryPages, picked_model, provider_asked
 from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView
 from causerie.hosted.operations.provider_models import (
     Offer,
     PickedModel,
     PriceRules,
     offers,
-    provider_in_force,
     publication,
     router_door,
 )
@@ -44,7 +42,7 @@ _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
 
 async def show_publishing(context: RequestContext) -> None:
     """Show what may be published; ``?margin=`` is in percent."""
-    provider, entries = await _provider(context)
+    provider, entries = await provider_asked(context)
     form, rules = context.form or context.query, PriceRules()
     try:
         rules = _rules(form)
@@ -70,7 +68,7 @@ async def show_publishing(context: RequestContext) -> None:
 
 
 async def publish(context: RequestContext) -> None:
-    provider, entries = await _provider(context)
+    provider, entries = await provider_asked(context)
     form = context.form
     rules, listed = _rules(form), [picked_model(each) for each in form.every("pick")]
     picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
@@ -80,11 +78,6 @@ async def publish(context: RequestContext) -> None:
     door = router_door(entries) if form.get("door") else None
     await context.configuration.apply(context.actor, [*([door] if door else []), *steps])
     context.go("/operator/catalog", done="models-published")
-
-
-async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    entries = await context.configuration.every(context.actor)
-    return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _context(offer: Offer) -> int | None:

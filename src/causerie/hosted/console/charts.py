@@ -80,12 +80,9 @@ def scale(highest: float, least: float = 0.0) -> Sequence[float]:
         return (0.0, 1.0)
     raw = max(highest / _STEPS, least)
     unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * times for times in _steps(unit, least) if unit * times >= raw * 0.999999)
+    times = (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
+    step = next(unit * each for each in times if unit * each >= raw * 0.999999)
     return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))
-
-
-def _steps(unit: float, least: float) -> Sequence[float]:
-    return (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
 
 
 def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: float) -> Sequence[str]:

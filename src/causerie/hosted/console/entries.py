@@ -18,6 +18,7 @@ from causerie.hosted.accounts.ports import EntryKind
 from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView, EntryWish, ListedModel
+from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.protocol.numbers import money, whole_number
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -41,6 +42,12 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
         return min((money(each.get("price", {}).get(part, "0")) for each in priced), default=None)
     except (AttributeError, TypeError, ValueError):  # what is left out may hold anything
         return None
+
+
+async def provider_asked(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    """Return the provider of the path, which is in force, and all entries."""
+    entries = await context.configuration.every(context.actor)
+    return provider_in_force(entries, context.params["provider"]), entries
 
 
 def picked_model(text: str) -> ListedModel:

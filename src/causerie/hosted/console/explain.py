@@ -77,7 +77,11 @@ def _provider(form: FormFields) -> Iterator[tuple[str, Any]]:
     bounds = {name: form.get(f"max_{name}") for name in _PRICES if form.get(f"max_{name}")}
     if bounds:
         for name, price in bounds.items():
-            _check_price(price, f"max_{name}")
+            try:
+                money(price)
+            except ValueError as failure:
+                words = f"Write a number: {failure}."
+                raise InvalidRequest(words, param=f"max_{name}") from failure
         yield "max_price", bounds
     if form.get("private"):
         yield "data_collection", "deny"
@@ -85,13 +89,6 @@ def _provider(form: FormFields) -> Iterator[tuple[str, Any]]:
         yield "require_parameters", True
     if form.get("alone"):
         yield "allow_fallbacks", False
-
-
-def _check_price(text: str, field: str) -> None:
-    try:
-        money(text)
-    except ValueError as failure:
-        raise InvalidRequest(f"Write a number: {failure}.", param=field) from failure
 
 
 def _number(text: str, field: str) -> int | float:

@@ -143,7 +143,8 @@ def page_of(
     words = find.casefold().split()
     found = items
     if words:
-        found = [each for each in items if _has(" ".join(texts(each)).casefold(), words)]
+        searched = [(each, " ".join(texts(each)).casefold()) for each in items]
+        found = [each for each, text in searched if all(word in text for word in words)]
     sort = query.get("sort")
     if column := columns.get(sort.removeprefix("-")):
         found = _sorted(found, column, down=sort.startswith("-"))
@@ -166,10 +167,6 @@ def _value(item: Any, path: str) -> Any:
     for name in path.split("."):
         item = getattr(item, name, None)
     return item.casefold() if isinstance(item, str) else item
-
-
-def _has(text: str, words: Iterable[str]) -> bool:
-    return all(word in text for word in words)
 
 
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ leads anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -102,7 +102,12 @@ async def show_palette(context: RequestContext) -> None:
         context.params = {**context.params, "project": here}
         await context.project()
     find = context.query.get("find")[:_LONGEST_TEXT]
-    found = list(_fitting(await _entries(context), find))
+    words = find.casefold().split()
+    found = [
+        link
+        for link in await _entries(context)
+        if all(word in f"{link.title} {link.section}".casefold() for word in words)
+    ]
     await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
 
@@ -133,11 +138,3 @@ async def _entries(context: RequestContext) -> list[NavigationLink]:
             for id in (models if current else ())
         ),
     ]
-
-
-def _fitting(entries: Iterable[NavigationLink], find: str) -> Iterator[NavigationLink]:
-    words = find.casefold().split()
-    for entry in entries:
-        text = f"{entry.title} {entry.section}".casefold()
-        if all(word in text for word in words):
-            yield entry

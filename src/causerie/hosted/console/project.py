@@ -101,7 +101,10 @@ async def set_bounds(context: RequestContext) -> None:
 async def set_recording(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
     off = context.form.get("off") == "yes"
-    days = None if off else _days(context.form.get("days"))
+    text = context.form.get("days")
+    if not off and not (text.isascii() and text.isdigit() and len(text) < 4):
+        raise InvalidRequest(f"Choose 1 to {LONGEST_DAYS} days.", param="days")
+    days = None if off else int(text)
     await context.accounts.recordings.keep(context.actor, project_id, days)
     done = "recording-off" if off else "recording-on"
     context.go(f"/projects/{project_id}/logging", done=done)
@@ -210,12 +213,6 @@ async def heirs(
         (each.user.id, "me" if each.user.id == context.me.id else each.user.name)
         for each in members
     ]
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise InvalidRequest(f"Choose 1 to {LONGEST_DAYS} days.", param="days")
-    return int(text)
 
 
 def _role(context: RequestContext) -> Role:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model
+from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model, provider_asked
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView, ListedModel
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
@@ -21,7 +21,6 @@ from causerie.hosted.operations.provider_models import (
     ComparedModel,
     aliases_of,
     compared,
-    provider_in_force,
     taken_over,
 )
 
@@ -49,6 +48,7 @@ async def show_list(context: RequestContext) -> None:
     shown = model if model in served else ""
     if shown:
         views = [_only(view, shown) for view in views]
+    columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
     await context.show(
@@ -58,7 +58,7 @@ async def show_list(context: RequestContext) -> None:
         away=() if shown else away,
         models=sorted(served),
         model=shown,
-        compared=_columns(views) if shown else (),
+        compared=columns if shown else (),
         groups=groups(),
         query=urlencode({"model": shown}) if shown else "",
         most=_MOST_TARGETS,
@@ -80,7 +80,8 @@ async def see(context: RequestContext) -> None:
             "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
         )
         return
-    shown = _compared(view)
+    probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
+    shown = structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
     await context.show(
         "operator/provider.html",
         view=shown,
@@ -142,11 +143,6 @@ def _model(view: ProviderView, id: str) -> ProbedModelView:
     raise NotFound("There is no such model at this provider that could be probed.")
 
 
-def _compared(view: ProviderView) -> ProviderView:
-    probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
-    return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
-
-
 async def _author(context: RequestContext, entry: EntryView | None) -> str:
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
@@ -164,17 +160,11 @@ def _only(view: ProviderView, model: str) -> ProviderView:
     return structs.replace(view, targets=tuple(targets), models=models)
 
 
-def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
-    return [
-        column(view, model, f"{view.name}/{model.id}") for view in views for model in view.models
-    ]
-
-
 _LONGEST_PREFIX = 64
 
 
 async def show_models(context: RequestContext) -> None:
-    provider, entries = await _provider(context)
+    provider, entries = await provider_asked(context)
     trial = await context.configuration.listed(context.actor, provider.name)
     find, form = context.query.get("find"), context.form
     rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
@@ -193,7 +183,7 @@ async def show_models(context: RequestContext) -> None:
 
 
 async def take_over(context: RequestContext) -> None:
-    provider, entries = await _provider(context)
+    provider, entries = await provider_asked(context)
     prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
     picked = [picked_model(each) for each in context.form.every("pick")]
     steps = [*taken_over(provider, entries, picked, context.form.every("gone"), prefix)]
@@ -204,11 +194,6 @@ async def take_over(context: RequestContext) -> None:
         raise InvalidRequest("Nothing was picked that would change.", param="pick")
     await context.configuration.apply(context.actor, steps)
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
-
-
-async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    entries = await context.configuration.every(context.actor)
-    return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _value(row: ComparedModel) -> str:

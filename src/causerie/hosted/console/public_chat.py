@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal
 
 import msgspec
@@ -162,15 +162,11 @@ class PublicChat:
         for number, (used, amount) in enumerate(zip(stood, amounts, strict=True)):
             if used >= amount:
                 daily = number < 2
-                wait = _until_tomorrow(now) if daily else _SOON
+                midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
+                wait = math.ceil((midnight - now).total_seconds()) if daily else _SOON
                 raise RateLimited(
                     words[number],
                     code="requests" if daily else "concurrency",
                     headers={"Retry-After": str(wait)},
                     metadata={"limit": "public_chat", "allowed": amount},
                 )
-
-
-def _until_tomorrow(now: datetime) -> int:
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    return math.ceil((midnight - now).total_seconds())

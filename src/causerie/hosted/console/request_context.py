@@ -55,7 +55,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 def token_in(headers: Headers, *, secure: bool) -> str:
     """The token that the browser sent; empty where it sent none that could be ours."""
     sent = _cookie_values(headers, _cookie_name(secure))
-    return next((value for value in sent if _TOKEN.fullmatch(value)), "")
+    return next(filter(_TOKEN.fullmatch, sent), "")
 
 
 def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -14,6 +14,8 @@ from enum import StrEnum
 from urllib.parse import urlencode
 
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.keys import ApiKey
+from causerie.hosted.accounts.people import Project, User
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
@@ -62,27 +64,19 @@ class DisplayNames:
 
 
 async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
-    return DisplayNames(await _known_names(context, project, by), _NO_NAME.get(by, "not known"))
-
-
-async def _known_names(context: RequestContext, project: str | None, by: By) -> Mapping[str, str]:
-    if by is By.PROJECT:
-        return {one.id: one.name for one in await context.accounts.projects.every(context.actor)}
-    if by is By.USER and project is None:
-        return {user.id: user.name for user in await context.accounts.users.every(context.actor)}
-    if project is None:
-        return {}
-    try:
-        if by is By.KEY:
-            return {
-                key.id: key.name for key in await context.accounts.keys.of(context.actor, project)
-            }
-        if by is By.USER:
-            members = await context.accounts.projects.members(context.actor, project)
-            return {member.user.id: member.user.name for member in members}
-    except Forbidden:  # the numbers may be seen by some who may not see whose they are
-        return {}
-    return {}
+    accounts, actor = context.accounts, context.actor
+    found: Sequence[Project | User | ApiKey] = ()
+    # The numbers may be seen by some who may not see whose they are.
+    with suppress(Forbidden) if project is not None else nullcontext():
+        if by is By.PROJECT:
+            found = await accounts.projects.every(actor)
+        elif by is By.USER and project is None:
+            found = await accounts.users.every(actor)
+        elif by is By.USER and project is not None:
+            found = [each.user for each in await accounts.projects.members(actor, project)]
+        elif by is By.KEY and project is not None:
+            found = await accounts.keys.of(actor, project)
+    return DisplayNames({one.id: one.name for one in found}, _NO_NAME.get(by, "not known"))
 
 
 _COUNTED = (
@@ -256,7 +250,9 @@ class _Reader:
 
     async def table(self) -> AsyncGenerator[bytes]:
         """Yield the lines of the CSV period by period, so that a refusal comes before the head."""
-        wish, text = self.wish, csv_lines([_head(self.wish)])
+        wish = self.wish
+        ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
+        text = csv_lines([["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]])
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
@@ -349,11 +345,6 @@ def _file_name(of: str, wish: UsageForm) -> str:
     words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
-
-
-def _head(wish: UsageForm) -> Sequence[str]:
-    ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
-    return ["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]
 
 
 def _lines(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec import UNSET
 
@@ -139,6 +138,7 @@ def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
 
 
 _LARGEST = 2**62
+_RECORD = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 Place = tuple[str, tuple[str, ...]]
 
 
@@ -182,7 +182,7 @@ async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
 async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
     seen = await call.accounts.projects.see(call.actor, call.ids["project"])
-    reader = _spending(call, call.actor, seen.project.id)
+    reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
     found = await reader.of_project(seen.bounds.budgets)
     return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
 
@@ -191,16 +191,12 @@ async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
 async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
     key = await call.accounts.keys.see(call.actor, call.ids["key"])
     used = await call.accounts.usage.last_used(call.actor, key.project_id)
-    reader = _spending(call, call.actor, key.project_id)
+    reader = SpendingReader(call.accounts.usage, call.actor, key.project_id, call.now)
     found = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets})
     return KeySpending(
         last_used_at=used.get(key.id),
         budgets=[BudgetSpending.of(each) for each in found[key.id]],
     )
-
-
-def _spending(call: ApiCall[Any, Any], actor: Actor, project: str) -> SpendingReader:
-    return SpendingReader(call.accounts.usage, actor, project, call.now)
 
 
 @route("GET /usage/first-token", "Time to first token")
@@ -220,8 +216,8 @@ async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
     query = call.query
     since, until = between(query, call.now)
     before = place_of(query.cursor, tuple[int, str])
-    if before is not None:
-        _check_record(before)
+    if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
+        raise no_cursor()
     wanted = RecordFilter(
         since=since,
         until=until,
@@ -283,12 +279,3 @@ def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
     if start >= asked.until:
         raise no_cursor()
     return replace(asked, since=max(asked.since, start))
-
-
-def _check_record(place: tuple[int, str]) -> None:
-    try:
-        uuid.UUID(place[1])
-    except ValueError as error:
-        raise no_cursor() from error
-    if not 0 <= place[0] < _LARGEST:
-        raise no_cursor()
