@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from causerie.protocol.targets import QUARTER_SECONDS, TimeBucket
 
@@ -139,30 +140,19 @@ class Strip:
         return self.answered / every if every else None
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """``left_out`` endpoints are not drawn: others were asked more."""
-
-    strips: Sequence[Strip]
-    latency: Chart
-    throughput: Chart
-    left_out: int
-
-    @property
-    def empty(self) -> bool:
-        return all(strip.uptime is None for strip in self.strips)
-
-
-def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Trend:
+def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[str, Any]:
+    """Return strips and lines of the endpoints that were asked the most, others ``left_out``."""
     most = sorted(days, key=lambda name: -sum(one.answered + one.failed for one in days[name]))
     shown = {name: day for name, day in days.items() if name in most[:COLOURS]}
     starts = [_moment(number) for number in _quarters(now)]
-    return Trend(
-        strips(shown, now),
-        lines(starts, _values(shown, lambda one: one.first_token)),
-        lines(starts, _values(shown, lambda one: one.speed), whole=True),
-        len(days) - len(shown),
-    )
+    drawn = strips(shown, now)
+    return {
+        "strips": drawn,
+        "latency": lines(starts, _values(shown, lambda one: one.first_token)),
+        "throughput": lines(starts, _values(shown, lambda one: one.speed), whole=True),
+        "left_out": len(days) - len(shown),
+        "empty": all(strip.uptime is None for strip in drawn),
+    }
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:

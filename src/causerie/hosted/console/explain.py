@@ -37,15 +37,6 @@ _PICKS = (
     *_LISTS,
     *(f"max_{name}" for name in _PRICES),
 )
-FORMATS = (("", "text"), ("json_object", "JSON"), ("json_schema", "JSON Schema"))
-EFFORTS = (
-    ("", "not set"),
-    ("none", "none"),
-    ("low", "low"),
-    ("medium", "medium"),
-    ("high", "high"),
-)
-SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("latency", "latency"))
 
 
 def _body(form: FormFields) -> bytes:
@@ -131,7 +122,4 @@ async def _show(
         body=body or form.raw("body"),
         doors=[(name, name) for name in context.operations.doors()],
         models=context.operations.models(),
-        formats=FORMATS,
-        efforts=EFFORTS,
-        sorts=SORTS,
     )

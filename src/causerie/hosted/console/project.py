@@ -16,13 +16,6 @@ from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
 
-_HINTS = {
-    Role.OWNER: "everything, owners included",
-    Role.ADMIN: "members, all keys, usage and log",
-    Role.MEMBER: "own keys, usage, the playground",
-    Role.VIEWER: "sees keys and usage",
-}
-
 
 async def show(context: RequestContext) -> None:
     id, projects = (await context.project()).project.id, context.accounts.projects
@@ -128,7 +121,7 @@ async def ask_invitation(context: RequestContext) -> None:
     await context.project()
     await context.check_right(Action.MEMBERS_INVITE)
     email, role = context.form.get("email"), context.form.get("role", Role.MEMBER)
-    await context.show("project/invite.html", email=email, role=role, hints=_HINTS)
+    await context.show("project/invite.html", email=email, role=role)
 
 
 async def invite(context: RequestContext) -> None:
@@ -149,7 +142,7 @@ async def show_member(context: RequestContext) -> None:
     member = await _member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
     role, held = context.form.get("role", member.role), await _keys_of(context, member)
-    await context.show("project/member.html", member=member, role=role, hints=_HINTS, **held)
+    await context.show("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:

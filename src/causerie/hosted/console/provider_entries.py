@@ -10,7 +10,7 @@ from causerie.hosted.console.entries import SettingField, SettingsForm, entry_na
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryStep, EntryView
 from causerie.hosted.operations.provider_models import aliases_of, models_of, removal, withdrawal
-from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS, KnownProvider
+from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 
 FIELDS = (
     SettingField("name", "Name", missing="is missing; programs and logs show it"),
@@ -27,9 +27,13 @@ async def new(context: RequestContext) -> None:
     known = KNOWN_PROVIDERS.get(asked)
     if known is None and asked != _OTHER and not form:
         find = context.query.get("find")
-        await context.show(
-            "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
-        )
+        words = find.casefold().split()
+        found = [
+            each
+            for each in KNOWN_PROVIDERS.values()
+            if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
+        ]
+        await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
         return
     values = {"name": known.name, "known": known.name} if known else {}
     shown = SettingsForm.typed(FIELDS, form) if form else SettingsForm(FIELDS, values)
@@ -140,12 +144,3 @@ async def _show(context: RequestContext, template: str, form: SettingsForm, **va
 def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
     # A provider of the file that has this name comes first.
     return entry_named(entries, "provider", entry.name, locked=True) is not None
-
-
-def _found(find: str) -> Sequence[KnownProvider]:
-    words = find.casefold().split()
-    return [
-        each
-        for each in KNOWN_PROVIDERS.values()
-        if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
-    ]

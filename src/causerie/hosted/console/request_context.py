@@ -25,7 +25,6 @@ from causerie.hosted.accounts.people import (
     PersonStatus,
     Project,
     Role,
-    RoleColumn,
     User,
     actor_of,
     columns,
@@ -234,14 +233,13 @@ class RequestContext:
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""
-        rights: _Rights = (await self._frame())["may"]
-        return rights(action)
+        return bool((await self._frame())["may"](action))
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
         """Raise :class:`Forbidden` before a form is shown that would be refused."""
-        rights: _Rights = (await self._frame())["may"]
-        if not rights(action, made_by):
-            raise forbidden(action, extent(action, rights.parts))
+        frame = await self._frame()
+        if not frame["may"](action, made_by):
+            raise forbidden(action, extent(action, frame["columns"]))
 
     def keep(self, token: str, life: timedelta | None) -> None:
         """Set the cookie of a new token; without ``life`` it ends with the browser."""
@@ -360,6 +358,12 @@ class RequestContext:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
         status = PersonStatus(user.name, user.operator, False, role) if user is not None else None
         operator, has_catalog = user is not None and user.operator, self.services.has_catalog
+        parts = columns(status)
+
+        def may(action: str, made_by: str | None = None) -> bool:
+            reach, own = extent(Action(action), parts), user is not None and made_by == user.id
+            return reach is Extent.ALL or (reach is Extent.OWN and own)
+
         return {
             "context": self,
             "problem": self.problem,
@@ -369,7 +373,8 @@ class RequestContext:
             "form_token": form_token(self.token),
             "projects": projects,
             "project": current,
-            "may": _Rights(columns(status), user.id if user is not None else ""),
+            "columns": parts,
+            "may": may,
             "sections": sections(current, path, operator=operator, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),
@@ -378,13 +383,3 @@ class RequestContext:
             "has_catalog": has_catalog,
             "has_rankings": self.services.public_rankings,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class _Rights:
-    parts: frozenset[RoleColumn]
-    user_id: str
-
-    def __call__(self, action: str, made_by: str | None = None) -> bool:
-        reach = extent(Action(action), self.parts)
-        return reach is Extent.ALL or (reach is Extent.OWN and made_by == self.user_id)
