@@ -175,16 +175,8 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 
 async def show(context: RequestContext) -> None:
-    view = await context.project()
-    await _page(context, view.project.id)
-
-
-async def show_service(context: RequestContext) -> None:
-    await _page(context, None)
-
-
-async def _page(context: RequestContext, project: str | None) -> None:
-    query = context.query
+    scope, query = await context.scope(), context.query
+    project = scope.id if scope is not None else None
     when = period(query, context.services.clock())
     wanted = asked(query, when)
     found = await context.accounts.usage.requests(context.actor, project, wanted)

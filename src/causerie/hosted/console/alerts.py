@@ -7,7 +7,7 @@ from __future__ import annotations
 import secrets
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,14 +31,6 @@ _FIELDS = (
     SettingField("to", "Addresses", "lines"),
     SettingField("kinds", "Alerts", "list"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    entry: EntryView
-    receivers: Sequence[str]
-    kinds: Sequence[str]
-    """Empty for all."""
 
 
 class AlertsPages(EntryFormPages):
@@ -104,11 +96,14 @@ async def _show_alerts(context: RequestContext, tested: ChannelTest | None = Non
     )
 
 
-def _rows(entries: Sequence[EntryView]) -> Iterator[_Row]:
+def _rows(
+    entries: Sequence[EntryView],
+) -> Iterator[tuple[EntryView, Sequence[str], Sequence[str]]]:
+    """Yield channels with their receivers and kinds of alerts, none for all."""
     # The path of an address can hold a secret, so only its host is shown.
     for each in entries:
         if each.kind in ("webhook", "email"):
             said = each.settings
             place = [urlsplit(str(said.get("url", ""))).netloc]
             receivers = place if each.kind == "webhook" else list(map(str, said.get("to", ())))
-            yield _Row(each, receivers, tuple(map(str, said.get("kinds", ()))))
+            yield each, receivers, tuple(map(str, said.get("kinds", ())))

@@ -12,6 +12,7 @@ from causerie.hosted.console.entries import (
     EntryKindWords,
     SettingField,
     SettingsForm,
+    text_of,
     typed_number,
 )
 from causerie.hosted.console.fields import FormFields
@@ -38,7 +39,7 @@ class AliasForm(SettingsForm):
     def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
         others = {name: value for name, value in settings.items() if name != "targets"}
         form = SettingsForm.of(fields, others, version)
-        rows = [{name: _text(each[name]) for name in each} for each in settings["targets"]]
+        rows = [{name: text_of(each[name]) for name in each} for each in settings["targets"]]
         return cls(fields, form.values, form.more, form.version, rows)
 
     @classmethod
@@ -58,10 +59,6 @@ def _target(row: Row) -> dict[str, Any]:
     numbers = {name: typed_number(row[name]) for name in ("priority", "weight") if row.get(name)}
     provider = {"provider": row["provider"]} if row.get("provider") else {}
     return {**provider, "model": row["model"], **numbers}
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class AliasPages(EntryFormPages):

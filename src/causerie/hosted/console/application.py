@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -36,11 +37,12 @@ from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.http.pages.assets import Statics
-from causerie.http.pages.branding import Logos
+from causerie.http.pages.branding import logo_addresses
 from causerie.http.pages.templating import environment
 from causerie.http.routing import RouteTable
 from causerie.observe.mail import Outbox
 
+_NOW = partial(datetime.now, UTC)
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
 _FORM = "application/x-www-form-urlencoded"
@@ -65,10 +67,6 @@ class OpenPages:
     """Where replicas count the messages of visitors together."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class ConsoleApplication:
     """Answers what is asked below :data:`~causerie.hosted.console.request_context.PREFIX`."""
 
@@ -78,16 +76,16 @@ class ConsoleApplication:
         service_view: ServiceView,
         site: Site | None = None,
         *,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = _NOW,
         open_to: OpenPages = OpenPages(),
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
         site, sign_up = site or Site(), open_to.sign_up
         self._statics = Statics(_STATIC, site.brand.style())
-        logos = Logos(f"{PREFIX}/logos", site.logos)
         pages = ROUTES if sign_up is None else (*SIGN_UP_ROUTES, *ROUTES)
         self._routes = RouteTable(pages, str.isprintable)
+        logos = logo_addresses(f"{PREFIX}/logos", site.logos)
         templates = environment(self._statics, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
@@ -101,7 +99,6 @@ class ConsoleApplication:
             sign_up is not None,
             providers,
             sign_up.outbox if sign_up is not None else None,
-            logos,
             open_to.rankings,
         )
 

@@ -255,17 +255,10 @@ _LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
 
 
-async def show_service_audit(context: RequestContext) -> None:
-    await _page(context, "/operator/audit", None)
-
-
-async def show_project_audit(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
-    await _page(context, f"/projects/{project_id}/audit", project_id)
-
-
-async def _page(context: RequestContext, path: str, project: str | None) -> None:
-    query, projects = context.query, context.accounts.projects
+async def show(context: RequestContext) -> None:
+    scope, query, projects = await context.scope(), context.query, context.accounts.projects
+    project = scope.id if scope is not None else None
+    path = f"/projects/{project}/audit" if project is not None else "/operator/audit"
     kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
     wanted = AuditFilter(
         actor=kept.get("actor"),

@@ -185,17 +185,15 @@ async def show_providers(context: RequestContext) -> None:
 
 async def show_provider(context: RequestContext) -> None:
     market, name = _market(context), context.params["provider"]
-    for each in await _providers(market):
-        if each.name == name:
-            await context.show_openly(
-                "catalog/provider.html", row=each, base=context.base + market.prefix
-            )
-            return
-    raise NotFound("The catalog has no provider of this name.")
+    row = next((each for each in await _providers(market) if each.name == name), None)
+    if row is None:
+        raise NotFound("The catalog has no provider of this name.")
+    base = context.base + market.prefix
+    await context.show_openly("catalog/provider.html", row=row, base=base)
 
 
 async def send_logo(context: RequestContext) -> None:
-    found = context.services.logos.get(context.params["name"])
+    found = context.services.site.logos.get(context.params["name"])
     if found is None:
         raise NotFound("There is no such logo.")
     context.send_image(found.content_type, found.content)

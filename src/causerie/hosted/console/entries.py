@@ -148,7 +148,7 @@ class SettingsForm:
         """Return the form of an entry; what no field shows is in ``more``."""
         rest: dict[str, Any] = msgspec.to_builtins(settings)
         values = {
-            each.name: _text(each, found)
+            each.name: text_of(found, "\n" if each.kind == "lines" else ", ")
             for each in fields
             if (found := _pop(rest, each.name.split("."))) is not None
         }
@@ -206,9 +206,10 @@ def _value(field: SettingField, text: str) -> Any:
     return typed_number(text) if field.kind == "number" else text
 
 
-def _text(field: SettingField, value: object) -> str:
+def text_of(value: object, between: str = ", ") -> str:
+    """Return a setting as its field shows it."""
     if isinstance(value, list | tuple):
-        return ("\n" if field.kind == "lines" else ", ").join(map(str, value))
+        return between.join(map(str, value))
     if isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -289,12 +290,6 @@ class EntryPages:
             ),
         )
 
-    async def enable(self, context: RequestContext) -> None:
-        await self._switch(context, enabled=True)
-
-    async def disable(self, context: RequestContext) -> None:
-        await self._switch(context, enabled=False)
-
     async def ask_deletion(self, context: RequestContext) -> None:
         entry = await self._entry(context)
         await context.show("operator/delete_entry.html", entry=entry, words=self._words)
@@ -304,7 +299,7 @@ class EntryPages:
         await context.configuration.delete(context.actor, entry.id)
         self._leave(context, "deleted")
 
-    async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
+    async def switch(self, context: RequestContext, *, enabled: bool) -> None:
         entry = await self._entry(context)
         await context.configuration.switch(context.actor, entry.id, enabled=enabled)
         self._leave(context, "enabled" if enabled else "disabled")

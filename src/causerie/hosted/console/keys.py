@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
 from causerie.hosted.accounts.keys import ApiKey, Purpose
-from causerie.hosted.accounts.people import Action, Actor
+from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import DAYS, SpendingReader
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
@@ -201,23 +201,15 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    await _apply(context, context.accounts.keys.delete, "key-deleted")
-
-
-async def disable(context: RequestContext) -> None:
-    await _apply(context, context.accounts.keys.disable, "key-disabled")
-
-
-async def enable(context: RequestContext) -> None:
-    await _apply(context, context.accounts.keys.enable, "key-enabled")
-
-
-async def _apply(
-    context: RequestContext, act: Callable[[Actor, str], Awaitable[object]], done: str
-) -> None:
     key = await _key(context)
-    await act(context.actor, key.id)
-    _back(context, key, done)
+    await context.accounts.keys.delete(context.actor, key.id)
+    _back(context, key, "key-deleted")
+
+
+async def switch(context: RequestContext, *, enabled: bool) -> None:
+    key, keys = await _key(context), context.accounts.keys
+    await (keys.enable if enabled else keys.disable)(context.actor, key.id)
+    _back(context, key, "key-enabled" if enabled else "key-disabled")
 
 
 async def _key(context: RequestContext) -> ApiKey:

@@ -31,10 +31,6 @@ class NavigationSection:
     links: Sequence[NavigationLink]
     icon: str = ""
 
-    @property
-    def here(self) -> bool:
-        return any(link.here for link in self.links)
-
 
 _SECTIONS = {"Service": "pulse", "Models": "cube", "People": "people", "Reports": "chart"}
 """Sections of operators, with their icons."""

@@ -120,16 +120,12 @@ async def enable(context: RequestContext) -> None:
     context.go("/operator/users", done="user-enabled")
 
 
-async def make_operator(context: RequestContext) -> None:
-    await context.accounts.users.make_operator(context.actor, context.params["user"])
-    context.go("/operator/users", done="operator-made")
-
-
-async def unmake_operator(context: RequestContext) -> None:
+async def make_operator(context: RequestContext, *, operator: bool) -> None:
     user_id = context.params["user"]
-    await context.accounts.users.make_operator(context.actor, user_id, operator=False)
-    done = "operator-unmade"
-    context.go("/" if user_id == context.me.id else "/operator/users", done=done)
+    await context.accounts.users.make_operator(context.actor, user_id, operator=operator)
+    resigned = user_id == context.me.id and not operator
+    done = "operator-made" if operator else "operator-unmade"
+    context.go("/" if resigned else "/operator/users", done=done)
 
 
 async def show_projects(context: RequestContext) -> None:

@@ -70,14 +70,6 @@ async def ask_archive(context: RequestContext) -> None:
     await context.show("project/archive.html")
 
 
-async def archive(context: RequestContext) -> None:
-    await _archive(context, archived=True)
-
-
-async def restore(context: RequestContext) -> None:
-    await _archive(context, archived=False)
-
-
 async def ask_bounds(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.BOUNDS_SET)
@@ -103,7 +95,7 @@ async def set_recording(context: RequestContext) -> None:
     context.go(f"/projects/{project_id}/logging", done=done)
 
 
-async def _archive(context: RequestContext, *, archived: bool) -> None:
+async def archive(context: RequestContext, *, archived: bool) -> None:
     project_id = (await context.project()).project.id
     await context.accounts.projects.archive(context.actor, project_id, archived=archived)
     done = "project-archived" if archived else "project-restored"

@@ -86,14 +86,6 @@ async def try_kept(context: RequestContext) -> None:
     await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
 
-async def enable(context: RequestContext) -> None:
-    await _switch(context, enabled=True)
-
-
-async def disable(context: RequestContext) -> None:
-    await _switch(context, enabled=False)
-
-
 async def ask_deletion(context: RequestContext) -> None:
     entry, entries = await _entry(context)
     served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
@@ -112,7 +104,7 @@ async def delete(context: RequestContext) -> None:
     context.go(_PATH, done="provider-deleted")
 
 
-async def _switch(context: RequestContext, *, enabled: bool) -> None:
+async def switch(context: RequestContext, *, enabled: bool) -> None:
     entry, _ = await _entry(context)
     await context.configuration.switch(context.actor, entry.id, enabled=enabled)
     done = "provider-enabled" if enabled else "provider-disabled"

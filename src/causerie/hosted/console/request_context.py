@@ -44,7 +44,7 @@ from causerie.http.event_loop import Turns
 from causerie.http.exchange import Exchange
 from causerie.http.headers import Headers
 from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
-from causerie.http.pages.branding import Branding, Logo, Logos
+from causerie.http.pages.branding import Branding, Logo
 from causerie.observe.mail import Outbox
 
 _NAME = "causerie"
@@ -158,7 +158,6 @@ class ConsoleServices:
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
     outbox: Outbox | None = None
-    logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
     public_rankings: bool = False
 
     @property
@@ -230,6 +229,10 @@ class RequestContext:
         if self.view is None:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
+
+    async def scope(self) -> Project | None:
+        """Return the project of the path; ``None`` for a page of the whole service."""
+        return (await self.project()).project if "project" in self.params else None
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""

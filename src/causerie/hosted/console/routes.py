@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from causerie.hosted.console import (
     activity,
@@ -70,8 +71,8 @@ def _form(
 def _entries(list_path: str, pages: EntryPages) -> tuple[PageRoute, ...]:
     entry = f"{list_path}/{{entry}}"
     return (
-        PageRoute("POST", f"{entry}/enable", pages.enable),
-        PageRoute("POST", f"{entry}/disable", pages.disable),
+        PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
+        PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
         *_form(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
@@ -120,8 +121,8 @@ ROUTES = (
     *_form(f"{_KEY}/transfer", keys.ask_transfer, keys.transfer),
     PageRoute("GET", f"{_KEY}/delete", keys.ask_deletion),
     PageRoute("POST", f"{_KEY}/delete", keys.delete),
-    PageRoute("POST", f"{_KEY}/disable", keys.disable),
-    PageRoute("POST", f"{_KEY}/enable", keys.enable),
+    PageRoute("POST", f"{_KEY}/disable", partial(keys.switch, enabled=False)),
+    PageRoute("POST", f"{_KEY}/enable", partial(keys.switch, enabled=True)),
     PageRoute("GET", "/projects/{project}/playground", playground.show),
     PageRoute("POST", "/projects/{project}/playground", playground.complete, raw=True),
     PageRoute("GET", f"{_PROJECT}/models", catalog.show_models),
@@ -140,20 +141,20 @@ ROUTES = (
     PageRoute("GET", "/projects/{project}/usage.csv", usage.download),
     PageRoute("GET", "/projects/{project}/activity", activity.show),
     PageRoute("GET", "/projects/{project}/activity/{record}", activity.show_contents),
-    PageRoute("GET", "/operator/usage", usage.show_service),
-    PageRoute("GET", "/operator/usage.csv", usage.download_service),
-    PageRoute("GET", "/operator/activity", activity.show_service),
+    PageRoute("GET", "/operator/usage", usage.show),
+    PageRoute("GET", "/operator/usage.csv", usage.download),
+    PageRoute("GET", "/operator/activity", activity.show),
     PageRoute("GET", _PROJECT, project.show),
     PageRoute("GET", f"{_PROJECT}/limits", project.show_limits),
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
     PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),
     PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
-    PageRoute("POST", f"{_PROJECT}/archive", project.archive),
-    PageRoute("POST", f"{_PROJECT}/restore", project.restore),
+    PageRoute("POST", f"{_PROJECT}/archive", partial(project.archive, archived=True)),
+    PageRoute("POST", f"{_PROJECT}/restore", partial(project.archive, archived=False)),
     *_form(f"{_PROJECT}/bounds", project.ask_bounds, project.set_bounds, kept=True),
     PageRoute("POST", f"{_PROJECT}/recording", project.set_recording, project.show_logging),
-    PageRoute("GET", f"{_PROJECT}/audit", audit.show_project_audit),
+    PageRoute("GET", f"{_PROJECT}/audit", audit.show),
     *_form(f"{_PROJECT}/invite", project.ask_invitation, project.invite, kept=True),
     PageRoute("POST", f"{_PROJECT}/invitations/{{link}}/withdraw", project.withdraw),
     *_form(_MEMBER, project.show_member, project.change_member),
@@ -168,11 +169,11 @@ ROUTES = (
     *_form(f"{_USER}/factor/remove", operator.ask_factor_removal, operator.remove_factor),
     *_form(f"{_USER}/disable", operator.ask_disable, operator.disable),
     PageRoute("POST", f"{_USER}/enable", operator.enable),
-    PageRoute("POST", f"{_USER}/operator", operator.make_operator),
-    PageRoute("POST", f"{_USER}/no-operator", operator.unmake_operator),
+    PageRoute("POST", f"{_USER}/operator", partial(operator.make_operator, operator=True)),
+    PageRoute("POST", f"{_USER}/no-operator", partial(operator.make_operator, operator=False)),
     PageRoute("GET", "/operator/projects", operator.show_projects),
     *_form("/operator/projects/new", operator.ask_project, operator.make_project, kept=True),
-    PageRoute("GET", "/operator/audit", audit.show_service_audit),
+    PageRoute("GET", "/operator/audit", audit.show),
     PageRoute("GET", "/operator/providers", providers.show_list),
     PageRoute("GET", _PROVIDER, providers.see),
     PageRoute("GET", f"{_PROVIDER}/progress", providers.show_progress),
@@ -184,8 +185,8 @@ ROUTES = (
     PageRoute("POST", "/operator/providers/add/try", provider_entries.test),
     *_form(f"{_PROVIDER}/edit", provider_entries.edit, provider_entries.change),
     PageRoute("POST", f"{_PROVIDER}/test", provider_entries.try_kept),
-    PageRoute("POST", f"{_PROVIDER}/enable", provider_entries.enable),
-    PageRoute("POST", f"{_PROVIDER}/disable", provider_entries.disable),
+    PageRoute("POST", f"{_PROVIDER}/enable", partial(provider_entries.switch, enabled=True)),
+    PageRoute("POST", f"{_PROVIDER}/disable", partial(provider_entries.switch, enabled=False)),
     *_form(f"{_PROVIDER}/delete", provider_entries.ask_deletion, provider_entries.delete),
     *_form(f"{_PROVIDER}/models", providers.show_models, providers.take_over),
     *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),

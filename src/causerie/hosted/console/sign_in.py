@@ -198,12 +198,6 @@ class LoginState:
 _decoder = msgspec.json.Decoder(LoginState)
 
 
-def sealed(login_state: LoginState, token: str) -> str:
-    """Encrypt the state of a sign-in elsewhere with the token of the visitor's session."""
-    # Nobody else can read or make one, and nothing is stored for visitors who never come back.
-    return Cipher([token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
-
-
 def unsealed(state: str, token: str) -> LoginState | None:
     """Return this visitor's login state; ``None`` if the state is not one of theirs."""
     if not state.isascii() or len(state) > _LONGEST:
@@ -299,7 +293,10 @@ async def _provider_address(
     context: RequestContext, *, after: str = "", link: str = "", joins: bool = False
 ) -> str:
     def state(attempt: SignInAttempt) -> str:
-        return sealed(LoginState(attempt, after, link, joins), context.token)
+        # Encrypted with the token of the visitor's session, so that nobody else can read or make
+        # one, and nothing is stored for visitors who never come back.
+        login_state = LoginState(attempt, after, link, joins)
+        return Cipher([context.token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
     provider = _provider(context)
     back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"

@@ -127,10 +127,6 @@ class UsageForm:
         )
 
     @property
-    def over_time(self) -> UsageQuery:
-        return self.question(self.period.step, self.by)
-
-    @property
     def timed(self) -> By:
         """Return the grouping of times to the first token: none are kept by label."""
         return self.by if self.by in TIMED else By.MODEL
@@ -170,17 +166,8 @@ _COLUMNS: Mapping[str, Column] = {
 
 
 async def show(context: RequestContext) -> None:
-    view = await context.project()
-    await _page(context, view.project.id)
-
-
-async def show_service(context: RequestContext) -> None:
-    await _page(context, None)
-
-
-async def _page(context: RequestContext, project: str | None) -> None:
-    reader = await _reader(context, project)
-    wish, names = reader.wish, reader.names
+    reader = await _reader(context)
+    project, wish, names = reader.project, reader.wish, reader.names
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
@@ -211,21 +198,14 @@ async def _page(context: RequestContext, project: str | None) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    project = (await context.project()).project
-    await _download(context, project.id, project.name)
-
-
-async def download_service(context: RequestContext) -> None:
-    await _download(context, None, "all")
-
-
-async def _download(context: RequestContext, project: str | None, of: str) -> None:
-    reader = await _reader(context, project)
-    name = _file_name(of, reader.wish)
+    reader, scope = await _reader(context), await context.scope()
+    name = _file_name(scope.name if scope is not None else "all", reader.wish)
     await context.save(Export("text/csv; charset=utf-8", name, reader.table()))
 
 
-async def _reader(context: RequestContext, project: str | None) -> _Reader:
+async def _reader(context: RequestContext) -> _Reader:
+    scope = await context.scope()
+    project = scope.id if scope is not None else None
     wish = _wish(context.query, context.services.clock(), whole=project is None)
     return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
@@ -246,7 +226,8 @@ class _Reader:
 
     def over_time(self) -> AsyncGenerator[UsageBucket]:
         usage, actor = self.context.accounts.usage, self.context.actor
-        return time_buckets(usage, actor, self.project, self.wish.over_time)
+        question = self.wish.question(self.wish.period.step, self.wish.by)
+        return time_buckets(usage, actor, self.project, question)
 
     async def table(self) -> AsyncGenerator[bytes]:
         """Yield the lines of the CSV period by period, so that a refusal comes before the head."""

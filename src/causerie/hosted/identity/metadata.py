@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -28,6 +28,7 @@ class IdentityProviderFailed(Exception):
     """A provider did not answer correctly; the message is for the log and contains no secret."""
 
 
+@dataclass(slots=True, kw_only=True)
 class IdentityHttp:
     """Requests JSON from providers, with limits of time and size.
 
@@ -35,19 +36,11 @@ class IdentityHttp:
     besides public addresses; ``None``: any address.
     """
 
-    def __init__(
-        self,
-        *,
-        seconds: float = 10.0,
-        max_bytes: int = 512 * 1024,
-        ca_file: str | None = None,
-        networks: Sequence[IpNetwork] | None = None,
-    ) -> None:
-        self._networks = networks
-        self._seconds = seconds
-        self._max_bytes = max_bytes
-        self._ca_file = ca_file
-        self._tls: ssl.SSLContext | None = None
+    seconds: float = 10.0
+    max_bytes: int = 512 * 1024
+    ca_file: str | None = None
+    networks: Sequence[IpNetwork] | None = None
+    _tls: ssl.SSLContext | None = None
 
     async def ask(
         self,
@@ -64,24 +57,24 @@ class IdentityHttp:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         reach = Reach(
             tls=await self._trusted(),
-            connect_seconds=self._seconds,
+            connect_seconds=self.seconds,
             idle_seconds=0,
-            networks=self._networks,
+            networks=self.networks,
         )
         try:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except ValueError as failure:
             raise IdentityProviderFailed(f"an address that is none: {failure}") from failure
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self.seconds):
                 response = await client.send(method, path, sent, body)
-                content = await response.read(self._max_bytes)
+                content = await response.read(self.max_bytes)
         except TransportFailed as failure:
             words = str(failure) if failure.kind == "tls" else f"{parts.netloc}: {failure.kind}"
             raise IdentityProviderFailed(words) from failure
         except TimeoutError as failure:
             raise IdentityProviderFailed(
-                f"{parts.netloc}: no answer in {self._seconds:g} s"
+                f"{parts.netloc}: no answer in {self.seconds:g} s"
             ) from failure
         except ValueError as failure:
             raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
@@ -93,9 +86,7 @@ class IdentityHttp:
         # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
             try:
-                self._tls = await asyncio.to_thread(
-                    ssl.create_default_context, cafile=self._ca_file
-                )
+                self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=self.ca_file)
             except OSError as failure:
                 raise IdentityProviderFailed("the file of certificates cannot be read") from failure
         return self._tls
@@ -151,20 +142,20 @@ class ProviderMetadata:
         )
 
 
+@dataclass(slots=True)
 class ProviderDocument:
     """Metadata and keys of one issuer, cached."""
 
-    def __init__(self, issuer: str, web: IdentityHttp, monotonic: Callable[[], float]) -> None:
-        self.issuer = issuer
-        self._web = web
-        self._monotonic = monotonic
-        self._turn = asyncio.Lock()
-        self._metadata: ProviderMetadata | None = None
-        self._metadata_at = 0.0
-        self._keys: Sequence[Key] = ()
-        self._keys_at: float | None = None
-        self._failure: IdentityProviderFailed | None = None
-        self._failed_at = 0.0
+    issuer: str
+    _web: IdentityHttp
+    _monotonic: Callable[[], float]
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _metadata: ProviderMetadata | None = None
+    _metadata_at: float = 0.0
+    _keys: Sequence[Key] = ()
+    _keys_at: float | None = None
+    _failure: IdentityProviderFailed | None = None
+    _failed_at: float = 0.0
 
     async def metadata(self) -> ProviderMetadata:
         """Return the metadata; raise :class:`IdentityProviderFailed`."""

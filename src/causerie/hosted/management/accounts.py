@@ -61,12 +61,13 @@ from causerie.hosted.management.views import (
     ProjectView,
     UserView,
     amount,
+    viewed,
 )
 
 
 @route("GET /me", "Get the identity of the key")
 async def me(call: ApiCall[NoQuery, NoBody]) -> Me:
-    return Me.of(call.actor)
+    return viewed(Me, call.actor)
 
 
 @route("GET /users", "List users")

@@ -205,14 +205,14 @@ def _translated(message: str) -> InvalidRequest:
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):
-        param = _joined_path(path, found[1])
+        param = f"{path}.{found[1]}".removeprefix(".")
         return InvalidRequest(
             f"`{param[:100]}` is not known here; leave it out.",
             code="unsupported_parameter",
             param=param[:100],
         )
     if found := _MISSING.search(what):
-        param = _joined_path(path, found[1])
+        param = f"{path}.{found[1]}".removeprefix(".")
         return InvalidRequest(f"`{param}` is missing.", code="missing_parameter", param=param)
     place = f"`{path}`" if path else "The body"
     if found := _TYPE.search(what):
@@ -224,7 +224,3 @@ def _translated(message: str) -> InvalidRequest:
     return InvalidRequest(
         f"{place} is not right: {reason}; /api/openapi.json says what is.", param=path or None
     )
-
-
-def _joined_path(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name

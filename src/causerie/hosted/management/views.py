@@ -13,7 +13,7 @@ from causerie.hosted.accounts.authorization import Narrowed
 from causerie.hosted.accounts.bounds import BudgetPeriod, Credit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import NewKey
 from causerie.hosted.accounts.keys import ApiKey, KeyState, LinkKind, NewLink, OneTimeLink, Purpose
-from causerie.hosted.accounts.people import Actor, Project, ProjectMember, Role, User
+from causerie.hosted.accounts.people import Project, ProjectMember, Role, User
 
 Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -40,10 +40,6 @@ class Me(Struct, frozen=True, kw_only=True):
     name: str
     operator: bool
     project: str | None
-
-    @staticmethod
-    def of(actor: Actor) -> Me:
-        return convert(actor, Me, from_attributes=True)
 
 
 class LimitView(Struct, frozen=True, kw_only=True):

@@ -128,22 +128,12 @@ class Logo:
     content: bytes
 
 
-class Logos:
-    """All logos. ``prefix`` is the path that they are served below."""
-
-    def __init__(self, prefix: str, logos: Mapping[str, Logo]) -> None:
-        self._logos = logos
-        digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
-        self._addresses = {
-            name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}"
-            for name, digest in digests.items()
-        }
-
-    def address(self, name: str) -> str | None:
-        return self._addresses.get(name)
-
-    def get(self, name: str) -> Logo | None:
-        return self._logos.get(name)
+def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
+    """Return the addresses of logos by their names; a new image has another one."""
+    digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
+    return {
+        name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}" for name, digest in digests.items()
+    }
 
 
 def initials(name: str) -> str:

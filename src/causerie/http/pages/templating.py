@@ -16,7 +16,7 @@ from causerie.catalog.page_cache import CachedPage
 from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 from causerie.http.pages.assets import PAGE_HEADERS, Statics
-from causerie.http.pages.branding import Branding, Logos, initials
+from causerie.http.pages.branding import Branding, initials
 from causerie.protocol.money import exact, rounded
 
 _LOOKS = {
@@ -45,10 +45,9 @@ _NAMED = {
 
 
 def environment(
-    statics: Statics,
-    brand: Branding,
-    logos: Logos = Logos("", {}),  # noqa: B008 - never changed
+    statics: Statics, brand: Branding, logos: Mapping[str, str] = MappingProxyType({})
 ) -> Environment:
+    """``logos`` are addresses by the names of authors and providers."""
     made = Environment(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
@@ -63,7 +62,7 @@ def environment(
     made.filters["money"] = rounded
     made.globals |= {"static": statics.address, "module": partial(_module, statics)}
     made.globals |= {"seconds": seconds}
-    made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
+    made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials}
     return made
 
 
