@@ -183,6 +183,10 @@ async def show(context: RequestContext) -> None:
     most = wanted.limit - 1
     looked, more = found[:most], len(found) > most
     shown = await _containing(context, project, looked)
+    kept = frozenset[str]()
+    if project is not None:
+        ids = [each.id for each in shown]
+        kept = await context.accounts.recordings.kept(context.actor, project, ids)
     keys = await names_of(context, project, By.KEY)
     users = await names_of(context, project, By.USER)
     projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
@@ -197,7 +201,7 @@ async def show(context: RequestContext) -> None:
         here=context.exchange.path,
         filters={name: value for name, value in fields.items() if name not in when.fields()},
         entries=[_entry(each, keys, users, projects) for each in shown],
-        kept=await _kept(context, project, shown),
+        kept=kept,
         older=older,
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
@@ -239,15 +243,6 @@ async def _containing(
     ids = [each.id for each in records]
     found = await context.accounts.recordings.search(context.actor, project, ids, text)
     return [each for each in records if each.id in found]
-
-
-async def _kept(
-    context: RequestContext, project: str | None, shown: Sequence[UsageRecord]
-) -> frozenset[str]:
-    if project is None:
-        return frozenset()
-    ids = [each.id for each in shown]
-    return await context.accounts.recordings.kept(context.actor, project, ids)
 
 
 def _readable(text: str, *, cut: bool) -> str:

@@ -71,17 +71,13 @@ def sections(
         fits = operator if link.section else needs_project is (project is not None)
         if fits and (has_catalog or link.path not in _MARKET):
             found.append(replace(link, path=link.path.replace("{project}", id)))
-    here = _longest([link.path for link in found], path)
+    around = [link.path for link in found if f"{path}/".startswith(f"{link.path}/")]
+    here = max(around, key=len, default="")
     shown = [replace(link, here=link.path == here) for link in found]
     return [
         NavigationSection(title, [*links], _SECTIONS.get(title, ""))
         for title, links in groupby(shown, lambda link: link.section)
     ]
-
-
-def _longest(targets: Sequence[str], path: str) -> str:
-    fitting = [each for each in targets if path == each or path.startswith(f"{each}/")]
-    return max(fitting, key=len, default="")
 
 
 NOTICES = MappingProxyType(

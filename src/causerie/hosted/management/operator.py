@@ -308,16 +308,21 @@ async def publish_models(call: ApiCall[NoQuery, PublishModels]) -> PublishedList
     body, rules = call.body, _rules(call.body)
     provider, entries, listed = await _offers(call, rules)
     found = {each.id: each for each in listed}
-    picked = [_picked(each, found.get(each.id)) for each in body.models]
+    picked = []
+    for each in body.models:
+        offer = found.get(each.id)
+        if offer is None or offer.listed is None:
+            raise InvalidRequest(f"The provider lists no model {each.id}.", param="models")
+        picked.append(PickedModel(offer.listed, each.catalog_id or offer.catalog_id))
     steps = [*publication(provider, entries, picked, body.gone, rules)]
     door = router_door(entries) if body.open_door else None
     if steps or door:
         await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
     published = []
-    for each in await call.operations.configuration.every(call.actor):
-        endpoints = each.settings.get("endpoints", ()) if each.kind == "catalog_model" else ()
+    for entry in await call.operations.configuration.every(call.actor):
+        endpoints = entry.settings.get("endpoints", ()) if entry.kind == "catalog_model" else ()
         if any(one.get("provider") == provider.name for one in endpoints):
-            published.append(each)
+            published.append(entry)
     return PublishedList(data=published)
 
 
@@ -336,12 +341,6 @@ async def _offers(
 def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
-
-
-def _picked(model: PublishedModel, offer: Offer | None) -> PickedModel:
-    if offer is None or offer.listed is None:
-        raise InvalidRequest(f"The provider lists no model {model.id}.", param="models")
-    return PickedModel(offer.listed, model.catalog_id or offer.catalog_id)
 
 
 @route("GET /alerts", "Alerts, their channels and deliveries")

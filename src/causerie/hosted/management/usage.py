@@ -13,7 +13,6 @@ from msgspec import UNSET
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditFilter
-from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
     By,
@@ -73,11 +72,6 @@ def between(query: Span, now: datetime) -> tuple[datetime, datetime]:
     if end <= start:
         raise InvalidRequest("`until` has to be after `since`.", param="until")
     return start, end
-
-
-def project_of(actor: Actor, span_project: str) -> str | None:
-    """Return the project to query: the one named, else the key's, else all."""
-    return span_project or actor.project
 
 
 def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
@@ -156,7 +150,7 @@ async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
     asked = usage_query(query, call.now)
     after = place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
     async with aclosing(rest):
         async for _, sums in rest:
@@ -174,7 +168,7 @@ async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
 @route("GET /usage.csv", "Usage and cost as CSV")
 async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
     asked = usage_query(call.query, call.now)
-    project = project_of(call.actor, call.query.project)
+    project = call.query.project or call.actor.project
     buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
     return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
 
@@ -205,7 +199,7 @@ async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
     asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed(query))
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
     return LatencyList(data=[LatencyView.of(each, by) for each in found])
@@ -229,7 +223,7 @@ async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
         limit=query.limit,
         **narrowed(query),
     )
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     found = await call.accounts.usage.requests(call.actor, project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return RequestList(
@@ -252,7 +246,7 @@ async def list_audit(call: ApiCall[AuditQuery, NoBody]) -> AuditList:
         before=before,
         limit=query.limit,
     )
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     projects = call.accounts.projects
     if project is None:
         found = await projects.audit_of_all(call.actor, wanted)

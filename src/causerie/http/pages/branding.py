@@ -84,12 +84,11 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
 def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
     steps = round(1 / _STEP)
     shades = (_mix(wanted, light.towards, step * _STEP) for step in range(steps + 1))
-    return next(shade for shade in shades if _is_readable(shade, light))
-
-
-def _is_readable(accent: _Rgb, light: _Light) -> bool:
-    pairs = ((accent, light.hover), (accent, light.soft(accent)), (light.on_accent(accent), accent))
-    return all(contrast(text, ground) >= _READABLE for text, ground in pairs)
+    for shade in shades:
+        pairs = ((shade, light.hover), (shade, light.soft(shade)), (light.on_accent(shade), shade))
+        if all(contrast(text, ground) >= _READABLE for text, ground in pairs):
+            return shade
+    return light.towards
 
 
 def contrast(one: _Rgb, other: _Rgb) -> float:
