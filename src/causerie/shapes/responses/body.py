@@ -138,7 +138,7 @@ class Echo(Struct, frozen=True, kw_only=True):
     user: str | UnsetType = UNSET
 
 
-class ResponseBody(Echo, kw_only=True):
+class ResponseBody(Echo, frozen=True, kw_only=True):
     """A response, while it is made and when it is complete."""
 
     id: str

@@ -7,7 +7,7 @@ other: one ends before the next one begins, except calls whose arguments arrive 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import time
+from time import time_ns
 from typing import Any
 
 import msgspec
@@ -175,7 +175,7 @@ class ResponseEncoder:
             **fields,
             id=identity.id,
             created_at=identity.created,
-            completed_at=int(time()) if self._status == "completed" else None,
+            completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
             status=self._status,
             error=self._failure,
             incomplete_details=self._incomplete,

@@ -97,8 +97,8 @@ class ItemReader:
             self._note(item.path, sort, "dropped")
             return
         if sort in _OF_TYPE:
-            for name in item.values.keys() - _ITEM - _OF_TYPE[sort]:
-                if item.has(name):
+            for name in item.values:
+                if item.has(name) and name not in _ITEM and name not in _OF_TYPE[sort]:
                     self._note(item.param(quote(name[:_MOST_CHARACTERS], safe="")), "", "dropped")
         reader(item, past)
         self._last = sort

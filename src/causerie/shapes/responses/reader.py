@@ -12,14 +12,12 @@ from urllib.parse import quote
 
 from msgspec import structs
 
-from causerie.errors import InvalidRequest
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
     decode_marked,
     missing,
     unsupported,
-    wrong_value,
 )
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
@@ -201,8 +199,8 @@ class _Translation:
         return wanted is not None and wanted != "none"
 
     def _drop_others(self, fields: ObjectReader, known: tuple[str, ...]) -> None:
-        for name in fields.values.keys() - set(known):
-            if fields.has(name):
+        for name in fields.values:
+            if fields.has(name) and name not in known:
                 self._changes.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def _translate_include(self) -> bool:

@@ -8,7 +8,7 @@ function too. Tools that only a vendor runs are left out and named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -24,10 +24,10 @@ SEARCH = "tool_search"
 
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
-_FUNCTION = frozenset({"type", "name", "description", "parameters", "strict"})
-_CUSTOM = frozenset({"type", "name", "description", "format"})
-_NAMESPACE = frozenset({"type", "name", "description", "tools"})
-_SEARCH = frozenset({"type", "execution", "description", "parameters"})
+_FUNCTION = ("type", "name", "description", "parameters", "strict")
+_CUSTOM = ("type", "name", "description", "format")
+_NAMESPACE = ("type", "name", "description", "tools")
+_SEARCH = ("type", "execution", "description", "parameters")
 _MOST_CHARACTERS = 64  # of a type in the report of changes
 
 Entry = Mapping[str, Any]
@@ -36,7 +36,8 @@ Entry = Mapping[str, Any]
 class ToolForm(Struct, frozen=True):
     """How a client calls a tool: the kind of its items, and its name, perhaps in a namespace."""
 
-    kind: Literal["function", "custom", "tool_search"]
+    kind: str
+    """``function``, ``custom`` or ``tool_search``."""
     name: str
     namespace: str | None = None
 
@@ -95,7 +96,7 @@ class ToolReader:
         match sort:
             case "function":
                 self._note_others(tool, _FUNCTION)
-                made = {name: tool.get(name) for name in _FUNCTION - {"type"}}
+                made = {name: tool.get(name) for name in _FUNCTION[1:]}
             case "custom":
                 self._note_others(tool, _CUSTOM)
                 made = self._custom(tool)
@@ -115,7 +116,7 @@ class ToolReader:
     def _add(
         self, tool: ObjectReader, made: dict[str, Any], repeated: bool, namespace: str | None
     ) -> None:
-        name, sort = made["name"], tool.values["type"]
+        name, sort = made["name"], str(tool.values["type"])
         if isinstance(name, str):
             flat = made["name"] = flat_name(name, namespace)
             if repeated and flat in self._names:
@@ -155,9 +156,9 @@ class ToolReader:
         }
         return made
 
-    def _note_others(self, tool: ObjectReader, known: frozenset[str]) -> None:
-        for name in tool.values.keys() - known:
-            if tool.values[name] not in (None, False):
+    def _note_others(self, tool: ObjectReader, known: Sequence[str]) -> None:
+        for name in tool.values:
+            if name not in known and tool.values[name] not in (None, False):
                 self._changes.note(f"{tool.param(quote(name[:_MOST_CHARACTERS], safe=''))} dropped")
 
 
