@@ -57,6 +57,8 @@ _INCOMPLETE: Mapping[str, IncompleteDetails] = {
     "length": IncompleteDetails("max_output_tokens"),
     "content_filter": IncompleteDetails("content_filter"),
 }
+_CODES = {"rate_limit_error": "rate_limit_exceeded"}
+"""Codes of a failed response by the types of errors; all others are the server's."""
 
 
 class ResponseReply(Struct, frozen=True):
@@ -159,9 +161,12 @@ class ResponseEncoder:
             self._start()
         self._close_all("incomplete")
         self._status = "failed"
-        code = str(error.code)
-        self._failure = Failure(code, error.message)
-        told = {"type": error.type, "code": code, "message": error.message, "param": error.param}
+        code = str(error.code) if error.type == "invalid_request_error" else _CODES.get(error.type)
+        self._failure = Failure(code or "server_error", error.message)
+        told = {
+            **{"type": error.type, "code": str(error.code)},
+            **{"message": error.message, "param": error.param},
+        }
         self._send("error", {"error": told})
         self._send("response.failed", {"response": self.response()})
         return self._taken() + _DONE

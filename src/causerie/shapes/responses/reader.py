@@ -47,10 +47,10 @@ _TRANSLATED = frozenset({
     "prompt", "stream_options",
 })  # fmt: skip
 """Fields that take another form in chat completions, or have none there."""
-_RENAMED: Mapping[str, str] = {
-    each.facts.responses: name
+_RENAMED = {
+    theirs: name
     for name, each in _DECLARED.items()
-    if (each.facts.responses or "") not in ("", *_TRANSLATED) and "." not in each.facts.responses
+    if (theirs := each.facts.responses) and "." not in theirs and theirs not in _TRANSLATED
 }
 _SAME = frozenset(name for name, each in _DECLARED.items() if each.facts.responses == "")
 _NEVER_REFUSED = frozenset(
