@@ -91,52 +91,58 @@ def streamed(reply: ResponseReply, batches: Iterable[Sequence[Event]]) -> list[d
     return events_of(b"".join([*map(encoder.feed, batches), encoder.end()]))
 
 
+_TEXTS = {
+    "response.output_text": ("content", "text"),
+    "response.reasoning_summary_text": ("summary", "text"),
+    "response.function_call_arguments": ("", "arguments"),
+    "response.custom_tool_call_input": ("", "input"),
+}
+"""Where the pieces of texts go: the list of parts of an item, or itself, and the field."""
+_PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
+_LATE = ("content", "encrypted_content", "arguments")
+"""What is known with the finished item only: of reasoning, and of a search for tools."""
+
+
 def put_together(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put the items of a stream together from deltas alone, and check what is said again."""
+    """Put the items of a stream together from pieces alone, and check what is said again."""
     items: dict[int, dict[str, Any]] = {}
     open_items: set[int] = set()
     for event in events:
-        kind, at = event["type"], event.get("output_index", -1)
-        item = items.get(at, {})
-        if "item_id" in event:
-            assert event["item_id"] == item["id"]
+        place, _, step = event["type"].rpartition(".")
+        at = event.get("output_index", -1)
+        if place == "response.output_item" and step == "added":
+            assert at == len(items)
+            items[at] = dict(event["item"])
+            open_items.add(at)
+        elif place == "response.output_item":
+            open_items.remove(at)
+            _finish(items[at], event["item"])
+        elif "item_id" in event:
+            assert event["item_id"] == items[at]["id"]
             assert at in open_items
-        match kind.removeprefix("response.").split("."):
-            case ["output_item", "added"]:
-                assert at == len(items)
-                items[at] = dict(event["item"])
-                open_items.add(at)
-            case ["output_item", "done"]:
-                open_items.remove(at)
-                item["status"] = event["item"]["status"]
-                for name in ("encrypted_content", "content"):
-                    if item["type"] == "reasoning" and name in event["item"]:
-                        item[name] = event["item"][name]
-                if item["type"] == "tool_search_call":
-                    item["arguments"] = event["item"]["arguments"]
-                assert item == event["item"]
-            case ["content_part", "added"]:
-                item["content"] = [dict(event["part"])]
-            case ["output_text", "delta"]:
-                item["content"][0]["text"] += event["delta"]
-                item["content"][0]["logprobs"] = item["content"][0]["logprobs"] + event["logprobs"]
-            case ["content_part", "done"]:
-                assert event["part"] == item["content"][0]
-            case ["output_text", "done"]:
-                assert event["text"] == item["content"][0]["text"]
-            case ["reasoning_summary_part", "added"]:
-                item["summary"] = [dict(event["part"])]
-            case ["reasoning_summary_text", "delta"]:
-                item["summary"][0]["text"] += event["delta"]
-            case ["reasoning_summary_text", "done"]:
-                assert event["text"] == item["summary"][0]["text"]
-            case ["function_call_arguments", "delta"]:
-                item["arguments"] += event["delta"]
-            case ["function_call_arguments", "done"]:
-                assert event["arguments"] == item["arguments"]
-            case ["custom_tool_call_input", "delta"]:
-                item["input"] += event["delta"]
-            case ["custom_tool_call_input", "done"]:
-                assert event["input"] == item["input"]
+            _take(items[at], place, step, event)
     assert not open_items
     return [items[at] for at in sorted(items)]
+
+
+def _finish(item: dict[str, Any], said: Mapping[str, Any]) -> None:
+    item["status"] = said["status"]
+    if item["type"] in ("reasoning", "tool_search_call"):
+        item |= {name: said[name] for name in _LATE if name in said}
+    assert item == said
+
+
+def _take(item: dict[str, Any], place: str, step: str, event: Mapping[str, Any]) -> None:
+    if place in _PARTS:
+        if step == "added":
+            item[_PARTS[place]] = [dict(event["part"])]
+        assert item[_PARTS[place]] == [event["part"]]
+        return
+    parts, field = _TEXTS[place]
+    holder = item[parts][0] if parts else item
+    if step == "done":
+        assert event[field] == holder[field]
+        return
+    holder[field] += event["delta"]
+    if event.get("logprobs"):
+        holder["logprobs"] = holder["logprobs"] + event["logprobs"]
