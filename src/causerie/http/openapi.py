@@ -78,13 +78,27 @@ def _operation(
     return {**operation, "responses": {**answers, **failures}}
 
 
+_COMPLETION = ("The completion, or a stream of chunks where `stream` is true.", "Completion")
+_RESPONSE = ("The response, or a stream of events where `stream` is true.", "ResponseBody")
+
+
 def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
-    answer = _json_answer(
-        "The completion, or a stream of chunks where `stream` is true.", "Completion"
-    )
+    return _generation(request, name, summary, _COMPLETION, "ChunkEvent", _EXAMPLE_REQUEST, *more)
+
+
+def _generation(
+    request: str,
+    name: str,
+    summary: str,
+    reply: tuple[str, str],
+    event: str,
+    example: Schema,
+    *more: Schema,
+) -> Schema:
+    answer = _json_answer(*reply)
     content = answer["content"]
     assert isinstance(content, dict)
-    content["text/event-stream"] = {"itemSchema": ref("ChunkEvent")}
+    content["text/event-stream"] = {"itemSchema": ref(event)}
     headers = {
         "x-request-id": "Names the request in logs, up to 128 safe characters.",
         "x-session-id": "Names the conversation, where `session_id` does not.",
@@ -96,7 +110,7 @@ def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
     operation = _operation(
         name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
     )
-    content = {"application/json": {"schema": ref(request), "example": _EXAMPLE_REQUEST}}
+    content = {"application/json": {"schema": ref(request), "example": example}}
     return {**operation, "requestBody": {"required": True, "content": content}}
 
 
@@ -136,12 +150,25 @@ def _get(
     return {"get": _operation(name, summary, security, answers, errors, parameters)}
 
 
+def _response(name: str) -> Schema:
+    example: Schema = {"model": "MODEL", "input": "Name three rivers.", "max_output_tokens": 100}
+    request, summary = "ResponsesRequest", "Create a response"
+    return _generation(request, name, summary, _RESPONSE, "ResponseStreamEvent", example)
+
+
 def market_paths() -> dict[str, Schema]:
     """Return the operations of a router's door, by their full paths."""
     title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
     name, summary = "routerCreateChatCompletion", "Create a routed chat completion"
     completion = _completion("RouterRequest", name, summary, title)
-    paths = _catalog_paths() | _key_paths() | {"/chat/completions": {"post": completion}}
+    paths = (
+        _catalog_paths()
+        | _key_paths()
+        | {
+            "/chat/completions": {"post": completion},
+            "/responses": {"post": _response("routerCreateResponse")},
+        }
+    )
     return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
 
 
@@ -239,6 +266,7 @@ def _model_paths() -> dict[str, Schema]:
         "/v1/chat/completions": {
             "post": _completion("ChatRequest", "createChatCompletion", "Create a chat completion")
         },
+        "/v1/responses": {"post": _response("createResponse")},
     }
 
 

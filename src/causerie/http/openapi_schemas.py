@@ -24,6 +24,8 @@ from causerie.protocol.model_entries import (
 )
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
+from causerie.shapes.responses.body import ResponseBody, ResponseEvent
+from causerie.shapes.responses.request_types import request_type
 
 Schema = dict[str, object]
 
@@ -112,6 +114,7 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
         properties = schemas[name]["properties"]
         assert isinstance(properties, dict)
         properties["messages"]["maxItems"] = max_messages
+    schemas |= received_schemas(request_type())
     schemas["RouterRequest"] |= {"required": ["messages"], "anyOf": _MODEL_OR_MODELS}
     return schemas
 
@@ -125,15 +128,21 @@ def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
 
 def response_schemas() -> dict[str, Schema]:
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
-    chunk = text_schema(contentMediaType="application/json", contentSchema=ref("Chunk"))
     return {
         **sent_schemas(
-            Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER_TYPES
+            *(Completion, Chunk, ResponseBody, ResponseEvent, Error, Health),
+            *(ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": {
-            "type": "object",
-            "properties": {"data": {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}},
-            "required": ["data"],
-        },
+        "ChunkEvent": _server_sent("Chunk"),
+        "ResponseStreamEvent": _server_sent("ResponseEvent"),
+    }
+
+
+def _server_sent(name: str) -> Schema:
+    data = text_schema(contentMediaType="application/json", contentSchema=ref(name))
+    return {
+        "type": "object",
+        "properties": {"data": {"anyOf": [text_schema(enum=["[DONE]"]), data]}},
+        "required": ["data"],
     }

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from causerie.protocol.events import TokenLogprob, Usage
+from causerie.protocol.events import Usage
+from causerie.shapes.chat_completions.encoder import TokenLogprobBody
 
 # Field order is the order on the wire. `UNSET` fields are left out, `None` ones are `null`.
 
@@ -15,23 +16,10 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
-class TopLogprob(Struct, frozen=True, gc=False):
-    token: str
-    logprob: float
-    bytes: Sequence[int]
-
-
-class Logprob(Struct, frozen=True, gc=False):
-    token: str
-    logprob: float
-    bytes: Sequence[int]
-    top_logprobs: Sequence[TopLogprob]
-
-
 class OutputText(Struct, tag_field="type", tag="output_text", kw_only=True):
     text: str = ""
     annotations: tuple[()] = ()
-    logprobs: Sequence[Logprob] = ()
+    logprobs: Sequence[TokenLogprobBody] = ()
 
 
 class SummaryText(Struct, tag_field="type", tag="summary_text"):
@@ -160,6 +148,27 @@ class ResponseBody(Echo, frozen=True, kw_only=True):
     """False if checking the reply against its format took too much work."""
 
 
+class ResponseEvent(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An event of a stream, with the fields that its type has."""
+
+    type: str
+    sequence_number: int
+    response: ResponseBody | None = None
+    item: Item | None = None
+    part: OutputText | SummaryText | None = None
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    delta: str | None = None
+    text: str | None = None
+    logprobs: Sequence[TokenLogprobBody] | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    error: Any = None
+
+
 def usage_of(usage: Usage, cost: Callable[[Usage], float] | None) -> ResponseUsage:
     return ResponseUsage(
         usage.prompt,
@@ -169,8 +178,3 @@ def usage_of(usage: Usage, cost: Callable[[Usage], float] | None) -> ResponseUsa
         usage.prompt + usage.completion,
         None if cost is None else cost(usage),
     )
-
-
-def logprob_of(token: TokenLogprob) -> Logprob:
-    top = [TopLogprob(other.text, other.logprob, list(other.raw)) for other in token.top]
-    return Logprob(token.text, token.logprob, list(token.raw), top)

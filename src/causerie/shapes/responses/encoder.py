@@ -27,6 +27,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.reasoning import Block, are_plain, joined
 from causerie.protocol.response import ResponseContext
+from causerie.shapes.chat_completions.encoder import TokenLogprobBody, logprob_body
 from causerie.shapes.responses.body import (
     CallItem,
     CustomCallItem,
@@ -44,7 +45,6 @@ from causerie.shapes.responses.body import (
     SearchCallItem,
     Status,
     SummaryText,
-    logprob_of,
     usage_of,
 )
 from causerie.shapes.responses.custom_input import InputReader
@@ -115,7 +115,7 @@ class ResponseEncoder:
         self._items: list[Item] = []
         self._message: MessageItem | None = None
         self._texts: list[str] = []
-        self._logprobs: list[Any] = []
+        self._logprobs: list[TokenLogprobBody] = []
         self._text_prefix = b""
         self._reasoning: ReasoningItem | None = None
         self._thoughts: list[str] = []
@@ -231,10 +231,10 @@ class ResponseEncoder:
             self._begin_message()
         self._texts.append(event.text)
         if self._silent:
-            self._logprobs += map(logprob_of, event.logprobs)
+            self._logprobs += map(logprob_body, event.logprobs)
             return
         if event.logprobs:
-            logprobs = list(map(logprob_of, event.logprobs))
+            logprobs = list(map(logprob_body, event.logprobs))
             self._logprobs += logprobs
             told = _encode(logprobs)
         else:

@@ -126,8 +126,7 @@ class ItemReader:
         if not isinstance(part, dict):
             return part
         sort = part.get("type")
-        if sort in _TEXTS:
-            field = _TEXTS[str(sort)]
+        if (field := _text_field(sort)) is not None:
             return {"type": field, field: part.get(field)}
         if sort == "input_image" and isinstance(part.get("image_url"), str):
             at = f"messages[{len(self.messages)}]" + place[place.index(".content[") :]
@@ -255,16 +254,21 @@ def _is_news(item: object) -> bool:
     if not isinstance(item, dict):
         return False
     sort = item.get("type") or "message"
-    return sort in _OUTPUTS or (sort == "message" and item.get("role") == "user")
+    if isinstance(sort, str) and sort in _OUTPUTS:
+        return True
+    return sort == "message" and item.get("role") == "user"
 
 
 def _text_of_part(part: object) -> str | None:
     if isinstance(part, str):
         return part
-    if not isinstance(part, dict) or part.get("type") not in _TEXTS:
-        return None
-    text = part.get(_TEXTS[part["type"]])
+    field = _text_field(part.get("type")) if isinstance(part, dict) else None
+    text = part.get(field) if isinstance(part, dict) and field else None
     return text if isinstance(text, str) else None
+
+
+def _text_field(sort: object) -> str | None:
+    return _TEXTS.get(sort) if isinstance(sort, str) else None
 
 
 def _joined(parts: object) -> str:

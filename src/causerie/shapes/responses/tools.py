@@ -190,7 +190,7 @@ def _allowed(
     names = []
     for at, each in enumerate(entries):
         entry = as_object(each, f"{fields.param('tools')}[{at}]")
-        if entry.get("type") in tools.left_out and entry.get("type") not in ("function", "custom"):
+        if entry.required_string("type") in tools.left_out:
             changes.note(f"{entry.path} dropped")
         else:
             names.append(_chosen(entry, tools))
