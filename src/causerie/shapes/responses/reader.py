@@ -228,8 +228,15 @@ class _Translation:
             note("truncation auto->disabled")
 
     def _with_own(self, request: ChatRequest) -> ChatRequest:
+        grammars, names = self._tools.grammars, request.function_names
+        tools = tuple(
+            structs.replace(tool, grammar=grammar)
+            if (grammar := grammars.get(names.get(tool.name, tool.name)))
+            else tool
+            for tool in request.tools
+        )
         changes = (*self._changes.reported(), *request.changes)
-        return structs.replace(request, changes=changes) if changes else request
+        return structs.replace(request, changes=changes, tools=tools)
 
 
 def _count_body(tokens: int) -> object:
