@@ -463,17 +463,23 @@ def answer_headers(
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
     changes = attempt.changes(request, attempt.answer.changes)
     if changes or asked.changes or request is not asked:
-        headers |= change_headers(asked, request, model, changes)
+        verbatim = attempt.answer.verbatim
+        headers |= change_headers(asked, request, model, changes, verbatim=verbatim)
     return headers
 
 
 def change_headers(
-    asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
+    asked: ChatRequest,
+    request: ChatRequest,
+    model: Entry,
+    changes: Sequence[str],
+    *,
+    verbatim: bool = False,
 ) -> dict[str, str]:
-    """Report the changes by the parser, by the model, and further ``changes``."""
+    """Report changes by the parser (unless all passes ``verbatim``), by the model, and others."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
-    if asked.changes:
+    if asked.changes and not verbatim:
         changes = [*asked.changes, *changes]
     return {"x-request-changes": _listed_changes(changes)} if changes else {}
 

@@ -171,6 +171,7 @@ class ChatReply:
     changes: Sequence[str]
     cache_report: CacheReporter
     on_arrival: None = None
+    verbatim: bool = False
 
 
 Reserve = Callable[[int, int], AbstractAsyncContextManager[None]]
@@ -261,6 +262,8 @@ class TextChat:
         if partial is None and plan.prompt_end is not None:
             for choice in choices:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
+
+    retries = 0  # its engine is restarted by whoever supervises it
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.

@@ -160,7 +160,7 @@ def _made(
             one.max_concurrent if place is None else place.share(one.max_concurrent)
         ),
     )
-    provider.max_reply_bytes = one.max_reply_bytes
+    provider.max_reply_bytes, provider.retries = one.max_reply_bytes, one.retries
     return ConnectedProvider(provider, client, recipe, key, way)
 
 

@@ -21,6 +21,7 @@ from causerie.protocol.events import (
     ReasoningDelta,
     TextDelta,
     Usage,
+    Verbatim,
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
@@ -93,6 +94,8 @@ class Contents:
     def _takes(self, event: Event) -> bool:
         if isinstance(event, Usage):
             self._usage = event
+            return False
+        if isinstance(event, Verbatim):  # other events say the same
             return False
         if isinstance(event, Finished):
             self._open[event.choice] = False

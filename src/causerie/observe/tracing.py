@@ -165,6 +165,10 @@ class TracedTarget:
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         return self.target.continues(request, partial)
 
+    @property
+    def retries(self) -> int:
+        return self.target.retries
+
     def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
         facts = {
             **self._facts,
@@ -215,6 +219,10 @@ class _Attempt:
     @property
     def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
         return self._answer.on_arrival
+
+    @property
+    def verbatim(self) -> bool:
+        return self._answer.verbatim
 
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()

@@ -89,8 +89,20 @@ class Usage(Struct, frozen=True, gc=False):
     impossible: bool = False
 
 
+class Verbatim(Struct, frozen=True, gc=False):
+    """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
+
+    They are an event of a stream, or a whole reply. Other events say the same, for those who count
+    and keep. ``last``: they tell the client that the reply is complete.
+    """
+
+    data: bytes
+    choice: int = 0
+    last: bool = False
+
+
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
-Event = ContentEvent | Finished | Usage
+Event = ContentEvent | Finished | Usage | Verbatim
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches; its result, if any, is awaited before the next batch."""
@@ -234,6 +246,8 @@ def _size(event: Event) -> int:
             return len(event.arguments)
         case ToolCallStarted():
             return _CALL_SIZE + len(event.name)
+        case Verbatim():
+            return len(event.data)
     return 0
 
 

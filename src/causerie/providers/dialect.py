@@ -73,6 +73,9 @@ class Api:
 
 CHAT = Api()
 
+MESSAGES_PATH = {"messages": "/messages"}
+RESPONSES_PATH = {"responses": "/responses"}
+
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
@@ -211,6 +214,8 @@ class Dialect:
     """Hosts of one's own network from which it may fetch nevertheless."""
     cache_salt: str = ""
     """Field that takes a cache scope: prompts of another scope are not reused."""
+    native: Mapping[str, str] = field(default_factory=dict)
+    """APIs that clients may speak with it directly, and their paths below the base URL."""
     coarse_cache: bool = False
     """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
     cache tells nobody the prompt of somebody else.

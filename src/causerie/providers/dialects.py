@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from causerie.protocol.parameters import EXTENDED_SAMPLING, HINT_NAMES, of_origin
 from causerie.providers.dialect import (
+    MESSAGES_PATH,
+    RESPONSES_PATH,
     Api,
     CallIds,
     Continuing,
@@ -71,6 +73,7 @@ CAUSERIE = replace(
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     tags=False,
     fetches=True,  # it decides in turn
+    native=MESSAGES_PATH | RESPONSES_PATH,
 )
 
 OPENAI = Dialect(
@@ -84,6 +87,7 @@ OPENAI = Dialect(
     shapes=_BY_FORMAT,
     strict_schemas=True,
     fetches=True,
+    native=RESPONSES_PATH,
     coarse_cache=True,
 )
 
@@ -95,6 +99,7 @@ AZURE_DEPLOYMENTS = replace(
     server="Azure OpenAI, by deployment and api-version",
     api=Api(path="/deployments/{model}/chat/completions", key="api-key", version="2024-10-21"),
     accepts=_OPENAI | {"user"},
+    native={},
 )
 
 VLLM = Dialect(
@@ -253,6 +258,7 @@ ANTHROPIC = Dialect(
     streams=True,
     tells_usage=False,
     fetches=True,
+    native=MESSAGES_PATH,
     coarse_cache=True,
 )
 

@@ -16,6 +16,7 @@ from causerie.http.client import HttpClient, RequestListener
 from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
 from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
+from causerie.protocol.request import NativeRequest
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
@@ -131,6 +132,8 @@ class Provider:
     ) -> None:
         self.max_reply_bytes = MAX_REPLY_BYTES
         """Most bytes of one streamed reply, decoded."""
+        self.retries = 0
+        """How often a request that failed may be sent again."""
         self.candid = False
         self.name = name
         self.dialect = dialect
@@ -165,9 +168,19 @@ class Provider:
         *,
         anew: bool = False,
         asked: RequestListener | None = None,
+        native: NativeRequest | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
-        """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`."""
-        head = self._head or self._head_for(model)
+        """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`.
+
+        A ``native`` one goes to the path of its API, with its headers.
+        """
+        if native is None:
+            head = self._head or self._head_for(model)
+        else:
+            api, path = self.dialect.api, self.dialect.native[native.shape]
+            head = self._client.head(
+                "POST", api.at(path), (*self._sending, *native.headers.items())
+            )
         if self._aside is not None:
             lines = "".join([f"{name}: {value}\r\n" for name, value in self._aside().items()])
             head += lines.encode("latin-1")

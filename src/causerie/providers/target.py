@@ -25,9 +25,15 @@ from causerie.protocol.events import (
     Usage,
     in_portions,
 )
-from causerie.protocol.request import ChatRequest, output_estimate, prompt_estimate
+from causerie.protocol.request import (
+    ChatRequest,
+    NativeRequest,
+    output_estimate,
+    prompt_estimate,
+)
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
+from causerie.providers.native import NativeIncoming, native_of
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
@@ -240,11 +246,12 @@ class ProviderReply(Struct, eq=False):
         sent, self._sent = self._sent, None
         assert sent is not None
         provider, model = self._target.provider, self._target.model_for(self._request)
+        native = self._native
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
-        asking = provider.post(model, sent.body, due, asked=self._record_response)
+        asking = provider.post(model, sent.body, due, asked=self._record_response, native=native)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -253,7 +260,7 @@ class ProviderReply(Struct, eq=False):
                 self._response = None
                 body = (await offload(self._outgoing)).body
                 response = await provider.post(
-                    model, body, due, anew=True, asked=self._record_response
+                    model, body, due, anew=True, asked=self._record_response, native=native
                 )
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(TEXTS)
@@ -302,6 +309,7 @@ class ProviderReply(Struct, eq=False):
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
+        new = new and self._native is None
         if new and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
@@ -327,7 +335,20 @@ class ProviderReply(Struct, eq=False):
 
     def _reader(self) -> Incoming:
         asked = self._target
+        if self._native is not None:
+            return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
+
+    @property
+    def _native(self) -> NativeRequest | None:
+        if self._request.native is None or self._partial is not None:
+            return None
+        return native_of(self._request, self._target.provider.dialect)
+
+    @property
+    def verbatim(self) -> bool:
+        """Return true if request and reply pass unchanged."""
+        return self._native is not None
 
 
 def _shows_kind(start: bytes) -> bool:
@@ -364,6 +385,10 @@ class ProviderTarget:
     def name(self) -> str:
         """``PROVIDER/MODEL``, as the configuration names it."""
         return f"{self.provider.name}/{self.model}"
+
+    @property
+    def retries(self) -> int:
+        return self.provider.retries
 
     def model_for(self, request: ChatRequest) -> str:
         """Return the provider's name of the model that answers the request."""
