@@ -10,6 +10,7 @@ import pytest
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ImagePart, JsonSchema, TextPart, ToolCall
+from causerie.shapes.passing import PassingReply
 from causerie.shapes.responses.encoder import ResponseReply
 from causerie.shapes.responses.reader import RESPONSES
 from causerie.shapes.responses.tools import ToolForm
@@ -33,6 +34,12 @@ def refused(rules: ParsingRules = RULES, **fields: Any) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as error:
         parsed(rules, **fields)
     return error.value
+
+
+def reply_of(found: ParsedRequest) -> ResponseReply:
+    assert isinstance(found.reply, PassingReply)
+    assert isinstance(found.reply.encoded, ResponseReply)
+    return found.reply.encoded
 
 
 def changes(found: ParsedRequest) -> list[str]:
@@ -228,8 +235,7 @@ def test_tools_of_all_kinds() -> None:
         "tools[5] web_search dropped",
         "tools[7] tool_search dropped",
     ]
-    assert isinstance(found.reply, ResponseReply)
-    assert found.reply.forms == {
+    assert reply_of(found).forms == {
         "patch": ToolForm("custom", "patch"),
         "number": ToolForm("custom", "number"),
         "code": ToolForm("custom", "code"),
@@ -343,9 +349,8 @@ def test_parameters() -> None:
         "store true->false",
         "truncation auto->disabled",
     ]
-    assert isinstance(found.reply, ResponseReply)
-    assert (found.reply.encrypted, found.reply.summarized) == (True, True)
-    echo = found.reply.echo
+    assert (reply_of(found).encrypted, reply_of(found).summarized) == (True, True)
+    echo = reply_of(found).echo
     assert (echo.max_output_tokens, echo.temperature, echo.metadata) == (40, 0.5, {"a": "b"})
     assert echo.reasoning == {"effort": "low", "summary": "auto"}
 

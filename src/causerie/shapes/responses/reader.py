@@ -22,13 +22,15 @@ from causerie.protocol.body import (
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.parameters import HINTS, PARAMETERS, ParsingRules, RouterParameters
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
+from causerie.shapes.passing import PassingReply
 from causerie.shapes.responses.echo import echo_of
 from causerie.shapes.responses.encoder import ResponseReply
 from causerie.shapes.responses.items import ItemReader, read_input
 from causerie.shapes.responses.tools import ToolReader, read_choice
+from causerie.shapes.sealed_reasoning import unseal
 from causerie.shapes.shape import ParsedRequest, Places, Shape, renaming
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -118,10 +120,10 @@ class _Translation:
             places,
             lambda: read_fields(ObjectReader(fields), self._rules, large=large, mark=mark),
         )
-        request = self._with_own(request)
+        request = self._with_own(request, halved=bool(mark))
         echo = echo_of(body, request)
         reply = ResponseReply(echo, self._tools.forms, encrypted, self._summarizes(), most_calls)
-        return ParsedRequest(request, reply, places)
+        return ParsedRequest(request, PassingReply(reply), places)
 
     def _refuse_state(self) -> None:
         for name, advice in _REFUSED.items():
@@ -227,7 +229,7 @@ class _Translation:
         if body.word("truncation", ("auto", "disabled")) == "auto":
             note("truncation auto->disabled")
 
-    def _with_own(self, request: ChatRequest) -> ChatRequest:
+    def _with_own(self, request: ChatRequest, *, halved: bool) -> ChatRequest:
         grammars, names = self._tools.grammars, request.function_names
         tools = tuple(
             structs.replace(tool, grammar=grammar)
@@ -236,7 +238,20 @@ class _Translation:
             for tool in request.tools
         )
         changes = (*self._changes.reported(), *request.changes)
-        return structs.replace(request, changes=changes, tools=tools)
+        native = None if halved else NativeRequest("responses", _without_ours(self._body.values))
+        return structs.replace(request, changes=changes, tools=tools, native=native)
+
+
+def _without_ours(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    # No server of others reads reasoning that was sealed here.
+    items = body.get("input")
+    if not isinstance(items, list) or not any(map(_is_sealed_here, items)):
+        return body
+    return {**body, "input": [item for item in items if not _is_sealed_here(item)]}
+
+
+def _is_sealed_here(item: object) -> bool:
+    return isinstance(item, dict) and unseal(item.get("encrypted_content")) is not None
 
 
 def _count_body(tokens: int) -> object:
