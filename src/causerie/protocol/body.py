@@ -314,6 +314,17 @@ def decode_object(body: bytes) -> dict[str, object]:
     return document
 
 
+def decode_body(body: bytes) -> tuple[dict[str, object], str]:
+    """Return the object that a checked body holds, and the mark of :func:`mark_halves`, if any."""
+    try:
+        return decode_object(body), ""
+    except InvalidRequest:
+        marked, mark = mark_halves(body)
+        if not mark:
+            raise
+        return decode_object(marked), mark
+
+
 def _check_plain(body: bytes) -> None:
     name = _compression_of(body)
     if name is not None:

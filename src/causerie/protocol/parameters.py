@@ -174,17 +174,17 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
     logprobs: Annotated[
         bool | None,
         Meta(description="Returns the log-probability of each token of the answer."),
-        Facts(origin="openai", neutral=(False,)),
+        Facts(origin="openai", neutral=(False,), messages=None),
     ] = None
     top_logprobs: Annotated[
         Annotated[int, Meta(ge=0, le=20)] | None,
         Meta(description="Needs `logprobs: true`."),
-        Facts(origin="openai", engines={"openvino": None}),
+        Facts(origin="openai", engines={"openvino": None}, messages=None),
     ] = None
     n: Annotated[
         Annotated[int, Meta(ge=1, le=16)] | None,
         Meta(description="How many choices the answer has."),
-        Facts(origin="openai", neutral=(1,)),
+        Facts(origin="openai", neutral=(1,), messages=None),
     ] = None
 
 
@@ -209,7 +209,7 @@ class ToolParameters(Struct):
             "call that repeats an earlier one of the same message (name and arguments) ends the "
             "message and is not delivered."
         ),
-        Facts(origin="openai"),
+        Facts(origin="openai", messages="tool_choice.disable_parallel_tool_use"),
     ] = None
 
 
@@ -217,7 +217,7 @@ class FormatParameters(Struct):
     response_format: Annotated[
         AnyResponseFormat | None,
         Meta(description="A `schema` alongside `json_object` is followed."),
-        Facts(takes="`text`, `json_object` or `json_schema`"),
+        Facts(takes="`text`, `json_object` or `json_schema`", messages="output_config.format"),
     ] = None
     structured_outputs: Annotated[
         StructuredOutputs | None,
@@ -227,7 +227,7 @@ class FormatParameters(Struct):
     modalities: Annotated[
         TextOnly | None,
         Meta(description="Kinds of output: text alone."),
-        Facts(neutral=(["text"],), router=True, takes='`["text"]`'),
+        Facts(neutral=(["text"],), router=True, takes='`["text"]`', messages=None),
     ] = None
 
 
@@ -247,18 +247,22 @@ class ThinkingParameters(Struct):
     reasoning: Annotated[
         ReasoningBody | None,
         Meta(description="Belongs to router doors; others refuse it and say what to use."),
-        Facts(router=True, takes="an object"),
+        Facts(router=True, takes="an object", messages="thinking"),
     ] = None
     reasoning_effort: Annotated[
         Effort | None,
         Meta(description="How much the model thinks; `none` turns thinking off."),
-        Facts(takes=", ".join(f"`{word}`" for word in EFFORTS)),
+        Facts(takes=", ".join(f"`{word}`" for word in EFFORTS), messages="output_config.effort"),
     ] = None
     thinking_token_budget: Annotated[
-        Natural | None, Meta(description="0 turns thinking off."), Facts(takes="tokens")
+        Natural | None,
+        Meta(description="0 turns thinking off."),
+        Facts(takes="tokens", messages="thinking.budget_tokens"),
     ] = None
     include_reasoning: Annotated[
-        bool | None, Meta(description="false keeps the reasoning out of the answer.")
+        bool | None,
+        Meta(description="false keeps the reasoning out of the answer."),
+        Facts(messages="thinking.display"),
     ] = None
     chat_template_kwargs: Annotated[
         Annotated[
@@ -285,7 +289,7 @@ class LengthParameters(Struct):
     max_completion_tokens: Annotated[
         OutputLimit | None,
         Meta(description="Reasoning and answer together."),
-        Facts(takes="1 or more, or -1 for no limit"),
+        Facts(takes="1 or more, or -1 for no limit", messages=None),
     ] = None
     min_tokens: Annotated[
         Natural | None,
@@ -295,8 +299,11 @@ class LengthParameters(Struct):
     stop: Annotated[
         Stop | Stops | None,
         Meta(description="Texts that end the answer; they are not part of it."),
-        Facts(origin="common", neutral=([],), takes="a string, or up to 16"),
-    ] = None
+        Facts(
+            origin="common", neutral=([],), takes="a string, or up to 16",
+            messages="stop_sequences",
+        ),
+    ] = None  # fmt: skip
     stop_token_ids: Annotated[
         Annotated[tuple[Natural, ...], Meta(max_length=MAX_STOP_IDS)] | None,
         Meta(description="Tokens that end the answer."),
@@ -326,7 +333,7 @@ class ConversationParameters(Struct, kw_only=True):
     stream_options: Annotated[
         StreamOptions | None,
         Meta(description="What a stream has besides the answer."),
-        Facts(takes="an object with `include_usage`: true or false"),
+        Facts(takes="an object with `include_usage`: true or false", messages=None),
     ] = None
     documents: Annotated[
         Annotated[tuple[Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
@@ -490,6 +497,7 @@ class ParsingRules(Struct, frozen=True):
     reject_long_output: bool = False
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
+    counting: bool = False  # only the tokens of the prompt are asked for
 
 
 HINT_NAMES = frozenset(HINTS)

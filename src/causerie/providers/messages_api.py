@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.protocol.reasoning import blocks_of
+from causerie.protocol.reasoning import MESSAGES_FORMAT, blocks_of
 from causerie.providers.request_body import RequestDraft
 from causerie.providers.wire import (
     ProviderCall,
@@ -30,10 +30,7 @@ from causerie.providers.wire import (
 # as the API demands. Blocks of reasoning go back to the places that they had among the other
 # blocks.
 
-FORMAT = "anthropic-claude-v1"
-"""Marks blocks of reasoning that came from this API, as the well-known router does."""
-
-_FORMATS = (FORMAT, "unknown", None)
+_FORMATS = (MESSAGES_FORMAT, "unknown", None)
 _OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
 _OF_A_MESSAGE = frozenset(
     {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
@@ -115,7 +112,7 @@ def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, B
 
 
 def _signed_block(block: Entry) -> Block | None:
-    if block["type"] == "reasoning.encrypted" and block.get("format") == FORMAT:
+    if block["type"] == "reasoning.encrypted" and block.get("format") == MESSAGES_FORMAT:
         return {"type": "redacted_thinking", "data": block.get("data")}
     if block["type"] == "reasoning.text" and block.get("signature"):
         text = block.get("text") or ""
@@ -445,4 +442,4 @@ def _reasoning_delta(index: int, text: str, signature: str) -> ProviderDelta:
 
 
 def _details_delta(block: dict[str, Any]) -> ProviderDelta:
-    return ProviderDelta(reasoning_details=[block | {"format": FORMAT}])
+    return ProviderDelta(reasoning_details=[block | {"format": MESSAGES_FORMAT}])

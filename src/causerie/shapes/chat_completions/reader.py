@@ -13,8 +13,7 @@ from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
-    decode_object,
-    mark_halves,
+    decode_body,
     read_parameter,
     shown,
     unpaired_surrogates,
@@ -123,7 +122,8 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-_AT_ONCE = 32 * 1024  # bytes of a body; to read it field by field and to mend it takes up to 10 ms
+AT_ONCE = 32 * 1024
+"""Bytes of a body; to read it field by field and to mend it takes up to 10 ms."""
 
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
@@ -134,7 +134,7 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
 def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
     """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
     request = _read_fast(body, rules) if len(body) <= LARGE else None
-    return request or (_read_slowly(body, rules) if len(body) <= _AT_ONCE else None)
+    return request or (_read_slowly(body, rules) if len(body) <= AT_ONCE else None)
 
 
 def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
@@ -146,14 +146,8 @@ def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
 def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
     if len(body) <= SMALL:
         check_work(body, rules)
-    large = len(body) > _AT_ONCE
-    try:
-        document, mark = decode_object(body), ""
-    except InvalidRequest:
-        marked, mark = mark_halves(body)
-        if not mark:
-            raise
-        document = decode_object(marked)
+    large = len(body) > AT_ONCE
+    document, mark = decode_body(body)
     return read_fields(ObjectReader(document), rules, large=large, mark=mark)
 
 
