@@ -426,6 +426,7 @@ def _context(
         # At the end of the reply, by the target that served it then.
         (lambda usage: float(model.cost(execution.served_by, usage))) if priced else None,
         model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
+        execution.usage,
         request.function_names,
     )
 

@@ -109,6 +109,7 @@ class CompletionHandlers:
         ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
         """
         completion, head = exchange.name_completion(shape.id_prefix), exchange.head
+        exchange.id_header = shape.id_header
         request_id.set(exchange.request_id)
         if caller is None:
             key, pipeline = head.credential, self.pipeline

@@ -110,6 +110,8 @@ class Exchange(msgspec.Struct, eq=False):
     """Called once when the client disconnects."""
     task: asyncio.Task[None] | None = None
     """The task that answers it."""
+    id_header: str = ""
+    """A further header that carries the request's id."""
     cross_origin: Mapping[str, str] | None = None
     """CORS headers of the response to a page of another origin."""
     unread: int = 0
@@ -258,6 +260,8 @@ class Exchange(msgspec.Struct, eq=False):
         self.status = status
         if self.cross_origin is not None:
             headers = {**headers, **self.cross_origin}
+        if self.id_header:
+            headers = {**headers, self.id_header: self.request_id}
         if self.wire.closes():
             self.keep_alive = False
         if status == HTTPStatus.NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)

@@ -314,17 +314,6 @@ def decode_object(body: bytes) -> dict[str, object]:
     return document
 
 
-def decode_body(body: bytes) -> tuple[dict[str, object], str]:
-    """Return the object that a checked body holds, and the mark of :func:`mark_halves`, if any."""
-    try:
-        return decode_object(body), ""
-    except InvalidRequest:
-        marked, mark = mark_halves(body)
-        if not mark:
-            raise
-        return decode_object(marked), mark
-
-
 def _check_plain(body: bytes) -> None:
     name = _compression_of(body)
     if name is not None:
@@ -340,6 +329,17 @@ def _compression_of(body: bytes) -> str | None:
     if body.startswith(b"\x28\xb5\x2f\xfd"):
         return "zstd"
     return "zlib" if body.startswith((b"x\x01", b"x\x9c", b"x\xda")) else None
+
+
+def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
+    """Return the object of a checked body, and the mark of halves in it; see ``mark_halves``."""
+    try:
+        return decode_object(body), ""
+    except InvalidRequest:
+        marked, mark = mark_halves(body)
+        if not mark:
+            raise
+        return decode_object(marked), mark
 
 
 def unpaired_surrogates() -> InvalidRequest:

@@ -141,6 +141,8 @@ class Thinking(Struct, frozen=True, gc=False):
     budget: int | None = None
     visible: bool = True
     usual_effort: str | None = None
+    adaptive: bool = False
+    """The model decides, and a provider that has a word for that is told."""
 
 
 class Unread(Struct, frozen=True, gc=False):
@@ -222,6 +224,8 @@ class ChatRequest(Struct, frozen=True, gc=False):
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
     native: NativeRequest | None = None
+    # Parameters that are dropped where a model lacks them, and schemas that need not be enforced.
+    hints: frozenset[str] = frozenset()
 
     @property
     def document(self) -> Mapping[str, object]:

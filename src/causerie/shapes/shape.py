@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from causerie.protocol.response import Reply
 
 CHANGES = "x-request-changes"
 _MESSAGE = re.compile(r"messages\[([0-9]+)\]")
-_ELEMENT = re.compile(r"(?:tools\[\d+\]|messages\[\d+\]\.(?:content|tool_calls)(?:\[\d+\])?)")
+_PATH = re.compile(r"[\w.\[\]]*")
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -24,34 +24,25 @@ class Places(Struct, frozen=True):
     """Where the fields of chat completions stand in the body that a client sent.
 
     All stages behind a reader name fields as chat completions do. ``messages`` has the place of
-    each message (``input[3]``), ``names`` those of other fields. Names may be of elements
-    (``messages[2].content[0]``, ``tools[1]``), and of what an element has (``.function.name``).
+    each message (``input[3]``), ``names`` those of other fields, also within messages and tools
+    (``messages[3].tool_calls[0].function``). ``said`` are changes that the reader reports itself.
     """
 
     messages: tuple[str, ...]
     names: Mapping[str, str]
-    changes: tuple[str, ...] = ()
-    """What the reader itself changed, in the client's words."""
+    said: Collection[str] = ()
 
     def path(self, path: str) -> str:
         """Return the place of a field, which begins ``path``; the rest of it is kept."""
-        element = _ELEMENT.match(path)
-        if element is not None and element[0] in self.names:
-            return self.names[element[0]] + self._tail(path[element.end() :])
-        message = _MESSAGE.match(path)
-        if message is not None and int(message[1]) < len(self.messages):
-            return self.messages[int(message[1])] + self._tail(path[message.end() :])
-        name = re.match(r"[\w.]*", path)
-        whole = name[0] if name is not None else ""
-        head = whole
+        head = _PATH.match(path)[0]  # type: ignore[index]  # it matches any text
         while head and head not in self.names:
             head = head.rpartition(".")[0]
-        return self.names[head] + path[len(head) :] if head else path
-
-    def _tail(self, rest: str) -> str:
-        name = re.match(r"[\w.]*", rest)
-        found = "" if name is None else name[0]
-        return self.names.get(found, found) + rest[len(found) :]
+        if head:
+            return self.names[head] + path[len(head) :]
+        message = _MESSAGE.match(path)
+        if message is not None and int(message[1]) < len(self.messages):
+            return self.messages[int(message[1])] + path[message.end() :]
+        return path
 
     def rename(self, failure: ServiceError) -> None:
         """Let an error name fields as the client does."""
@@ -64,10 +55,10 @@ class Places(Struct, frozen=True):
     def renamed(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers whose report of changes names fields as the client does."""
         changes = headers.get(CHANGES)
-        if changes is None and not self.changes:
+        if changes is None:
             return headers
-        made = map(self.path, changes.split(", ")) if changes else ()
-        return {**headers, CHANGES: ", ".join([*self.changes, *made])}
+        each = (one if one in self.said else self.path(one) for one in changes.split(", "))
+        return {**headers, CHANGES: ", ".join(each)}
 
 
 class ParsedRequest(Struct, frozen=True):
@@ -105,6 +96,8 @@ class Shape:
     """Path of the operation that counts the tokens of a prompt."""
     count_body: Callable[[int], object] | None = None
     """Returns the reply of that operation."""
+    id_header: str = ""
+    """A further header that carries the id of a request."""
 
 
 def renaming(places: Places, read: Callable[[], ChatRequest]) -> ChatRequest:

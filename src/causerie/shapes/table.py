@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
+from causerie.shapes.messages.shape import MESSAGES
 from causerie.shapes.shape import Shape
 
-SHAPES: Sequence[Shape] = (CHAT_COMPLETIONS,)
+SHAPES: Sequence[Shape] = (CHAT_COMPLETIONS, MESSAGES)
 
 
 def shape_of(path: str) -> Shape:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from causerie.protocol.body import missing, shown, unsupported, wrong_type, wrong_value
+from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.messages.thinking import reasoning_of
 
 _ROLES = ("user", "assistant", "system")
 _KINDS = "text, image, document (of text), tool_use, tool_result, thinking and redacted_thinking"
-_MOST_NOTES = 32
 _NOT_PASSED: Mapping[str, frozenset[str]] = {
     "text": frozenset({"type", "text"}),
     "image": frozenset({"type", "source"}),
@@ -29,21 +29,15 @@ class Conversation:
     """Messages of chat completions, made of turns.
 
     ``places`` are those of the messages in the body of the client, ``names`` those of what stands
-    at another place within a message; ``notes`` tell what was left out, in the client's words.
-    ``called`` are the functions that were called or referred to.
+    at another place within a message. ``called`` are functions that were called or referred to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Changes) -> None:
         self.messages: list[object] = []
         self.places: list[str] = []
         self.names: dict[str, str] = {}
-        self.notes: list[str] = []
         self.called: set[str] = set()
-
-    def note(self, change: str) -> None:
-        """Report a change, up to a bound."""
-        if len(self.notes) < _MOST_NOTES:
-            self.notes.append(change)
+        self.note = changes.note
 
     def add_system(self, system: object) -> None:
         """Add the system prompt, a text or blocks of text."""
@@ -91,10 +85,14 @@ class Conversation:
     def _add(self, message: Entry, place: str, content: str) -> None:
         index = len(self.messages)
         if isinstance(message.get("content"), list):
-            parts = message["content"] = list(message["content"])
-            for at, (part, source) in enumerate(parts):
-                parts[at] = part
-                self.names[f"messages[{index}].content[{at}]"] = source
+            sources = message["content"]
+            parts = message["content"] = [part for part, _ in sources]
+            for at, (part, source) in enumerate(sources):
+                here = f"messages[{index}].content[{at}]"
+                self.names[here] = source
+                if part["type"] == "image_url":
+                    self.names[f"{here}.image_url"] = f"{source}.source"
+                    self.names[f"{here}.image_url.url"] = f"{source}.source"
             if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
                 message["content"] = parts[0]["text"]
         if content != f"{place}.content":
@@ -140,6 +138,7 @@ class Conversation:
         }
         if message.get("is_error") is False:
             del message["is_error"]
+        self.names[f"messages[{len(self.messages)}].tool_call_id"] = f"{where}.tool_use_id"
         self._add(message, where, f"{where}.content")
         return images
 
@@ -154,10 +153,12 @@ class Conversation:
             if kind in ("thinking", "redacted_thinking"):
                 found = reasoning_of(block, len(thoughts) + len(said) + len(calls))
                 if not found:
-                    self.note(f"{where} dropped (its signature is not of this text)")
+                    self.note(f"{where} dropped")
                 thoughts += found
             elif kind == "tool_use":
-                self.names[f"messages[{index}].tool_calls[{len(calls)}]"] = where
+                here = f"messages[{index}].tool_calls[{len(calls)}]"
+                self.names[here] = self.names[f"{here}.function"] = where
+                self.names[f"{here}.function.arguments"] = f"{where}.input"
                 calls.append(_call(block))
                 self.called.add(str(block.get("name")))
             else:

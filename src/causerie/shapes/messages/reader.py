@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct, structs
 
-from causerie.errors import InvalidRequest, NotFound
+from causerie.errors import NotFound
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
-    decode_body,
+    decode_marked,
     missing,
     shown,
     unsupported,
@@ -20,11 +21,14 @@ from causerie.protocol.body import (
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
 from causerie.protocol.parameters import EFFORTS, HINTS, PARAMETERS, ParsingRules
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import NativeRequest
+from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
 from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
 from causerie.shapes.messages.conversation import Conversation
 from causerie.shapes.messages.encoder import MessagesReply
+from causerie.shapes.messages.thinking import is_ours
+from causerie.shapes.passing import PassingReply
 from causerie.shapes.shape import ParsedRequest, Places, renaming
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
@@ -54,14 +58,6 @@ _PLACES: Mapping[str, str] = {
     "reasoning.max_tokens": "thinking.budget_tokens",
     "response_format.json_schema": "output_config.format",
     "tool_choice.function": "tool_choice",
-    ".function": "",
-    ".function.name": ".name",
-    ".function.description": ".description",
-    ".function.parameters": ".input_schema",
-    ".function.arguments": ".input",
-    ".image_url": ".source",
-    ".image_url.url": ".source",
-    ".tool_call_id": ".tool_use_id",
 }
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
@@ -70,6 +66,7 @@ _HONOURED_BETAS = (
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
 )
 _MOST_BETAS = 16
+_SILENCE = "…"  # of a turn that had nothing but thinking
 _HINTS = frozenset({"reasoning", "tools"})
 
 
@@ -77,25 +74,25 @@ class _Fields(Struct):
     """A request of chat completions, while it is made of one of the Messages API."""
 
     body: ObjectReader
-    values: dict[str, object]
+    changes: Changes
     conversation: Conversation
-    tools: dict[str, str]  # our place of a tool to the client's
+    values: dict[str, object] = {}
+    tools: dict[str, str] = {}  # our place of a tool to the client's
     omits_thinking: bool = False
     decided: bool = True  # whether thinking is on or off, by the request
 
     def note(self, change: str) -> None:
-        self.conversation.note(change)
+        self.changes.note(change)
 
 
 def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
     """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     check_work(body, rules)
-    document, mark = decode_body(body)
+    document, mark = decode_marked(body)
     fields = _translated(ObjectReader(document), rules, headers)
-    talk = fields.conversation
-    places = Places(
-        tuple(talk.places), {**_PLACES, **talk.names, **fields.tools}, tuple(talk.notes)
-    )
+    talk, changes = fields.conversation, fields.changes.reported()
+    names = {**_PLACES, **talk.names, **fields.tools}
+    places = Places(tuple(talk.places), names, frozenset(changes))
     lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
     translated = ObjectReader(fields.values)
     request = renaming(
@@ -106,8 +103,38 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
     if not fields.decided:
         adaptive = thinking.enabled is True and "thinking" in document
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
-    request = structs.replace(request, thinking=thinking, hints=_HINTS)
-    return ParsedRequest(request, MessagesReply(fields.omits_thinking), places)
+    request = structs.replace(
+        request,
+        thinking=thinking,
+        hints=_HINTS,
+        changes=(*changes, *request.changes),
+        native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
+    )
+    return ParsedRequest(request, PassingReply(MessagesReply(fields.omits_thinking)), places)
+
+
+def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    # No server of others takes thinking that was signed here.
+    turns = document["messages"]
+    if not any(map(_has_ours, turns)):
+        return document
+    return {**document, "messages": [_without_ours_in(turn) for turn in turns]}
+
+
+def _has_ours(turn: Mapping[str, Any]) -> bool:
+    content = turn.get("content")
+    return isinstance(content, list) and any(map(is_ours, content))
+
+
+def _without_ours_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not _has_ours(turn):
+        return turn
+    kept = [block for block in turn["content"] if not is_ours(block)]
+    return {**turn, "content": kept or [{"type": "text", "text": _SILENCE}]}
+
+
+def _native_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: headers[name] for name in ("anthropic-beta",) if name in headers}
 
 
 def parse_at_once(
@@ -121,7 +148,8 @@ def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, s
     known = _FIELDS_OF_ROUTERS if rules.router else _FIELDS
     if rules.reject_unknown and (refused := refusal(body.values, known)) is not None:
         raise refused
-    fields = _Fields(body, {}, Conversation(), {})
+    changes = Changes()
+    fields = _Fields(body, changes, Conversation(changes))
     for name, value in body.values.items():
         if name in _SAME or (rules.router and name in ROUTER_FIELDS):
             fields.values[name] = value
@@ -175,10 +203,12 @@ def _write_tools(fields: _Fields) -> None:
     for tool in body.objects("tools", most=2 * MAX_TOOLS):
         kind, name = tool.string("type"), tool.string("name")
         if kind not in (None, "custom"):
-            fields.note(f"{tool.path} {shown(kind).strip('\"')} dropped")
+            fields.note(f"{tool.path} ({quote(kind[:64])}) dropped")
             foreign.add(name or "")
         elif tool.get("defer_loading") is not True or name in called or name == demanded:
-            fields.tools[f"tools[{len(tools)}]"] = tool.path
+            here = f"tools[{len(tools)}]"
+            fields.tools[here] = fields.tools[f"{here}.function"] = tool.path
+            fields.tools[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
             tools.append(_function(tool))
     if tools:
         fields.values["tools"] = tools

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from msgspec import Struct
 
-from msgspec import UNSET, Struct, UnsetType
-
-from causerie.errors import ErrorDetails, ServiceError
-from causerie.protocol import sse
-from causerie.shapes.messages.encoder import error_body
+from causerie.errors import ServiceError
+from causerie.shapes.messages.encoder import PING, failure_body
 from causerie.shapes.messages.reader import parse, parse_at_once
 from causerie.shapes.shape import Shape
+
+_OVERLOADED = 529
+
+
+class TokenCount(Struct, frozen=True):
+    """Tokens of a prompt."""
+
+    input_tokens: int
+
+
+def _status(failure: ServiceError) -> int:
+    return _OVERLOADED if failure.type == "overloaded_error" else failure.status
+
+
+MESSAGES = Shape(
+    "messages",
+    "/messages",
+    "msg_",
+    parse,
+    parse_at_once,
+    error=failure_body,
+    error_status=_status,
+    ping=PING,
+    counting="/messages/count_tokens",
+    count_body=TokenCount,
+    id_header="request-id",
+)
