@@ -33,7 +33,7 @@ from causerie.protocol.request import (
 )
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import NativeIncoming, native_of
+from causerie.providers.native import COUNTED, NativeIncoming, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
@@ -418,6 +418,21 @@ class ProviderTarget:
         if not partial.text:
             return way.in_reasoning
         return way.after_reasoning or not partial.reasoning
+
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Return the tokens of the prompt by the provider, if it counts any; raise like it."""
+        dialect = self.provider.dialect
+        native = native_of(request, dialect)
+        spoken = dialect.api.bodies if native is None else native.shape
+        if spoken not in COUNTED:
+            return None
+        path, fields = COUNTED[spoken]
+
+        def body() -> bytes:
+            return only(outgoing(request, dialect, self.model_for(request)).body, fields)
+
+        written = await offload(body) if request.large else body()
+        return await self.provider.count(path, written, {} if native is None else native.headers)
 
     async def check(self) -> None:
         """Check that the provider answers; raise :class:`ServiceError` if not."""

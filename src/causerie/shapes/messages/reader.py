@@ -67,7 +67,7 @@ _HONOURED_BETAS = (
 )
 _MOST_BETAS = 16
 _SILENCE = "…"  # of a turn that had nothing but thinking
-_HINTS = frozenset({"reasoning", "tools"})
+_HINTS = frozenset({"reasoning"})
 
 
 class _Fields(Struct):
@@ -106,7 +106,8 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
     request = structs.replace(
         request,
         thinking=thinking,
-        hints=_HINTS,
+        hints=frozenset() if fields.decided else _HINTS,
+        lenient_tools=True,
         changes=(*changes, *request.changes),
         native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
     )
