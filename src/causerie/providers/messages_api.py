@@ -308,11 +308,13 @@ class EventDelta(Struct, gc=False):
     signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
+    stop_sequence: str | None = None
 
 
 class ReplyMessage(Struct, gc=False):
     content: Annotated[list[ContentBlock], Meta(max_length=_MOST_BLOCKS)] = []
     stop_reason: str | None = None
+    stop_sequence: str | None = None
     usage: MessagesUsage | None = None
 
 
@@ -353,7 +355,12 @@ class MessagesReader:
             case "message_delta":
                 told = self._usage_chunk(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
-                    told.choices = [ProviderChoice(finish_reason=event.delta.stop_reason)]
+                    delta = event.delta
+                    told.choices = [
+                        ProviderChoice(
+                            finish_reason=delta.stop_reason, stop_reason=delta.stop_sequence
+                        )
+                    ]
                 return told
             case "message_stop":
                 self.ended = True
@@ -371,7 +378,13 @@ class MessagesReader:
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
         chunk = self._usage_chunk(message.usage)
-        chunk.choices = [ProviderChoice(message=delta, finish_reason=message.stop_reason)]
+        chunk.choices = [
+            ProviderChoice(
+                message=delta,
+                finish_reason=message.stop_reason,
+                stop_reason=message.stop_sequence,
+            )
+        ]
         return chunk
 
     def _delta_of_block(self, index: int, block: ContentBlock) -> ProviderDelta:
@@ -414,7 +427,7 @@ class MessagesReader:
         cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         if usage.input_tokens is not None:
             told.prompt_tokens = usage.input_tokens + (cached or 0) + (written or 0)
-            told.prompt_tokens_details = ProviderPromptDetails(cached_tokens=cached or 0)
+            told.prompt_tokens_details = ProviderPromptDetails(cached or 0, written or 0)
         if not started:  # what is told at the start is a placeholder
             told.completion_tokens = usage.output_tokens
         if usage.output_tokens_details is not None:

@@ -6,7 +6,7 @@ import asyncio
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -66,6 +66,7 @@ class FastDelta(Struct, gc=False):
 class FastChoice(Struct, gc=False):
     message: FastDelta
     finish_reason: Literal["stop", "length", "content_filter"]
+    stop_reason: Any = None
     index: Literal[0] = 0
     delta: None = None
 
@@ -137,7 +138,10 @@ def read_fast_path(
         0 if asked is None else asked.cached_tokens,
         0 if thought is None else min(thought.reasoning_tokens, made),
     )
-    return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint
+    finished = Finished(choice.finish_reason)
+    if isinstance(choice.stop_reason, str):
+        finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
+    return (TextDelta(text), finished, usage), reply.system_fingerprint
 
 
 def _reasoning_is_extra(told: FastUsage) -> bool:

@@ -36,7 +36,7 @@ class Places(Struct, frozen=True):
         """Return the place of a field, which begins ``path``; the rest of it is kept."""
         head = _PATH.match(path)[0]  # type: ignore[index]  # it matches any text
         while head and head not in self.names:
-            head = head.rpartition(".")[0]
+            head = head[: max(head.rfind("."), head.rfind("["), 0)]
         if head:
             return self.names[head] + path[len(head) :]
         message = _MESSAGE.match(path)

@@ -93,8 +93,9 @@ class Conversation:
                 if part["type"] == "image_url":
                     self.names[f"{here}.image_url"] = f"{source}.source"
                     self.names[f"{here}.image_url.url"] = f"{source}.source"
-            if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-                message["content"] = parts[0]["text"]
+            first = parts[0] if len(parts) == 1 else {}
+            if first.keys() == {"type", "text"} and isinstance(first["text"], str):
+                message["content"] = first["text"]
         if content != f"{place}.content":
             self.names[f"messages[{index}].content"] = content
         self.messages.append(message)

@@ -190,12 +190,13 @@ class _Blocks:
 
     __slots__ = (
         *("_calls", "_context", "_digest", "_key", "_kind", "_next", "_omits", "_open"),
-        *("_signed", "_thought", "finish", "usage"),
+        *("_signed", "_stops", "_thought", "finish", "usage"),
     )
 
-    def __init__(self, context: ResponseContext, *, omits_thinking: bool) -> None:
+    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
         self._context = context
-        self._omits = omits_thinking
+        self._omits = reply.omits_thinking
+        self._stops = reply.stop_sequences
         self._next = 0  # index of the next block
         self._open = 0
         self._kind = ""  # of the open block
@@ -302,7 +303,7 @@ class _Blocks:
     def ending(self) -> Ending:
         """Return why the reply ended."""
         stopped = self.finish.stop_sequence
-        if stopped is not None and self.finish.reason == "stop":
+        if self.finish.reason == "stop" and stopped in self._stops:
             return Ending("stop_sequence", stopped)
         return Ending(_REASONS.get(self.finish.reason, "end_turn"))
 
@@ -327,13 +328,14 @@ class MessagesReply(Struct, frozen=True):
     """How a reply looks; with ``omits_thinking`` thinking is in its signature alone."""
 
     omits_thinking: bool = False
+    stop_sequences: tuple[str, ...] = ()
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> MessageObject:
         """Return the whole reply: what a stream of these events would say, put together.
 
         Raises :class:`InternalError` if they do not end in usage.
         """
-        blocks = _Blocks(context, omits_thinking=self.omits_thinking)
+        blocks = _Blocks(context, self)
         content: list[ContentBlock] = []
         pieces: dict[int, list[str]] = {}
         for event in joined_events(events):
@@ -357,7 +359,7 @@ class MessagesReply(Struct, frozen=True):
         )
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
-        return MessagesEncoder(context, omits_thinking=self.omits_thinking)
+        return MessagesEncoder(context, self)
 
 
 def _add_piece(block: ContentBlock, texts: list[str], piece: Piece) -> None:
@@ -387,9 +389,9 @@ class MessagesEncoder:
 
     __slots__ = ("_blocks", "_broken", "_context", "_started", "_text", "_text_block")
 
-    def __init__(self, context: ResponseContext, *, omits_thinking: bool = False) -> None:
+    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
         self._context = context
-        self._blocks = _Blocks(context, omits_thinking=omits_thinking)
+        self._blocks = _Blocks(context, reply)
         self._started = False
         self._broken = False
         self._text_block = -1

@@ -32,14 +32,14 @@ from causerie.shapes.passing import PassingReply
 from causerie.shapes.shape import ParsedRequest, Places, renaming
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
-_SAME = {name for name, other in _NAMES.items() if other == ""} - {"messages"}
-_SAME |= HINTS.keys() - {"metadata", "user"}
 _TRANSLATED = frozenset(
     {
         "messages", "system", "tools", "tool_choice", "thinking", "output_config",
         "output_format", "stop_sequences", "metadata", "thread",
     }
 )  # fmt: skip
+_SAME = {name for name, other in _NAMES.items() if other == ""} | HINTS.keys()
+_SAME -= _TRANSLATED | {"user"}
 _DROPPED = frozenset(
     {
         "billing_policy", "cache_control", "compaction", "container", "context_management",
@@ -111,7 +111,8 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
         changes=(*changes, *request.changes),
         native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
     )
-    return ParsedRequest(request, PassingReply(MessagesReply(fields.omits_thinking)), places)
+    reply = MessagesReply(fields.omits_thinking, request.stop)
+    return ParsedRequest(request, PassingReply(reply), places)
 
 
 def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
