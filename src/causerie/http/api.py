@@ -139,9 +139,7 @@ class CompletionHandlers:
                 answer.leave()
         await answer.finish(exchange)
 
-    async def count(
-        self, shape: Shape, exchange: Exchange, door: MountedDoor, _: str = ""
-    ) -> None:
+    async def count(self, shape: Shape, exchange: Exchange, door: MountedDoor, _: str = "") -> None:
         """Count the tokens of a prompt; a header says whether they are exact."""
         assert shape.count_body is not None
         exchange.name_completion(shape.id_prefix)
