@@ -202,6 +202,9 @@ class Pipeline:
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         choice = self._choice_to(asked, name)
+        if asked.request.hints:
+            supported = asked.request.without_hints(choice.model.parameters)
+            asked = structs.replace(asked, request=supported)
         record = asked.record
         record.model, record.stream = choice.model.id, asked.request.stream
         days = None if self.members is None else self.members.free_days
@@ -222,9 +225,6 @@ class Pipeline:
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
     ) -> None:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
-        if asked.request.hints:
-            supported = asked.request.without_hints(model.parameters)
-            asked = structs.replace(asked, request=supported)
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if choice.free else model.candidates(request)
         need = Estimate(request, candidates)

@@ -307,12 +307,12 @@ async def test_a_stream_that_breaks_goes_on_elsewhere(spoken: Spoken) -> None:
     async with (
         running(ScriptedProvider([broken])) as bad,
         running(ScriptedProvider([rest])) as good,
+        gateway(bad.base_url, good.base_url) as there,
     ):
-        async with gateway(bad.base_url, good.base_url) as there:
-            body = {**spoken.ask("m", "Hi"), "stream": True}
-            async with there.session.post(f"{there.root}{spoken.path}", json=body) as response:
-                stream = await response.read()
-            await settled(lambda: bool(there.records))
+        body = {**spoken.ask("m", "Hi"), "stream": True}
+        async with there.session.post(f"{there.root}{spoken.path}", json=body) as response:
+            stream = await response.read()
+        await settled(lambda: bool(there.records))
     assert stream.count(spoken.last) == 1
     assert stream.count(b'"Hel"') == stream.count(b'"lo"') == 1
     assert spoken.broken not in stream

@@ -260,8 +260,6 @@ class Exchange(msgspec.Struct, eq=False):
         self.status = status
         if self.cross_origin is not None:
             headers = {**headers, **self.cross_origin}
-        if self.id_header:
-            headers = {**headers, self.id_header: self.request_id}
         if self.wire.closes():
             self.keep_alive = False
         if status == HTTPStatus.NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)
@@ -284,9 +282,13 @@ class Exchange(msgspec.Struct, eq=False):
             line = self._behind_interim(line)
         head = (
             f"{line}\r\n{_header_lines(headers)}"
-            f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
+            f"content-type: {content_type}\r\n{self._id_lines()}{framing}\r\n"
         )
         return head.encode("latin-1", "replace")
+
+    def _id_lines(self) -> str:
+        line = f"x-request-id: {self.request_id}\r\n"
+        return f"{line}{self.id_header}: {self.request_id}\r\n" if self.id_header else line
 
     def _behind_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.

@@ -105,9 +105,11 @@ async def by_chat_completions(given: dict[str, str]) -> AsyncIterator[tuple[str,
     scripts: list[Any] = [
         [piece(tool_calls=[write]), piece("tool_calls")], [piece(content="Done."), piece("stop")]
     ]  # fmt: skip
-    async with running(ScriptedProvider(scripts)) as provider:
-        async with gateway(provider.base_url) as front:
-            yield front.root, provider.requests
+    async with (
+        running(ScriptedProvider(scripts)) as provider,
+        gateway(provider.base_url) as front,
+    ):
+        yield front.root, provider.requests
 
 
 @asynccontextmanager

@@ -64,9 +64,11 @@ def client(there: Gateway | str) -> AsyncAnthropic:
 @asynccontextmanager
 async def chat(*scripts: Any, **how: Any) -> AsyncIterator[tuple[ScriptedProvider, Gateway]]:
     """A gateway in front of a provider that speaks chat completions."""
-    async with running(ScriptedProvider(list(scripts))) as provider:
-        async with gateway(provider.base_url, **how) as front:
-            yield provider, front
+    async with (
+        running(ScriptedProvider(list(scripts))) as provider,
+        gateway(provider.base_url, **how) as front,
+    ):
+        yield provider, front
 
 
 async def test_a_reply_and_its_stream_are_the_same() -> None:
@@ -144,18 +146,20 @@ async def test_a_lost_thread_is_sent_anew_as_a_whole() -> None:
 
 async def test_a_provider_of_the_same_api_gets_what_the_client_sent() -> None:
     content = [thinking("Hm."), sealed("x"), text("Hello"), call("toolu_1", "add", a=1)]
-    async with messages_server(Said(content, "tool_use"), Said([text("2")])) as server:
-        async with gateway(server.base_url, dialect="anthropic", credential=KEY) as front:
-            asked: dict[str, Any] = {"model": "m", "max_tokens": 2000, "tools": ADD}
-            asked["thinking"] = {"type": "adaptive"}
-            first = await client(front).messages.create(messages=HI, **asked)
-            result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "2"}
-            turns = [*HI, first.to_param(), {"role": "user", "content": [result]}]
-            async with client(front).messages.stream(messages=turns, **asked) as stream:
-                last = await stream.get_final_message()
-            counted = await client(front).messages.with_raw_response.count_tokens(
-                model="m", messages=turns, tools=ADD
-            )
+    async with (
+        messages_server(Said(content, "tool_use"), Said([text("2")])) as server,
+        gateway(server.base_url, dialect="anthropic", credential=KEY) as front,
+    ):
+        asked: dict[str, Any] = {"model": "m", "max_tokens": 2000, "tools": ADD}
+        asked["thinking"] = {"type": "adaptive"}
+        first = await client(front).messages.create(messages=HI, **asked)
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "2"}
+        turns = [*HI, first.to_param(), {"role": "user", "content": [result]}]
+        async with client(front).messages.stream(messages=turns, **asked) as stream:
+            last = await stream.get_final_message()
+        counted = await client(front).messages.with_raw_response.count_tokens(
+            model="m", messages=turns, tools=ADD
+        )
     assert [block.type for block in first.content] == [
         "thinking", "redacted_thinking", "text", "tool_use",
     ]  # fmt: skip
@@ -327,15 +331,17 @@ async def test_what_claude_code_sends_reaches_a_provider_of_chat_completions() -
 
 async def test_what_claude_code_sends_passes_to_a_provider_of_its_api() -> None:
     reply = Said([thinking("Hm."), text("Hello")])
-    async with messages_server(reply) as server:
-        async with gateway(server.base_url, dialect="anthropic", credential=KEY) as front:
-            body = AGENT | {"messages": AGENT["messages"][:1], "thinking": {"type": "adaptive"}}
-            del body["context_management"]
-            body["tools"] = ADD
-            url = f"{front.root}/messages?beta=true"
-            async with front.session.post(url, json=body, headers=AGENT_HEADERS) as response:
-                assert response.status == 200, await response.text()
-                assert '"signature":"' in (await response.text()).replace(": ", ":")
+    async with (
+        messages_server(reply) as server,
+        gateway(server.base_url, dialect="anthropic", credential=KEY) as front,
+    ):
+        body = AGENT | {"messages": AGENT["messages"][:1], "thinking": {"type": "adaptive"}}
+        del body["context_management"]
+        body["tools"] = ADD
+        url = f"{front.root}/messages?beta=true"
+        async with front.session.post(url, json=body, headers=AGENT_HEADERS) as response:
+            assert response.status == 200, await response.text()
+            assert '"signature":"' in (await response.text()).replace(": ", ":")
     assert server.bodies[0]["system"] == AGENT["system"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -65,16 +66,11 @@ def put_together(data: bytes) -> dict[str, Any]:
                 message["content"].append(value["content_block"])
             case {"type": "content_block_delta", "index": index, "delta": delta}:
                 assert index not in stopped
-                block = message["content"][index]
-                match delta:
-                    case {"type": "input_json_delta"}:
-                        inputs[index] = inputs.get(index, "") + delta["partial_json"]
-                    case {"type": "text_delta"}:
-                        block["text"] += delta["text"]
-                    case {"type": "thinking_delta"}:
-                        block["thinking"] += delta["thinking"]
-                    case {"type": "signature_delta"}:
-                        block["signature"] = delta["signature"]
+                if delta["type"] == "input_json_delta":
+                    inputs[index] = inputs.get(index, "") + delta["partial_json"]
+                else:
+                    [field] = delta.keys() - {"type"}
+                    message["content"][index][field] += delta[field]
             case {"type": "content_block_stop", "index": index}:
                 assert index not in stopped
                 stopped.add(index)
@@ -149,7 +145,7 @@ def test_any_cut_of_a_stream_is_the_plain_reply(
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=4)))
     edges = [0, *cuts, len(events)]
-    batches = [events[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    batches = [events[a:b] for a, b in itertools.pairwise(edges)]
     finer: list[list[Event]] = [[piece] for event in events for piece in pieces(event)]
     reply = MessagesReply(omits_thinking=omits)
     assert streamed(batches, reply) == streamed(finer, reply) == whole(events, reply)

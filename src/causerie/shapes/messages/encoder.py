@@ -274,6 +274,7 @@ class _Blocks:
 
     def _think(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
         if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
+            yield from self._close()  # by what is kept of that block
             self._digest, self._thought, self._signed = Digest(), [], False
             yield from self._begin("thinking", ThinkingBlock())
         self._key = key
