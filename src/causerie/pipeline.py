@@ -197,7 +197,9 @@ class Pipeline:
             try:
                 tokens = await self.router.count_tokens(candidates, request)
             except ContextLengthExceeded as long:
-                return int(long.metadata["prompt_tokens"]), False
+                least = long.metadata["prompt_tokens"]
+                assert isinstance(least, int)
+                return least, False
         return (prompt_estimate(request), False) if tokens is None else (tokens, True)
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:

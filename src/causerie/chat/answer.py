@@ -163,7 +163,7 @@ def _checked(
         except SchemaRefused as refused:
             if not lenient:
                 raise refused.of_function(tool.name) from None
-            schema, siblings = {"type": "object"}, ()
+            schema, siblings = {"type": "object"}, []
             prepared = prepare(schema, param=param)
             ignored.append(f"{param} not enforced")
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))

@@ -43,7 +43,7 @@ def unseal(text: object) -> SealedReasoning | None:
         data = whole[_CHECKSUM:]
         if whole[:_CHECKSUM] != _checksum(data):
             return None
-        found = bounded_json.decode(data, SealedReasoning)
+        found: SealedReasoning = bounded_json.decode(data, SealedReasoning)
     except (Base64Error, UnicodeError, msgspec.MsgspecError, RecursionError):
         return None
     return SealedReasoning(found.text, blocks_of(list(found.blocks)))

@@ -246,8 +246,9 @@ def _add_reasoning(message: Entry, thoughts: list[Entry]) -> None:
 def _address(source: object) -> str | None:
     if not isinstance(source, dict):
         return None
-    if source.get("type") == "url" and isinstance(source.get("url"), str):
-        return source["url"]
+    url = source.get("url")
+    if source.get("type") == "url" and isinstance(url, str):
+        return url
     media, data = source.get("media_type"), source.get("data")
     if source.get("type") == "base64" and isinstance(media, str) and isinstance(data, str):
         return f"data:{media};base64,{data}"
