@@ -109,7 +109,7 @@ async def test_thinking_goes_back_beside_its_call() -> None:
 
 
 async def test_errors_have_the_clients_types_and_ids() -> None:
-    async with chat((429, "{}"), (500, "{}")) as (_, front):
+    async with chat((503, "{}")) as (_, front):
         asked: dict[str, Any] = {"max_tokens": 5, "messages": HI}
         with pytest.raises(anthropic.NotFoundError) as unknown:
             await client(front).messages.create(model="nobody", **asked)

@@ -159,6 +159,10 @@ class ErrorBody(Struct, frozen=True, tag_field="type", tag="error", gc=False):
 
 
 BlockEvent = BlockStart | BlockDelta | BlockStop
+EVENTS: tuple[type[Struct], ...] = (
+    MessageStart, BlockStart, BlockDelta, BlockStop, MessageDelta, MessageStop, Ping, ErrorBody,
+)  # fmt: skip
+"""Events of a stream, in their usual order."""
 StreamEvent = MessageStart | BlockEvent | MessageDelta | MessageStop | Ping | ErrorBody
 
 _encode_json = msgspec.json.Encoder().encode
