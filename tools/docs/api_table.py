@@ -15,7 +15,7 @@ from causerie.protocol.parameters import GROUPS
 
 _BEGIN = "<!-- The parameters, written from the code by `make docs`. -->\n"
 _END = "<!-- The end of the parameters. -->\n"
-_OTHER_APIS = {"Responses": "responses"}
+_OTHER_APIS = {"Responses": "responses", "Messages": "messages"}
 """Titles of the columns of other APIs, and the facts with the names there."""
 
 

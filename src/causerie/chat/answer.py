@@ -128,7 +128,8 @@ async def callable_functions(
 ) -> Functions:
     """Return those that ``tool_choice`` leaves.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``).
+    Raises ``InvalidRequest`` (``unsupported_schema``), unless the request is lenient and no call
+    is demanded: arguments may be any object then.
     """
     allowed = request.tool_choice.allowed
     asked = [
@@ -140,11 +141,17 @@ async def callable_functions(
         return Functions({})
     all_said = [(tool.name, tool.parameters, *filter(None, (tool.grammar,))) for _, tool in asked]
     text = msgspec.json.encode(all_said).decode()
-    return await schema_cache.of(text, None, partial(_checked, asked, text, control_tokens))
+    lenient = request.lenient_tools and request.tool_choice.mode != "required"
+    make = partial(_checked, asked, text, control_tokens, lenient=lenient)
+    return await schema_cache.of(text, lenient, make)
 
 
 def _checked(
-    asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str]
+    asked: Sequence[tuple[int, Tool]],
+    text: str,
+    control_tokens: Iterable[str],
+    *,
+    lenient: bool,
 ) -> Functions:
     check_size(text, param="tools")
     tools: dict[str, Schema] = {}
@@ -159,7 +166,11 @@ def _checked(
             schema = closed_schema(_only_object_type(parameters, param))
             prepared = prepare(schema, param=param)
         except SchemaRefused as refused:
-            raise refused.of_function(tool.name) from None
+            if not lenient:
+                raise refused.of_function(tool.name) from None
+            schema, siblings = {"type": "object"}, []
+            prepared = prepare(schema, param=param)
+            ignored.append(f"{param} not enforced")
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored

@@ -18,7 +18,7 @@ from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures
-from causerie.chat.plan import LoadedModel, Plan, make_plan
+from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.taint import Traced, joined, user_spans
@@ -264,6 +264,14 @@ class TextChat:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
 
     retries = 0  # its engine is restarted by whoever supervises it
+
+    async def count_tokens(self, request: ChatRequest) -> int:
+        """Return the tokens of the prompt; raise whatever its rendering refuses."""
+        request, _ = without_changing_parts(request, self._options.omit)
+        with engine_failures(started=False):
+            model = self.model(await self._engine.facts())
+            _check_images(request, model.facts)
+            return await prompt_tokens(request, model, self._engine)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.

@@ -71,6 +71,11 @@ class ChoiceOutput:
         self.plain = not (choice or stop or logprobs)
         self.stopped = False  # a stop string has ended the choice
 
+    @property
+    def stop_sequence(self) -> str | None:
+        """Return the stop string that has ended the choice."""
+        return self._stops.text if self._stops is not None and self.stopped else None
+
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
         if token.logprob is not None and _has_visible_text(token):
@@ -132,6 +137,8 @@ class StopStrings:
         self._texts = tuple(texts)
         self._held = ""
         self.met = False
+        self.text = ""
+        """The one that appeared."""
 
     def feed(self, text: str) -> str:
         """Return the part of the text that can no longer belong to a stop string."""
@@ -139,6 +146,7 @@ class StopStrings:
         found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
         if found:
             self.met = True
+            self.text = next(one for one in self._texts if text.startswith(one, min(found)))
             self._held = ""
             return text[: min(found)]
         keep = max((text_overlap(text, stop) for stop in self._texts), default=0)

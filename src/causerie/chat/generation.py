@@ -282,7 +282,9 @@ class Generation:
                         if self.state in _WITHOUT_ENGINE:
                             break
                 self._first_run = False
-        end = [*self._flush(), Finished(self._finish_reason(), choice=self.choice)]
+        stopped = self._output.stop_sequence
+        finished = Finished(self._finish_reason(), self.choice, stop_sequence=stopped)
+        end = [*self._flush(), finished]
         yield end if usage is None else [*end, usage()]
 
     # Transitions.

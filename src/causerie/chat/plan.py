@@ -147,6 +147,13 @@ async def make_plan(
     )
 
 
+async def prompt_tokens(request: ChatRequest, model: LoadedModel, engine: TextEngine) -> int:
+    """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
+    thought = thinking.plan(model.form, request.thinking)
+    _, rendered, _ = await _render_prompt(request, model, thought)
+    return len((await _encoded(rendered, request, model, engine)).ids)
+
+
 def _reasoning_end(
     model: LoadedModel, form: ModelFormat, calls: CallPlan, answer: AnswerPlan | None
 ) -> ReasoningEnd:

@@ -35,6 +35,7 @@ _ERRORS = {
     "503": "Loading, stopping, or the queue is full; see `Retry-After`.",
     "504": "No answer in time.",
 }
+_STATUSES_OF_MESSAGES = {"503": "529"}
 _OPEN: list[Schema] = [{}]
 _WITH_KEY: list[Schema] = [{"key": []}]
 _WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
@@ -80,10 +81,34 @@ def _operation(
 
 _COMPLETION = ("The completion, or a stream of chunks where `stream` is true.", "Completion")
 _RESPONSE = ("The response, or a stream of events where `stream` is true.", "ResponseBody")
+_MESSAGE = ("The message, or a stream of events where `stream` is true.", "MessageObject")
 
 
 def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
     return _generation(request, name, summary, _COMPLETION, "ChunkEvent", _EXAMPLE_REQUEST, *more)
+
+
+def _messages(name: str) -> Schema:
+    request, summary = "MessagesRequest", "Create a message"
+    made = _generation(request, name, summary, _MESSAGE, "MessageEvent", _EXAMPLE_REQUEST)
+    return _in_words_of_messages(made)
+
+
+def _message_tokens(name: str) -> Schema:
+    counted = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
+    made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, _ERRORS)
+    content = {"application/json": {"schema": ref("MessagesCountRequest")}}
+    return _in_words_of_messages({**made, "requestBody": {"required": True, "content": content}})
+
+
+def _in_words_of_messages(operation: Schema) -> Schema:
+    responses = operation["responses"]
+    assert isinstance(responses, dict)
+    failures = {
+        _STATUSES_OF_MESSAGES.get(status, status): _json_answer(words, "ErrorBody")
+        for status, words in _ERRORS.items()
+    }
+    return {**operation, "responses": {"200": responses["200"], **failures}}
 
 
 def _generation(
@@ -156,6 +181,15 @@ def _response(name: str) -> Schema:
     return _generation(request, name, summary, _RESPONSE, "ResponseStreamEvent", example)
 
 
+def _response_tokens(name: str) -> Schema:
+    counted = {"200": _json_answer("The tokens of the prompt.", "InputTokens")}
+    made = _operation(
+        name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
+    )
+    content = {"application/json": {"schema": ref("ResponsesRequest")}}
+    return {**made, "requestBody": {"required": True, "content": content}}
+
+
 def market_paths() -> dict[str, Schema]:
     """Return the operations of a router's door, by their full paths."""
     title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
@@ -167,6 +201,9 @@ def market_paths() -> dict[str, Schema]:
         | {
             "/chat/completions": {"post": completion},
             "/responses": {"post": _response("routerCreateResponse")},
+            "/responses/input_tokens": {"post": _response_tokens("routerCountResponseTokens")},
+            "/messages": {"post": _messages("routerCreateMessage")},
+            "/messages/count_tokens": {"post": _message_tokens("routerCountMessageTokens")},
         }
     )
     return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
@@ -267,6 +304,9 @@ def _model_paths() -> dict[str, Schema]:
             "post": _completion("ChatRequest", "createChatCompletion", "Create a chat completion")
         },
         "/v1/responses": {"post": _response("createResponse")},
+        "/v1/responses/input_tokens": {"post": _response_tokens("countResponseTokens")},
+        "/v1/messages": {"post": _messages("createMessage")},
+        "/v1/messages/count_tokens": {"post": _message_tokens("countMessageTokens")},
     }
 
 

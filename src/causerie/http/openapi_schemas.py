@@ -24,7 +24,11 @@ from causerie.protocol.model_entries import (
 )
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
-from causerie.shapes.responses.body import ResponseBody, ResponseEvent
+from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
+from causerie.shapes.messages.encoder import MessageObject
+from causerie.shapes.messages.request_types import request_types
+from causerie.shapes.messages.shape import TokenCount
+from causerie.shapes.responses.body import InputTokens, ResponseBody, ResponseEvent
 from causerie.shapes.responses.request_types import request_type
 
 Schema = dict[str, object]
@@ -114,7 +118,7 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
         properties = schemas[name]["properties"]
         assert isinstance(properties, dict)
         properties["messages"]["maxItems"] = max_messages
-    schemas |= received_schemas(request_type())
+    schemas |= received_schemas(request_type(), *request_types())
     schemas["RouterRequest"] |= {"required": ["messages"], "anyOf": _MODEL_OR_MODELS}
     return schemas
 
@@ -130,19 +134,20 @@ def response_schemas() -> dict[str, Schema]:
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
     return {
         **sent_schemas(
-            *(Completion, Chunk, ResponseBody, ResponseEvent, Error, Health),
+            *(Completion, Chunk, ResponseBody, ResponseEvent, InputTokens, Error, Health),
+            *(MessageObject, *MESSAGE_EVENTS, TokenCount),
             *(ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
         "ChunkEvent": _server_sent("Chunk"),
         "ResponseStreamEvent": _server_sent("ResponseEvent"),
+        "MessageEvent": _server_sent(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
     }
 
 
-def _server_sent(name: str) -> Schema:
-    data = text_schema(contentMediaType="application/json", contentSchema=ref(name))
-    return {
-        "type": "object",
-        "properties": {"data": {"anyOf": [text_schema(enum=["[DONE]"]), data]}},
-        "required": ["data"],
-    }
+def _server_sent(*names: str, done: bool = True) -> Schema:
+    kinds = [
+        text_schema(contentMediaType="application/json", contentSchema=ref(name)) for name in names
+    ]
+    data: list[object] = [text_schema(enum=["[DONE]"]), *kinds] if done else [*kinds]
+    return {"type": "object", "properties": {"data": {"anyOf": data}}, "required": ["data"]}

@@ -143,6 +143,8 @@ class Thinking(Struct, frozen=True, gc=False):
     budget: int | None = None
     visible: bool = True
     usual_effort: str | None = None
+    adaptive: bool = False
+    """The model decides, and a provider that has a word for that is told."""
 
 
 class Unread(Struct, frozen=True, gc=False):
@@ -224,6 +226,8 @@ class ChatRequest(Struct, frozen=True, gc=False):
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
     native: NativeRequest | None = None
+    hints: frozenset[str] = frozenset()  # parameters that are dropped where a model lacks them
+    lenient_tools: bool = False  # a schema that cannot be enforced is none, unless it is demanded
 
     @property
     def document(self) -> Mapping[str, object]:
@@ -234,6 +238,20 @@ class ChatRequest(Struct, frozen=True, gc=False):
     def whole(self) -> Mapping[str, object]:
         """All that was sent, of unknown fields too."""
         return self.document if self.unlisted is None else self.unlisted.body
+
+    def without_hints(self, supported: frozenset[str]) -> ChatRequest:
+        """Return the request without those of its hints that are not supported."""
+        lacking = (self.hints & self.params) - supported
+        if not lacking:
+            return self
+        sent = {name: value for name, value in self.document.items() if name not in lacking}
+        return structs.replace(
+            self,
+            params=self.params - lacking,
+            sent=sent,
+            changes=(*self.changes, *(f"{name} dropped" for name in sorted(lacking))),
+            thinking=Thinking(visible=self.thinking.visible),
+        )
 
     def within(self, bounds: TokenBounds) -> ChatRequest:
         """The request to one with these bounds; higher limits of the output are lowered."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from causerie.errors import InvalidRequest
@@ -428,4 +429,7 @@ def test_unknown_fields() -> None:
 def test_the_count_of_tokens() -> None:
     assert RESPONSES.counting == "/responses/input_tokens"
     assert RESPONSES.count_body is not None
-    assert RESPONSES.count_body(3) == {"object": "response.input_tokens", "input_tokens": 3}
+    assert msgspec.to_builtins(RESPONSES.count_body(3)) == {
+        "object": "response.input_tokens",
+        "input_tokens": 3,
+    }

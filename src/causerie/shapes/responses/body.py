@@ -148,6 +148,13 @@ class ResponseBody(Echo, frozen=True, kw_only=True):
     """False if checking the reply against its format took too much work."""
 
 
+class InputTokens(Struct, frozen=True):
+    """Tokens of a prompt."""
+
+    input_tokens: int
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+
+
 class ResponseEvent(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An event of a stream, with the fields that its type has."""
 
@@ -172,7 +179,7 @@ class ResponseEvent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 def usage_of(usage: Usage, cost: Callable[[Usage], float] | None) -> ResponseUsage:
     return ResponseUsage(
         usage.prompt,
-        InputDetails(usage.cached),
+        InputDetails(usage.cached, usage.written),
         usage.completion,
         OutputDetails(usage.reasoning),
         usage.prompt + usage.completion,

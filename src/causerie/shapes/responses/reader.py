@@ -26,6 +26,7 @@ from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
 from causerie.shapes.passing import PassingReply
+from causerie.shapes.responses.body import InputTokens
 from causerie.shapes.responses.echo import echo_of
 from causerie.shapes.responses.encoder import ResponseReply
 from causerie.shapes.responses.items import ItemReader, read_input
@@ -55,6 +56,8 @@ _RENAMED = {
     if (theirs := each.facts.responses) and "." not in theirs and theirs not in _TRANSLATED
 }
 _SAME = frozenset(name for name, each in _DECLARED.items() if each.facts.responses == "")
+_HINTS = frozenset({"reasoning_effort"})
+"""Parameters that agents set by the name of a model; one that lacks them does without."""
 _NEVER_REFUSED = frozenset(
     {"client_metadata", "context_management", "moderation", "prompt_cache_options",
      "prompt_cache_retention"}
@@ -239,7 +242,14 @@ class _Translation:
         )
         changes = (*self._changes.reported(), *request.changes)
         native = None if halved else NativeRequest("responses", _without_ours(self._body.values))
-        return structs.replace(request, changes=changes, tools=tools, native=native)
+        return structs.replace(
+            request,
+            changes=changes,
+            tools=tools,
+            native=native,
+            hints=_HINTS,
+            lenient_tools=True,
+        )
 
 
 def _without_ours(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -254,10 +264,6 @@ def _is_sealed_here(item: object) -> bool:
     return isinstance(item, dict) and unseal(item.get("encrypted_content")) is not None
 
 
-def _count_body(tokens: int) -> object:
-    return {"object": "response.input_tokens", "input_tokens": tokens}
-
-
 RESPONSES = Shape(
     "responses",
     "/responses",
@@ -265,5 +271,5 @@ RESPONSES = Shape(
     _parse,
     _parse_at_once,
     counting="/responses/input_tokens",
-    count_body=_count_body,
+    count_body=InputTokens,
 )
