@@ -141,7 +141,8 @@ async def test_a_custom_tool_is_called_with_plain_text() -> None:
     assert call.input == text
     told = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
     assert "".join(told) == text
-    [tool] = provider.requests[0]["tools"]  # type: ignore[misc]
+    sent: Any = provider.requests[0]["tools"]
+    [tool] = sent
     assert tool["function"]["parameters"]["required"] == ["input"]
     assert "Begin Patch" in tool["function"]["description"]
 

@@ -229,5 +229,5 @@ def request_type() -> type[Struct]:
     required = [(each.name, each.annotation) for each in same if each.required]
     optional = [(each.name, each.optional, None) for each in same if not each.required]
     hints = [(name, _Hint, None) for name, each in HINTS.items() if each.facts.responses == ""]
-    more = [one for one in (*required, *optional, *hints) if one[0] not in own]
+    more: list[Any] = [one for one in (*required, *optional, *hints) if one[0] not in own]
     return defstruct("ResponsesRequest", more, bases=(OwnFields,), kw_only=True)
