@@ -118,7 +118,19 @@ MESSAGES = Spoken(
     statuses={503: 529},
     count="/messages/count_tokens",
 )  # fmt: skip
-SHAPES = {"chat_completions": CHAT, "messages": MESSAGES}
+RESPONSES = Spoken(
+    path="/responses",
+    ask=lambda model, text: {"model": model, "input": text, "max_output_tokens": 50},
+    formatted={"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
+    text=lambda reply: reply["output"][-1]["content"][0]["text"],
+    prompt=lambda reply: reply["usage"]["input_tokens"],
+    error=lambda body: (body["error"]["type"], body["error"]["code"]),
+    kinds={},
+    last=b"event: response.completed",
+    broken=b"event: response.failed",
+    count="/responses/input_tokens",
+)
+SHAPES = {"chat_completions": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 each_shape = pytest.mark.parametrize("spoken", SHAPES.values(), ids=SHAPES.keys())
 
 USAGE: dict[str, object] = {

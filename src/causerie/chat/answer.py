@@ -16,7 +16,8 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.lark import embed
+from causerie.chat.json_lark import embed_in_json
+from causerie.chat.lark import Embedded, embed
 from causerie.chat.schema import (
     WhiteSpace,
     check_size,
@@ -105,6 +106,8 @@ class Functions:
     """Whether a schema has rules that no grammar has."""
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
+    grammars: Mapping[str, Embedded] = field(default_factory=dict)
+    """Grammars of the only text that some of them take, within JSON, by name."""
 
     def admits(self, name: str, arguments: str) -> bool:
         """Return whether the text of arguments follows the schema of the function ``name``.
@@ -136,7 +139,8 @@ async def callable_functions(
     ]
     if not asked:
         return Functions({})
-    text = msgspec.json.encode([(tool.name, tool.parameters) for _, tool in asked]).decode()
+    all_said = [(tool.name, tool.parameters, *filter(None, (tool.grammar,))) for _, tool in asked]
+    text = msgspec.json.encode(all_said).decode()
     lenient = request.lenient_tools and request.tool_choice.mode != "required"
     make = partial(_checked, asked, text, control_tokens, lenient=lenient)
     return await schema_cache.of(text, lenient, make)
@@ -152,6 +156,7 @@ def _checked(
     check_size(text, param="tools")
     tools: dict[str, Schema] = {}
     arguments: dict[str, CheckedSchema] = {}
+    grammars: dict[str, Embedded] = {}
     ignored: list[str] = []
     watched = False
     for index, tool in asked:
@@ -171,8 +176,13 @@ def _checked(
         ignored += prepared.ignored
         watched = watched or prepared.watched
         arguments[tool.name] = CheckedSchema(prepared.rules)
+        if tool.grammar is not None:
+            try:
+                grammars[tool.name] = embed_in_json(tool.grammar, f"custom{index}", param="tools")
+            except SchemaRefused:
+                ignored.append(f"tools[{index}].function.format not enforced")
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
-    return Functions(tools, text, spell, arguments, watched, tuple(ignored))
+    return Functions(tools, text, spell, arguments, watched, tuple(ignored), grammars)
 
 
 def _only_object_type(parameters: Schema, param: str) -> Schema:

@@ -187,8 +187,17 @@ class _Embedder:
             self._directive(token)
         elif token.kind == "mark":
             self._out.append(self._used_name(token))
+        elif token.text == "->":
+            self._skip_alias()
         else:
             self._out.append(token.text)
+
+    def _skip_alias(self) -> None:
+        # The name of an alternative in a parse tree, which nobody sees here.
+        while (token := self._next()) is not None and token.kind == "space":
+            pass
+        if token is None or token.kind != "mark":
+            raise self._refuse("`->` is followed by no name.")
 
     def _used_name(self, token: _Token) -> str:
         sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]

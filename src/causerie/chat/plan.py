@@ -15,7 +15,7 @@ from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
-from causerie.chat.formats.format import ModelFormat
+from causerie.chat.formats.format import CallSection, JsonArguments, ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
@@ -105,6 +105,7 @@ async def make_plan(
     resumed = _continued_answer(request)
     form = (thought := thinking.plan(model.form, request.thinking)).form
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
+    functions = _with_held_grammars(functions, request, form)
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
@@ -197,6 +198,23 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
+def _with_held_grammars(functions: Functions, request: ChatRequest, form: ModelFormat) -> Functions:
+    # A grammar is held where the model writes arguments as JSON.
+    ways = (form.calls, *form.calls.also) if form.calls is not None else ()
+    if not functions.grammars or (ways and all(map(_writes_json, ways))):
+        return functions
+    loose = [
+        f"tools[{at}].function.format not enforced"
+        for at, tool in enumerate(request.tools)
+        if tool.name in functions.grammars
+    ]
+    return replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
+
+
+def _writes_json(calls: CallSection) -> bool:
+    return any(isinstance(segment, JsonArguments) for segment in calls.call)
+
+
 def _call_plan(
     request: ChatRequest, functions: Functions, told: Prompt, form: ModelFormat
 ) -> CallPlan:
@@ -208,7 +226,9 @@ def _call_plan(
     parallel = several and not named
     free = not (required or request.output or request.continue_final_message)
     forbidden = _forbids_calls(request)
-    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
+    return CallPlan(
+        functions.tools, required, parallel, free, functions.text, forbidden, functions.grammars
+    )
 
 
 def _ends_several_calls(told: Prompt, form: ModelFormat, *, required: bool) -> bool:

@@ -80,6 +80,7 @@ def _operation(
 
 
 _COMPLETION = ("The completion, or a stream of chunks where `stream` is true.", "Completion")
+_RESPONSE = ("The response, or a stream of events where `stream` is true.", "ResponseBody")
 _MESSAGE = ("The message, or a stream of events where `stream` is true.", "MessageObject")
 
 
@@ -174,6 +175,21 @@ def _get(
     return {"get": _operation(name, summary, security, answers, errors, parameters)}
 
 
+def _response(name: str) -> Schema:
+    example: Schema = {"model": "MODEL", "input": "Name three rivers.", "max_output_tokens": 100}
+    request, summary = "ResponsesRequest", "Create a response"
+    return _generation(request, name, summary, _RESPONSE, "ResponseStreamEvent", example)
+
+
+def _response_tokens(name: str) -> Schema:
+    counted = {"200": _json_answer("The tokens of the prompt.", "InputTokens")}
+    made = _operation(
+        name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
+    )
+    content = {"application/json": {"schema": ref("ResponsesRequest")}}
+    return {**made, "requestBody": {"required": True, "content": content}}
+
+
 def market_paths() -> dict[str, Schema]:
     """Return the operations of a router's door, by their full paths."""
     title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
@@ -184,6 +200,8 @@ def market_paths() -> dict[str, Schema]:
         | _key_paths()
         | {
             "/chat/completions": {"post": completion},
+            "/responses": {"post": _response("routerCreateResponse")},
+            "/responses/input_tokens": {"post": _response_tokens("routerCountResponseTokens")},
             "/messages": {"post": _messages("routerCreateMessage")},
             "/messages/count_tokens": {"post": _message_tokens("routerCountMessageTokens")},
         }
@@ -285,6 +303,8 @@ def _model_paths() -> dict[str, Schema]:
         "/v1/chat/completions": {
             "post": _completion("ChatRequest", "createChatCompletion", "Create a chat completion")
         },
+        "/v1/responses": {"post": _response("createResponse")},
+        "/v1/responses/input_tokens": {"post": _response_tokens("countResponseTokens")},
         "/v1/messages": {"post": _messages("createMessage")},
         "/v1/messages/count_tokens": {"post": _message_tokens("countMessageTokens")},
     }

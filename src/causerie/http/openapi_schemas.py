@@ -28,6 +28,8 @@ from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
 from causerie.shapes.messages.encoder import MessageObject
 from causerie.shapes.messages.request_types import request_types
 from causerie.shapes.messages.shape import TokenCount
+from causerie.shapes.responses.body import InputTokens, ResponseBody, ResponseEvent
+from causerie.shapes.responses.request_types import request_type
 
 Schema = dict[str, object]
 
@@ -116,7 +118,7 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
         properties = schemas[name]["properties"]
         assert isinstance(properties, dict)
         properties["messages"]["maxItems"] = max_messages
-    schemas |= received_schemas(*request_types())
+    schemas |= received_schemas(request_type(), *request_types())
     schemas["RouterRequest"] |= {"required": ["messages"], "anyOf": _MODEL_OR_MODELS}
     return schemas
 
@@ -132,11 +134,13 @@ def response_schemas() -> dict[str, Schema]:
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
     return {
         **sent_schemas(
-            *(Completion, Chunk, MessageObject, *MESSAGE_EVENTS, TokenCount, Error, Health),
+            *(Completion, Chunk, ResponseBody, ResponseEvent, InputTokens, Error, Health),
+            *(MessageObject, *MESSAGE_EVENTS, TokenCount),
             *(ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
         "ChunkEvent": _server_sent("Chunk"),
+        "ResponseStreamEvent": _server_sent("ResponseEvent"),
         "MessageEvent": _server_sent(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
     }
 

@@ -174,7 +174,7 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
     logprobs: Annotated[
         bool | None,
         Meta(description="Returns the log-probability of each token of the answer."),
-        Facts(origin="openai", neutral=(False,), messages=None),
+        Facts(origin="openai", neutral=(False,), responses="include", messages=None),
     ] = None
     top_logprobs: Annotated[
         Annotated[int, Meta(ge=0, le=20)] | None,
@@ -184,7 +184,7 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
     n: Annotated[
         Annotated[int, Meta(ge=1, le=16)] | None,
         Meta(description="How many choices the answer has."),
-        Facts(origin="openai", neutral=(1,), messages=None),
+        Facts(origin="openai", neutral=(1,), responses=None, messages=None),
     ] = None
 
 
@@ -217,7 +217,11 @@ class FormatParameters(Struct):
     response_format: Annotated[
         AnyResponseFormat | None,
         Meta(description="A `schema` alongside `json_object` is followed."),
-        Facts(takes="`text`, `json_object` or `json_schema`", messages="output_config.format"),
+        Facts(
+            takes="`text`, `json_object` or `json_schema`",
+            responses="text.format",
+            messages="output_config.format",
+        ),
     ] = None
     structured_outputs: Annotated[
         StructuredOutputs | None,
@@ -227,7 +231,7 @@ class FormatParameters(Struct):
     modalities: Annotated[
         TextOnly | None,
         Meta(description="Kinds of output: text alone."),
-        Facts(neutral=(["text"],), router=True, takes='`["text"]`', messages=None),
+        Facts(neutral=(["text"],), router=True, responses=None, messages=None, takes='`["text"]`'),
     ] = None
 
 
@@ -252,7 +256,11 @@ class ThinkingParameters(Struct):
     reasoning_effort: Annotated[
         Effort | None,
         Meta(description="How much the model thinks; `none` turns thinking off."),
-        Facts(takes=", ".join(f"`{word}`" for word in EFFORTS), messages="output_config.effort"),
+        Facts(
+            takes=", ".join(f"`{word}`" for word in EFFORTS),
+            responses="reasoning.effort",
+            messages="output_config.effort",
+        ),
     ] = None
     thinking_token_budget: Annotated[
         Natural | None,
@@ -283,13 +291,14 @@ class LengthParameters(Struct):
         Meta(description="The older name of `max_completion_tokens`; both must agree."),
         Facts(
             control=Control("Output limit", first=True, unset="none"),
+            responses=None,
             takes="1 or more, or -1 for no limit",
         ),
     ] = None
     max_completion_tokens: Annotated[
         OutputLimit | None,
         Meta(description="Reasoning and answer together."),
-        Facts(takes="1 or more, or -1 for no limit", messages=None),
+        Facts(takes="1 or more, or -1 for no limit", responses="max_output_tokens", messages=None),
     ] = None
     min_tokens: Annotated[
         Natural | None,
@@ -325,7 +334,7 @@ class ConversationParameters(Struct, kw_only=True):
     messages: Annotated[
         Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
         Meta(description="The conversation so far, the oldest message first."),
-        Facts(takes="Required: at least one, see below"),
+        Facts(takes="Required: at least one, see below", responses="input"),
     ]
     stream: Annotated[
         bool | None, Meta(description="true: the answer comes in chunks, as server-sent events.")
@@ -333,7 +342,7 @@ class ConversationParameters(Struct, kw_only=True):
     stream_options: Annotated[
         StreamOptions | None,
         Meta(description="What a stream has besides the answer."),
-        Facts(takes="an object with `include_usage`: true or false", messages=None),
+        Facts(takes="an object with `include_usage`: true or false", responses=None, messages=None),
     ] = None
     documents: Annotated[
         Annotated[tuple[Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
@@ -341,11 +350,14 @@ class ConversationParameters(Struct, kw_only=True):
         Facts(neutral=([],), takes="objects"),
     ] = None
     continue_final_message: Annotated[
-        bool | None, Meta(description="true: the answer continues the last message.")
+        bool | None,
+        Meta(description="true: the answer continues the last message."),
+        Facts(responses=None),
     ] = None
     add_generation_prompt: Annotated[
         bool | None,
         Meta(description="false: the prompt ends with the last message. Not sent: true."),
+        Facts(responses=None),
     ] = None
     session_id: Annotated[
         SessionId | None, Meta(description="The header `x-session-id` says the same.")
@@ -371,7 +383,9 @@ class RouterParameters(Struct):
     )
     plugins: Annotated[Empty | None, Meta(description="Replies are never altered: empty.")] = None
     usage: Annotated[
-        UsageInclusion | None, Meta(description="`include`: the usage at the end of a stream.")
+        UsageInclusion | None,
+        Meta(description="`include`: the usage at the end of a stream."),
+        Facts(responses=None),
     ] = None
 
 
@@ -386,8 +400,8 @@ class HintParameters(Struct):
     store: bool | None = None
     service_tier: str | None = None
     prompt_cache_key: str | None = None
-    prediction: Prediction | None = None
-    verbosity: str | None = None
+    prediction: Annotated[Prediction | None, Facts(responses=None)] = None
+    verbosity: Annotated[str | None, Facts(responses="text.verbosity")] = None
     safety_identifier: str | None = None
 
 

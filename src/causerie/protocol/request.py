@@ -90,6 +90,8 @@ class Tool(Struct, frozen=True):
     parameters: Mapping[str, object]
     description: str | None = None
     strict: bool | None = None
+    grammar: str | None = None
+    """Lark grammar of its only argument, a text."""
 
 
 class ToolChoice(Struct, frozen=True):

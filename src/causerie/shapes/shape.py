@@ -34,13 +34,16 @@ class Places(Struct, frozen=True):
 
     def path(self, path: str) -> str:
         """Return the place of a field, which begins ``path``; the rest of it is kept."""
-        head = _PATH.match(path)[0]  # type: ignore[index]  # it matches any text
-        while head and head not in self.names:
-            head = head[: max(head.rfind("."), head.rfind("["), 0)]
-        if head:
-            return self.names[head] + path[len(head) :]
         message = _MESSAGE.match(path)
-        if message is not None and int(message[1]) < len(self.messages):
+        if message is not None and int(message[1]) >= len(self.messages):
+            message = None
+        least = 0 if message is None else message.end()
+        head = _PATH.match(path)[0]  # type: ignore[index]  # it matches any text
+        while len(head) > least and head not in self.names:
+            head = head[: max(head.rfind("."), head.rfind("["), 0)]
+        if len(head) > least:
+            return self.names[head] + path[len(head) :]
+        if message is not None:
             return self.messages[int(message[1])] + path[message.end() :]
         return path
 
