@@ -109,15 +109,15 @@ async def test_thinking_goes_back_beside_its_call() -> None:
 
 
 async def test_errors_have_the_clients_types_and_ids() -> None:
-    async with chat((503, "{}")) as (_, front):
+    async with chat((429, "{}")) as (_, front):
         asked: dict[str, Any] = {"max_tokens": 5, "messages": HI}
         with pytest.raises(anthropic.NotFoundError) as unknown:
             await client(front).messages.create(model="nobody", **asked)
         with pytest.raises(anthropic.BadRequestError) as wrong:
             await client(front).messages.create(model="m", max_tokens=5, messages=[])
-        with pytest.raises(anthropic.OverloadedError) as full:
+        with pytest.raises(anthropic.RateLimitError) as full:
             await client(front).messages.create(model="m", **asked)
-        assert full.value.type == "overloaded_error"
+        assert full.value.type == "rate_limit_error"
     assert (unknown.value.type, unknown.value.error_code) == ("not_found_error", "model_not_found")
     assert unknown.value.request_id == unknown.value.response.headers["x-request-id"]
     assert wrong.value.type == "invalid_request_error"
