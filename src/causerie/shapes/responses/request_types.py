@@ -17,11 +17,11 @@ _ROLES = Literal["user", "assistant", "system", "developer"]
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
 
 
-class InputText(Struct, tag_field="type", tag="input_text"):
+class InputTextPart(Struct, tag_field="type", tag="input_text"):
     text: str
 
 
-class InputImage(Struct, tag_field="type", tag="input_image"):
+class InputImagePart(Struct, tag_field="type", tag="input_image"):
     image_url: Annotated[str, Meta(description="A `data:` address, or one of a public host.")]
     detail: Literal["auto", "low", "high", "original"] | None = None
 
@@ -36,7 +36,7 @@ class PastRefusal(Struct, tag_field="type", tag="refusal"):
     refusal: str
 
 
-InputPart = InputText | InputImage | PastText | PastRefusal
+InputPart = InputTextPart | InputImagePart | PastText | PastRefusal
 
 
 class InputMessage(Struct, tag_field="type", tag="message"):
