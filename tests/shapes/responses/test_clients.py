@@ -141,7 +141,8 @@ async def test_a_custom_tool_is_called_with_plain_text() -> None:
     assert call.input == text
     told = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
     assert "".join(told) == text
-    [tool] = provider.requests[0]["tools"]  # type: ignore[misc]
+    sent: Any = provider.requests[0]["tools"]
+    [tool] = sent
     assert tool["function"]["parameters"]["required"] == ["input"]
     assert "Begin Patch" in tool["function"]["description"]
 
@@ -173,6 +174,54 @@ async def test_every_event_over_http_is_specified() -> None:
     assert [{**item, "id": ""} for item in told] == [{**item, "id": ""} for item in body["output"]]
     assert whole.headers["x-request-id"]
     assert body["id"].startswith("resp_")
+
+
+def message(role: str, content: object) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+PICTURE = [
+    {"type": "input_text", "text": "What is it?"},
+    {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
+]
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "basic": ({"input": [message("user", "Say hello.")]}, "message"),
+    "system prompt": (
+        {"input": [message("system", "You are a pirate."), message("user", "Hi")]},
+        "message",
+    ),
+    "tool calling": ({"input": [message("user", "Weather?")], "tools": [WEATHER]}, "function_call"),
+    "image": ({"input": [message("user", PICTURE)]}, "message"),
+    "multi-turn": (
+        {
+            "input": [
+                message("user", "I am A."),
+                message("assistant", "Hi A."),
+                message("user", "?"),
+            ]
+        },
+        "message",
+    ),
+}
+"""What the public compliance suite of the specification asks, and the item that it expects."""
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_the_public_suite_asks(case: str) -> None:
+    fields, expected = CASES[case]
+    reply = calls("weather", city="x") if expected == "function_call" else piece(content="Hello.")
+    async with asking(says(reply), says(reply)) as (_, _, there):
+        events = await raw_events(there, **fields)
+        body = {"model": "m", **fields, "stream": False}
+        async with there.session.post(f"{there.root}/responses", json=body) as response:
+            assert response.status == 200
+            whole = await response.json()
+    check_response(whole)
+    assert [item["type"] for item in whole["output"]] == [expected]
+    assert whole["status"] == events[-1]["response"]["status"] == "completed"
+    if expected == "function_call":
+        steps = [event["type"].rpartition(".")[2] for event in events if "item_id" in event]
+        assert steps == ["delta", "done"]
 
 
 async def test_a_stream_that_breaks_is_failed() -> None:

@@ -75,12 +75,12 @@ CallItem = FunctionCallItem | CustomCallItem | SearchCallItem
 Item = MessageItem | ReasoningItem | CallItem
 
 
-class InputDetails(Struct, frozen=True, gc=False):
+class InputTokenDetails(Struct, frozen=True, gc=False):
     cached_tokens: int
     cache_write_tokens: int = 0
 
 
-class OutputDetails(Struct, frozen=True, gc=False):
+class OutputTokenDetails(Struct, frozen=True, gc=False):
     reasoning_tokens: int
 
 
@@ -88,9 +88,9 @@ class ResponseUsage(Struct, frozen=True, gc=False, omit_defaults=True):
     """``cost`` is there at the doors of routers, in money of the service."""
 
     input_tokens: int
-    input_tokens_details: InputDetails
+    input_tokens_details: InputTokenDetails
     output_tokens: int
-    output_tokens_details: OutputDetails
+    output_tokens_details: OutputTokenDetails
     total_tokens: int
     cost: float | None = None
 
@@ -179,9 +179,9 @@ class ResponseEvent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 def usage_of(usage: Usage, cost: Callable[[Usage], float] | None) -> ResponseUsage:
     return ResponseUsage(
         usage.prompt,
-        InputDetails(usage.cached, usage.written),
+        InputTokenDetails(usage.cached, usage.written),
         usage.completion,
-        OutputDetails(usage.reasoning),
+        OutputTokenDetails(usage.reasoning),
         usage.prompt + usage.completion,
         None if cost is None else cost(usage),
     )

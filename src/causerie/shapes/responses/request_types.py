@@ -17,11 +17,11 @@ _ROLES = Literal["user", "assistant", "system", "developer"]
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
 
 
-class InputText(Struct, tag_field="type", tag="input_text"):
+class InputTextPart(Struct, tag_field="type", tag="input_text"):
     text: str
 
 
-class InputImage(Struct, tag_field="type", tag="input_image"):
+class InputImagePart(Struct, tag_field="type", tag="input_image"):
     image_url: Annotated[str, Meta(description="A `data:` address, or one of a public host.")]
     detail: Literal["auto", "low", "high", "original"] | None = None
 
@@ -36,7 +36,7 @@ class PastRefusal(Struct, tag_field="type", tag="refusal"):
     refusal: str
 
 
-InputPart = InputText | InputImage | PastText | PastRefusal
+InputPart = InputTextPart | InputImagePart | PastText | PastRefusal
 
 
 class InputMessage(Struct, tag_field="type", tag="message"):
@@ -229,5 +229,5 @@ def request_type() -> type[Struct]:
     required = [(each.name, each.annotation) for each in same if each.required]
     optional = [(each.name, each.optional, None) for each in same if not each.required]
     hints = [(name, _Hint, None) for name, each in HINTS.items() if each.facts.responses == ""]
-    more = [one for one in (*required, *optional, *hints) if one[0] not in own]
+    more: list[Any] = [one for one in (*required, *optional, *hints) if one[0] not in own]
     return defstruct("ResponsesRequest", more, bases=(OwnFields,), kw_only=True)
