@@ -126,7 +126,7 @@ def _read_plain(
     if plain.system:
         turns = (f"messages[{index}]" for index in range(len(messages)))
         messages = (FastMessage("system", plain.system), *messages)
-        places = Places(("system", *turns), _PLACES)
+        places = Places(("system", *turns), {**_PLACES, "messages[0].content": "system"})
     fields = FastFields(
         plain.model,
         messages,
