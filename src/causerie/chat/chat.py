@@ -224,7 +224,7 @@ class TextChat:
         request, omitted = without_changing_parts(request, self._options.omit)
         with engine_failures(started=False):
             model = self.model(await self._engine.facts())
-            _check_images(request, model.facts)
+            request, unseen = _checked_images(request, model.facts)
             plan, choices = await self._prepare(request, model, partial)
 
         def usage() -> Usage:
@@ -251,7 +251,7 @@ class TextChat:
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self._reserve(request.n, most), aclosing(source) as events:
-            changes = [*dropped, *omitted, *plan.changes]
+            changes = [*dropped, *omitted, *unseen, *plan.changes]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
@@ -270,7 +270,7 @@ class TextChat:
         request, _ = without_changing_parts(request, self._options.omit)
         with engine_failures(started=False):
             model = self.model(await self._engine.facts())
-            _check_images(request, model.facts)
+            request, _ = _checked_images(request, model.facts)
             return await prompt_tokens(request, model, self._engine)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
@@ -355,7 +355,10 @@ def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
     return unlisted.changes
 
 
-def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
+def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatRequest, Sequence[str]]:
+    changes: Sequence[str] = ()
+    if not facts.vision:
+        request, changes = request.without_optional_images()
     for param, image in images(request.messages):
         if not facts.vision:
             raise InvalidRequest(
@@ -365,6 +368,7 @@ def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
             )
         if not image.enclosed:
             raise image_not_fetched(param)
+    return request, changes
 
 
 async def _merged_events(

@@ -19,6 +19,7 @@ from openai import APIError, AsyncOpenAI, BadRequestError
 from provider import ScriptedProvider, piece, running
 from pydantic import BaseModel
 from responseskit import check_event, check_response, events_of
+from servicekit import service_view
 
 JAVASCRIPT = Path(__file__).parents[2] / "javascript"
 USAGE: dict[str, Any] = {
@@ -353,6 +354,23 @@ async def test_turns_of_codex() -> None:
     assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"]
     assert messages[2]["reasoning_content"] == "A."
     assert messages[2]["tool_calls"][0]["function"]["name"] == "agents_v1__spawn_agent"
+
+
+async def test_an_image_of_a_tool_does_not_end_the_conversation(tmp_path: Path) -> None:
+    config = '[[models]]\nid = "small"\nengine = "fake"\n'
+    call = {"type": "function_call", "call_id": "c", "name": "view_image", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": PICTURE[1:]}
+    tools = [{**WEATHER, "name": "view_image"}]
+    async with service_view(tmp_path, config) as there:
+        for input, status in (
+            ([message("user", "Look."), call, output], 200),
+            ([message("user", PICTURE)], 400),
+        ):
+            body = {"model": "small", "input": input, "tools": tools}
+            async with there.session.post(f"{there.root}/v1/responses", json=body) as response:
+                assert response.status == status, await response.text()
+                changes = response.headers.get("x-request-changes", "")
+                assert ("input[2].content[1] dropped" in changes) is (status == 200)
 
 
 CODEX = """

@@ -10,7 +10,7 @@ import pytest
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ImagePart, JsonSchema, TextPart, ToolCall
+from causerie.protocol.request import ImagePart, JsonSchema, TextPart, ToolCall, images
 from causerie.shapes.passing import PassingReply
 from causerie.shapes.responses.encoder import ResponseReply
 from causerie.shapes.responses.reader import RESPONSES
@@ -170,7 +170,10 @@ def test_images_of_tools_are_shown_by_the_user() -> None:
     assert [message.role for message in found.request.messages][1:] == ["assistant", "tool", "user"]
     assert found.request.messages[2].content == "Here."
     assert found.request.messages[3].content is not None
-    assert ImagePart(IMAGE) in found.request.messages[3].content
+    assert ImagePart(IMAGE, optional=True) in found.request.messages[3].content
+    unseen, changed = found.request.without_optional_images()
+    assert not list(images(unseen.messages))
+    assert len(changed) == 1
     assert changes(found) == [
         "input[2].output[1] moved to a message of the user",
         "input[2].output[2] dropped",

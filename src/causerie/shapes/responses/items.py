@@ -50,6 +50,8 @@ class ItemReader:
         self.messages: list[Entry] = []
         self.places: list[str] = []
         self.names: dict[str, str] = {}
+        self.returned_images: set[str] = set()
+        """Addresses of images that tools returned: their client cannot leave them out."""
         self._tools = tools
         self._changes = changes
         self._turn: Entry | None = None  # the message of the model that further items add to
@@ -214,6 +216,7 @@ class ItemReader:
                 texts.append({"type": "text", "text": text})
             elif (image := _valid_image(part)) is not None:
                 self._images.append(image)
+                self.returned_images.add(image["image_url"]["url"])
                 self._note(f"{place}[{at}]", "", "moved to a message of the user")
             else:
                 self._note(f"{place}[{at}]", "", "dropped")

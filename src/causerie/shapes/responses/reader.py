@@ -6,7 +6,7 @@ thinking and output formats are the same. Errors and reports name the fields of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from causerie.protocol.body import (
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.parameters import HINTS, PARAMETERS, ParsingRules, RouterParameters
-from causerie.protocol.request import ChatRequest, NativeRequest
+from causerie.protocol.request import ChatRequest, ImagePart, Message, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
 from causerie.shapes.passing import PassingReply
@@ -56,8 +56,11 @@ _RENAMED = {
     if (theirs := each.facts.responses) and "." not in theirs and theirs not in _TRANSLATED
 }
 _SAME = frozenset(name for name, each in _DECLARED.items() if each.facts.responses == "")
-_HINTS = frozenset({"reasoning_effort"})
-"""Parameters that agents set by the name of a model; one that lacks them does without."""
+_HINTS = frozenset({"reasoning_effort", "parallel_tool_calls"})
+"""Parameters that agents set by the name of a model; one that lacks them does without.
+
+Of several calls where one was asked for, all but the first are left out of the reply.
+"""
 _NEVER_REFUSED = frozenset(
     {"client_metadata", "context_management", "moderation", "prompt_cache_options",
      "prompt_cache_retention"}
@@ -221,9 +224,9 @@ class _Translation:
 
     def _translate_max_tool_calls(self) -> int | None:
         most = self._body.integer("max_tool_calls", 1, _MAX_TOOL_CALLS)
-        if most == 1 and self._fields.get("parallel_tool_calls") is not False:
+        if most == 1:
             self._fields["parallel_tool_calls"] = False
-        return most
+        return 1 if self._fields.get("parallel_tool_calls") is False else most
 
     def _note_differences(self) -> None:
         body, note = self._body, self._changes.note
@@ -241,15 +244,32 @@ class _Translation:
             for tool in request.tools
         )
         changes = (*self._changes.reported(), *request.changes)
+        shown = self._items.returned_images
+        messages = request.messages
+        if shown:
+            messages = tuple(_with_optional(message, shown) for message in messages)
         native = None if halved else NativeRequest("responses", _without_ours(self._body.values))
         return structs.replace(
             request,
+            messages=messages,
             changes=changes,
             tools=tools,
             native=native,
             hints=_HINTS,
             lenient_tools=True,
         )
+
+
+def _with_optional(message: Message, urls: Collection[str]) -> Message:
+    if not isinstance(message.content, tuple):
+        return message
+    content = tuple(
+        structs.replace(part, optional=True)
+        if isinstance(part, ImagePart) and part.url in urls
+        else part
+        for part in message.content
+    )
+    return structs.replace(message, content=content)
 
 
 def _without_ours(body: Mapping[str, Any]) -> Mapping[str, Any]:
