@@ -208,7 +208,8 @@ class Pipeline:
             supported = asked.request.without_hints(choice.model.parameters)
             asked = structs.replace(asked, request=supported)
         record = asked.record
-        record.model, record.stream = choice.model.id, asked.request.stream
+        model = choice.model
+        record.model, record.entry, record.stream = model.recorded, model.id, asked.request.stream
         days = None if self.members is None else self.members.free_days
         if choice.free and days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)
@@ -317,7 +318,8 @@ class Pipeline:
                     self.members.allowances.release(record.held)
                     record.held = None
         try:
-            await self._one(structs.replace(asked, begin=begin), last)
+            request = structs.replace(asked.request, fallbacks=())
+            await self._one(structs.replace(asked, request=request, begin=begin), last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
@@ -486,8 +488,8 @@ def answer_headers(
         f"queue;dur={waited}, upstream;dur={_milliseconds(upstream)}, "
         f"overhead;dur={_milliseconds(overhead)}"
     )
-    if model.id != request.model:
-        headers["x-served-model"] = model.id
+    if model.recorded != request.model:
+        headers["x-served-model"] = model.recorded
     report = attempt.answer.cache_report
     if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
         headers["x-cache"] = str(cache)
@@ -517,7 +519,7 @@ def change_headers(
 
 def target_headers(execution: Execution) -> dict[str, str]:
     """Report the answering target, and the number of tried targets."""
-    return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
+    return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 
 def _milliseconds(seconds: float) -> str:

@@ -181,6 +181,8 @@ whatever looks like a key, an address, a host, a path, markup or a stack trace.
 - **Azure OpenAI**: dialect `azure` speaks the v1 API at `https://NAME.openai.azure.com/openai/v1`,
   whose models are the names of deployments. `azure-deployments` speaks the older one at
   `https://NAME.openai.azure.com/openai`; `api_version` chooses its version.
+- **Amazon Bedrock**: dialect `bedrock` speaks chat completions with a Bedrock API key
+  ([guide](../guides/changing-keys.md#amazon-bedrock)). It refuses fields that it does not know.
 - **The well-known aggregating router** drops parameters that a provider does not know, so it is
   told not to choose such a provider whenever the request has one that matters.
 """

@@ -24,8 +24,6 @@ from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, Settings
 
-_SEPARATION = Separation()
-
 
 @dataclass(frozen=True, slots=True)
 class ChatParts:
@@ -158,7 +156,10 @@ def provider_models(
         kept = before.remote.get(target.name)
         if kept is None or kept.chat.provider is not provider or kept.continues is not continues:
             chat = ProviderTarget(
-                provider, target.model, separators=_SEPARATION, continues=continues
+                provider,
+                target.model,
+                separators=Separation(provider.dialect.tag),
+                continues=continues,
             )
             kept = ProviderModel(chat, continues)
         made[target.name] = kept

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import gzip
 import io
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
@@ -16,6 +16,7 @@ import msgspec
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import ErrorDetails
+from causerie.http.decoding import zstd
 from causerie.http.event_loop import offload
 from causerie.http.exchange import Exchange
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
@@ -92,7 +93,11 @@ class PlainAnswer:
         else:
             body = _encode_json(completion(context, events))
         headers, places = self._headers, self.places
-        exchange.respond(200, body, headers=places.renamed(headers) if places else headers)
+        headers = places.renamed(headers) if places else headers
+        if len(body) > _ONE_PACKET:
+            await send_compressed(exchange, body, headers)
+        else:
+            exchange.respond(200, body, headers=headers)
 
 
 class StreamedAnswer:
@@ -196,7 +201,7 @@ async def send_cached(
     """Send the page, or status 304 if the client has this version of it."""
     headers = {"vary": "accept-encoding", **headers, "etag": page.etag}
     body = page.body
-    if exchange.headers.take_gzip:
+    if exchange.headers.accepts("gzip"):
         body, headers["content-encoding"] = await page.small(), "gzip"
     known = exchange.headers.get("if-none-match", "") if status == 200 else ""
     if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):
@@ -206,6 +211,10 @@ async def send_cached(
         exchange.respond(status, body, content_type=content_type, headers=headers)
 
 
+_ONE_PACKET = 1400  # bytes; compressing less saves no packet
+_LARGE_REPLY = 32 * 1024  # bytes; compressing more takes longer than to ask a thread
+
+
 async def send_compressed(
     exchange: Exchange,
     body: bytes,
@@ -213,12 +222,26 @@ async def send_compressed(
     *,
     content_type: str = "application/json",
 ) -> None:
-    """Send status 200 and the body, compressed if the client accepts gzip."""
+    """Send status 200 and the body, compressed if it is larger than a packet and the client accepts
+    zstd or gzip.
+    """
     headers = {"vary": "accept-encoding", **headers}
-    if exchange.headers.take_gzip:
-        body = await offload(gzip.compress, body, 6, mtime=0)
-        headers["content-encoding"] = "gzip"
+    coding = next((each for each in _COMPRESSORS if exchange.headers.accepts(each)), "")
+    if coding and len(body) > _ONE_PACKET:
+        compress, headers["content-encoding"] = _COMPRESSORS[coding], coding
+        large = len(body) > _LARGE_REPLY
+        body = await offload(compress, body, 6) if large else compress(body, 1)
     exchange.respond(200, body, content_type=content_type, headers=headers)
+
+
+def _gzip(body: bytes, level: int) -> bytes:
+    window, memory = (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL) if level > 1 else (13, 5)
+    packer = zlib.compressobj(level, zlib.DEFLATED, 16 + window, memory)
+    return packer.compress(body) + packer.flush()
+
+
+_COMPRESSORS: Mapping[str, Callable[[bytes, int], bytes]] = {"zstd": zstd.compress, "gzip": _gzip}
+"""By the names of codings, the best first; the second argument is the level."""
 
 
 @dataclass(frozen=True, slots=True)

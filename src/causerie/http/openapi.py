@@ -27,8 +27,8 @@ _ERRORS = {
     "403": "The key may not do this.",
     "404": "No such model or path.",
     "408": "The body did not arrive in time.",
-    "413": "The body is too large.",
-    "415": "The body is not declared as JSON.",
+    "413": "The body is too large, as it came or decompressed.",
+    "415": "The body is not declared as JSON, or compressed in an unknown way.",
     "429": "A limit of the caller's own; see `Retry-After`.",
     "500": "Our fault.",
     "502": "All attempts to answer failed.",
@@ -95,8 +95,8 @@ def _messages(name: str) -> Schema:
 
 
 def _message_tokens(name: str) -> Schema:
-    counted = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
-    made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, _ERRORS)
+    counted: Schema = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
+    made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, [])
     content = {"application/json": {"schema": ref("MessagesCountRequest")}}
     return _in_words_of_messages({**made, "requestBody": {"required": True, "content": content}})
 
@@ -182,7 +182,7 @@ def _response(name: str) -> Schema:
 
 
 def _response_tokens(name: str) -> Schema:
-    counted = {"200": _json_answer("The tokens of the prompt.", "InputTokens")}
+    counted: Schema = {"200": _json_answer("The tokens of the prompt.", "InputTokens")}
     made = _operation(
         name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
     )

@@ -135,8 +135,8 @@ def response_schemas() -> dict[str, Schema]:
     return {
         **sent_schemas(
             *(Completion, Chunk, ResponseBody, ResponseEvent, InputTokens, Error, Health),
-            *(MessageObject, *MESSAGE_EVENTS, TokenCount),
-            *(ModelList, ServedModelEntry, *_ROUTER_TYPES),
+            *MESSAGE_EVENTS,
+            *(MessageObject, TokenCount, ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
         "ChunkEvent": _server_sent("Chunk"),

@@ -146,7 +146,7 @@ class RequestOutcome(Protocol):
     """
 
     @property
-    def served_by(self) -> str: ...
+    def answered_by(self) -> str: ...
     @property
     def tried(self) -> Sequence[object]: ...
     @property
@@ -171,6 +171,7 @@ class Record(Struct):
     door: str
     key: str
     model: str = ""
+    entry: str = ""  # id of the entry of the model: of one that a wildcard names, the wildcard's
     stream: bool = False
     early_start: bool = False  # its status was sent before the first content
     served_by: str = ""
@@ -230,7 +231,7 @@ class Record(Struct):
         if outcome is None:
             return
         self.outcome = None
-        self.served_by, self.continued = outcome.served_by, outcome.continued
+        self.served_by, self.continued = outcome.answered_by, outcome.continued
         self.attempts = len(outcome.tried)
         if self.attempts > 1 or self.error_class:
             self.tried = [str(one) for one in outcome.tried]

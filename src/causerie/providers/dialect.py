@@ -196,6 +196,8 @@ class Dialect:
     """Ask streams for their usage."""
     tags: bool = False
     """Reasoning may be left inside the content."""
+    tag: str = ""
+    """Name of a tag for it that only this server writes."""
     parallel_by_default: bool = True
     """False if calls come one at a time unless more are requested."""
     least_top_logprobs: int = 0

@@ -102,6 +102,20 @@ AZURE_DEPLOYMENTS = replace(
     native={},
 )
 
+# It refuses fields that it does not know. GPT-OSS writes its reasoning as `<reasoning>` into the
+# content, and takes no `logit_bias`; `response_format` has an effect on later models only.
+BEDROCK = replace(
+    OPENAI,
+    name="bedrock",
+    server="Amazon Bedrock, by its chat completions",
+    accepts=(_OPENAI - {"n"}) | {"metadata", "prediction", "store", "user"},
+    history=HistoryStyle(reasoning=(), developer=True),
+    fetches=False,
+    native={},
+    tags=True,
+    tag="reasoning",
+)
+
 VLLM = Dialect(
     name="vllm",
     server="vLLM",
@@ -264,7 +278,7 @@ ANTHROPIC = Dialect(
 
 _EVERY = (
     GENERIC, CAUSERIE, OPENAI, VLLM, SGLANG, LLAMA_SERVER, OLLAMA, LM_STUDIO, OPENROUTER,
-    DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS,
+    DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS, BEDROCK,
 )  # fmt: skip
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in _EVERY})
 
@@ -284,6 +298,8 @@ class KnownProvider:
     """Beginning of its API keys; empty: they have no common one."""
     local: bool = False
     """It runs on one's own machine, and needs no key."""
+    own: str = ""
+    """Word of the base URL in place of which everybody has one of his own."""
 
 
 _ALL = (
@@ -302,6 +318,17 @@ _ALL = (
     KnownProvider(
         "gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
         "https://ai.google.dev/gemini-api/docs/openai", key="AIza",
+    ),
+    KnownProvider(
+        "vertex", "Google Vertex AI",
+        "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global/endpoints/openapi",
+        "https://cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview",
+        key="ya29.", own="PROJECT",
+    ),
+    KnownProvider(
+        "bedrock", "Amazon Bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1",
+        "https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html",
+        "bedrock",
     ),
     KnownProvider(
         "mistral", "Mistral", "https://api.mistral.ai/v1",

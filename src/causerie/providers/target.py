@@ -255,17 +255,17 @@ class ProviderReply(Struct, eq=False):
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
+        key = provider.credential
         asking = provider.post(model, sent.body, due, asked=self._record_response, native=native)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
                 response = await asking
             except Stale:
-                self._response = None
-                body = (await offload(self._outgoing)).body
-                response = await provider.post(
-                    model, body, due, anew=True, asked=self._record_response, native=native
-                )
+                response = await self._send_again(due, anew=True)
+            if response.status == 401 and await provider.renews(key):
+                response.close()
+                response = await self._send_again(due)
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(TEXTS)
             whole = at_hand if usual else await self._whole_body(response, end)
@@ -283,6 +283,13 @@ class ProviderReply(Struct, eq=False):
             provider.private(failure)
             raise
         return self._batch or await self._next_batch()
+
+    async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
+        self._response = None
+        provider, model = self._target.provider, self._target.model_for(self._request)
+        body, native = (await offload(self._outgoing)).body, self._native
+        asked = self._record_response
+        return await provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:

@@ -214,6 +214,11 @@ class TargetSelector(Struct, eq=False):
             return 0.0
         return self.attempt.started - min(one.started for one in self.tried)
 
+    @property
+    def answered_by(self) -> str:
+        """Return ``served_by`` with the provider's name of the model in place of a ``*``."""
+        return self.served_by.replace("*", self.request.model, 1)
+
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
         return counted >= budget.attempts or self._seconds >= budget.seconds
@@ -287,6 +292,7 @@ class TargetSelector(Struct, eq=False):
         return (
             self._times(target_state) <= target_state.target.retries
             and failure.error_class in _PASSING
+            and not self.request.fallbacks  # which are asked at once
             and target_state.breaker.failures < THRESHOLD
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,8 @@ from gatewaykit import Gateway, gateway
 from messageskit import KEY, Said, call, messages_server, sealed, text, thinking
 from provider import ScriptedProvider, piece, running
 from servicekit import service_view
+
+from causerie.providers.target import ProviderTarget
 
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 ADD: list[Any] = [
@@ -241,6 +244,40 @@ async def test_others_are_estimated() -> None:
         )
     assert counted.headers["x-token-count"] == "estimated"
     assert 0 < json.loads(await counted.read())["input_tokens"] < 20
+
+
+async def test_counts_are_bounded_and_no_reply_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = asyncio.Event()
+
+    async def slow(*_: object) -> int:
+        await gate.wait()
+        return 7
+
+    monkeypatch.setattr(ProviderTarget, "count_tokens", slow)
+    async with chat(HELLO) as (_, front):
+        asked = {"model": "m", "messages": HI}
+        url = f"{front.root}/messages/count_tokens"
+
+        async def counted() -> tuple[int, Any]:
+            async with front.session.post(url, json=asked) as response:
+                return response.status, await response.json()
+
+        counts = [asyncio.create_task(counted()) for _ in range(70)]
+        refused, _ = await asyncio.wait(counts, return_when=asyncio.FIRST_COMPLETED)
+        status, body = refused.pop().result()
+        assert (status, body["error"]["type"]) == (529, "overloaded_error")
+        message = await client(front).messages.create(model="m", max_tokens=5, messages=HI)
+        assert message.stop_reason == "end_turn"
+        gate.set()
+        answers = [answer async for answer in _results(counts)]
+    assert sorted(answers) == [200] * 66 + [529] * 4
+
+
+async def _results(tasks: Sequence[asyncio.Task[tuple[int, Any]]]) -> AsyncIterator[int]:
+    for each in tasks:
+        yield (await each)[0]
 
 
 # What Claude Code 2.1 sends at its first turn and after its first call, less its texts.

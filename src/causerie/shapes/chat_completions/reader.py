@@ -77,6 +77,11 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+    return plain_request(fields, rules)
+
+
+def plain_request(fields: FastFields, rules: ParsingRules) -> ChatRequest | None:
+    """Return the request of these fields; ``None`` where one of them is invalid."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Meta, Struct, structs
 
 from causerie.errors import NotFound
+from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -19,11 +21,21 @@ from causerie.protocol.body import (
     wrong_value,
 )
 from causerie.protocol.body_types import MAX_TOOLS
+from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
-from causerie.protocol.parameters import EFFORTS, HINTS, PARAMETERS, ParsingRules
-from causerie.protocol.request import NativeRequest
+from causerie.protocol.parameters import (
+    EFFORTS,
+    HINTS,
+    PARAMETERS,
+    Count,
+    ModelId,
+    ParsingRules,
+    Temperature,
+    TopP,
+)
+from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
+from causerie.shapes.chat_completions.reader import AT_ONCE, plain_request, read_fields
 from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
 from causerie.shapes.messages.conversation import Conversation
 from causerie.shapes.messages.encoder import MessagesReply
@@ -59,6 +71,7 @@ _PLACES: Mapping[str, str] = {
     "response_format.json_schema": "output_config.format",
     "tool_choice.function": "tool_choice",
 }
+_PLAIN_PLACES = Places((), _PLACES)
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
 _HONOURED_BETAS = (
@@ -85,9 +98,58 @@ class _Fields(Struct):
         self.changes.note(change)
 
 
+class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    model: ModelId
+    messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
+    max_tokens: Count
+    system: str | None = None
+    stream: bool | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+
+
+_decode_plain = msgspec.json.Decoder(_PlainBody).decode
+_PLAIN_REPLY = PassingReply(MessagesReply())
+
+
+def _read_plain(
+    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
+) -> ParsedRequest | None:
+    # Turns of plain text, in one native pass; whatever is wrong is reported by the other reader.
+    try:
+        plain = _decode_plain(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    messages, places = plain.messages, _PLAIN_PLACES
+    if messages[-1].role == "assistant" or "anthropic-beta" in headers:
+        return None
+    if plain.system:
+        turns = (f"messages[{index}]" for index in range(len(messages)))
+        messages = (FastMessage("system", plain.system), *messages)
+        places = Places(("system", *turns), {**_PLACES, "messages[0].content": "system"})
+    fields = FastFields(
+        plain.model,
+        messages,
+        plain.stream,
+        max_tokens=plain.max_tokens,
+        temperature=plain.temperature,
+        top_p=plain.top_p,
+    )
+    request = plain_request(fields, rules)
+    if request is None:
+        return None
+    native = NativeRequest("messages", msgspec.json.decode(body))
+    return ParsedRequest(structs.replace(request, native=native), _PLAIN_REPLY, places)
+
+
 def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
     """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
-    check_work(body, rules)
+    if len(body) > SMALL:  # else reading all of it does no harm
+        check_work(body, rules)
+    if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
+        return plain
+    if len(body) <= SMALL:
+        check_work(body, rules)
     document, mark = decode_marked(body)
     fields = _translated(ObjectReader(document), rules, headers)
     talk, changes = fields.conversation, fields.changes.reported()

@@ -173,7 +173,7 @@ _OWN: list[tuple[str, Any, Any]] = [
 def request_types() -> tuple[type[Struct], type[Struct]]:
     """Return the types of the bodies of both operations, by the declared parameters."""
     model = PARAMETERS["model"].annotation
-    required = [("model", model), ("messages", Turns)]
+    required: list[Any] = [("model", model), ("messages", Turns)]
     same = [
         (name, each.optional, None)
         for name, each in PARAMETERS.items()
@@ -181,8 +181,14 @@ def request_types() -> tuple[type[Struct], type[Struct]]:
         and name not in ("max_tokens", *HINTS)
     ]  # fmt: skip
     hints = [(name, _Hint, None) for name in _HINTS]
-    whole = [*required, ("max_tokens", PARAMETERS["max_tokens"].annotation), *_OWN, *same, *hints]
-    counted = [each for each in _OWN if each[0] in _COUNTED]
+    whole: list[Any] = [
+        *required,
+        ("max_tokens", PARAMETERS["max_tokens"].annotation),
+        *_OWN,
+        *same,
+        *hints,
+    ]
+    counted: list[Any] = [each for each in _OWN if each[0] in _COUNTED]
     return (
         defstruct("MessagesRequest", whole, kw_only=True),
         defstruct("MessagesCountRequest", [*required, *counted], kw_only=True),

@@ -38,6 +38,7 @@ ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 _MAX_TOOL_CALLS = 2**31 - 1
 _MAX_INCLUDE = 64
+_MOST_LOGPROBS = 20
 
 _DECLARED = {
     **PARAMETERS,
@@ -217,7 +218,7 @@ class _Translation:
         for at, name in enumerate(included):
             if name not in (ENCRYPTED, _LOGPROBS):
                 self._changes.note(f"include[{at}] dropped")
-        top = body.get("top_logprobs")
+        top = body.integer("top_logprobs", 0, _MOST_LOGPROBS)
         if top or _LOGPROBS in included:
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included

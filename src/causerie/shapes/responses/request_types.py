@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field
 
-from causerie.protocol.body_types import MAX_TOOLS, FunctionName, Object
+from causerie.protocol.body_types import MAX_TOOLS, FunctionName, Object, SchemaName
 from causerie.protocol.declaration import declared
-from causerie.protocol.parameters import HINTS, PARAMETERS, Effort, OutputLimit
+from causerie.protocol.parameters import HINTS, PARAMETERS, Count, Effort, OutputLimit
 
 _ROLES = Literal["user", "assistant", "system", "developer"]
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
@@ -168,8 +168,8 @@ class ObjectFormat(Struct, tag_field="type", tag="json_object"):
 
 
 class SchemaFormat(Struct, tag_field="type", tag="json_schema"):
-    name: str
     schema_: Object = field(name="schema")
+    name: SchemaName | None = None
     description: str | None = None
     strict: bool | None = None
 
@@ -182,8 +182,8 @@ class TextSettings(Struct):
 class ReasoningSettings(Struct):
     effort: Effort | None = None
     summary: Annotated[
-        Literal["auto", "concise", "detailed"] | None,
-        Meta(description="Reasoning comes as a summary, and is streamed."),
+        str | None,
+        Meta(description="`auto`, `concise` or `detailed`: reasoning is streamed, as a summary."),
     ] = None
 
 
@@ -204,9 +204,9 @@ class OwnFields(Struct, kw_only=True):
     max_output_tokens: Annotated[
         OutputLimit | None, Meta(description="Reasoning and answer together.")
     ] = None
-    max_tool_calls: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Calls beyond it are left out.")
-    ] = None
+    max_tool_calls: Annotated[Count | None, Meta(description="Calls beyond it are left out.")] = (
+        None
+    )
     text: TextSettings | None = None
     reasoning: ReasoningSettings | None = None
     include: Annotated[
