@@ -436,3 +436,15 @@ def test_the_count_of_tokens() -> None:
         "object": "response.input_tokens",
         "input_tokens": 3,
     }
+
+
+def test_a_provider_of_the_same_api_gets_the_body_as_it_came() -> None:
+    ours = {"type": "reasoning", "encrypted_content": seal(SealedReasoning("x")), "summary": []}
+    theirs = {"type": "reasoning", "encrypted_content": "gAAA=", "summary": []}
+    tools = [{"type": "web_search"}]
+    native = parsed(
+        input=[user("a"), ours, theirs, said("b"), user("c")], tools=tools
+    ).request.native
+    assert native is not None
+    assert native.body["input"] == [user("a"), theirs, said("b"), user("c")]
+    assert native.body["tools"] == tools
