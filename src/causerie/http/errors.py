@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
-_OTHER_APIS = ("/responses", "/completions", "/messages")
-_OPERATIONS = ("/chat/completions", "/models")
+_OTHER_APIS = ("/completions",)
+_OPERATIONS = ("/chat/completions", "/responses", "/messages", "/models")
 _SLASHES = re.compile("/+")
 
 

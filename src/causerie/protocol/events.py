@@ -71,6 +71,8 @@ class Finished(Struct, frozen=True, gc=False):
     choice: int = 0
     verified: bool = True
     """False if checking the reply against its response format took too much work."""
+    stop_sequence: str | None = None
+    """The stop string that ended it, if known."""
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -87,6 +89,8 @@ class Usage(Struct, frozen=True, gc=False):
     discarded: int = 0
     """Tokens that were generated and taken back; not part of ``completion``."""
     impossible: bool = False
+    written: int = 0
+    """Tokens of the prompt that the target wrote into its cache at a price."""
 
 
 class Verbatim(Struct, frozen=True, gc=False):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
+from causerie.shapes.messages.shape import MESSAGES
+from causerie.shapes.responses.reader import RESPONSES
 from causerie.shapes.shape import Shape
 
-SHAPES: Sequence[Shape] = (CHAT_COMPLETIONS,)
+SHAPES: Sequence[Shape] = (CHAT_COMPLETIONS, RESPONSES, MESSAGES)
 
 
 def shape_of(path: str) -> Shape:
