@@ -22,10 +22,12 @@ export function codeDialog(request, base) {
   document.getElementById("door").addEventListener("change", show);
 }
 
-/** The body of a request with something to answer: what is typed, while nothing was said. */
+/** The body with something to answer: what is typed; else what the last reply answers. */
 export function answerable(body, draft) {
-  if (!body.messages.some((each) => each.role === "user")) {
-    body.messages.push({ role: "user", content: draft || "Hello" });
+  const { messages } = body;
+  if (!draft) while (messages.at(-1)?.role === "assistant") messages.pop();
+  if (draft || !messages.some((each) => each.role === "user")) {
+    messages.push({ role: "user", content: draft || "Hello" });
   }
   return body;
 }
