@@ -95,8 +95,7 @@ async def make_plan(
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
     form, thought = model.form, thinking.plan(model.form, request.thinking)
-    functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
-    functions = _with_held_grammars(functions, request, form)
+    functions = await _functions(request, model, form)
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
@@ -187,7 +186,9 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
-def _with_held_grammars(functions: Functions, request: ChatRequest, form: ModelFormat) -> Functions:
+async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat) -> Functions:
+    marks = model.facts.control_tokens
+    functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
     ways = (form.calls, *form.calls.also)
     if not functions.grammars or all(map(_writes_json, ways)):
