@@ -269,9 +269,9 @@ class TextChat:
         """Return the tokens of the prompt; raise whatever its rendering refuses."""
         request, _ = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
-            model = self.model(await self._engine.facts())
+            model = self.model(await self.engine.facts())
             request, _ = _checked_images(request, model.facts)
-            return await prompt_tokens(request, model, self._engine)
+            return await prompt_tokens(request, model, self.engine)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
