@@ -49,8 +49,7 @@ def accepts(grammar: str, text: str) -> bool:
 
 
 def admits(source: str, text: str) -> bool:
-    part = embed(source, "g")
-    return accepts(f"%llguidance {{}}\nstart: {part.start}\n{part.rules}", text)
+    return accepts(f"%llguidance {{}}\nstart: g_start\n{embed(source)}", text)
 
 
 def admits_within(source: str, text: str) -> bool:
