@@ -126,11 +126,7 @@ def own_models(
                 else _admission_queue(model, engines)
             )
             chat = TextChat(
-                engine,
-                parts.grammars,
-                wanted,
-                parts.renderers.renderer,
-                admission_queue.reserve,
+                engine, parts.grammars, wanted, parts.renderers.renderer, admission_queue.reserve
             )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue

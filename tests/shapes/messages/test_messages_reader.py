@@ -302,8 +302,8 @@ def test_thinking_comes_back_if_it_was_not_changed() -> None:
     assert parsed.request.messages[1].reasoning_content == "Hm."
     assert told(parsed) == []
     assert parsed.request.native is not None
-    [_, turn, _] = parsed.request.native.body["messages"]  # type: ignore[misc]
-    assert turn["content"] == [{"type": "text", "text": "Hello."}]
+    turns: Any = parsed.request.native.body["messages"]
+    assert turns[1]["content"] == [{"type": "text", "text": "Hello."}]
 
     for changed in ({**block, "thinking": "Hm!"}, {**block, "signature": ""}):
         parsed = answer(changed)
@@ -330,7 +330,8 @@ def test_signatures_of_others_go_to_servers_that_know_them_alone() -> None:
          "index": 2},
     ]  # fmt: skip
     assert parsed.request.native is not None
-    assert parsed.request.native.body["messages"][1]["content"] == content  # type: ignore[index]
+    turns: Any = parsed.request.native.body["messages"]
+    assert turns[1]["content"] == content
 
 
 def test_a_thread_is_created_and_never_continued() -> None:
