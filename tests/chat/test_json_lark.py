@@ -13,7 +13,7 @@ from llguidance import LLMatcher, LLTokenizer
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
 from causerie.chat.json_lark import embed_in_json
-from causerie.chat.lark import embed
+from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema.keywords import SchemaRefused
 
 PATCH = r"""
@@ -49,8 +49,7 @@ def accepts(grammar: str, text: str) -> bool:
 
 
 def admits(source: str, text: str) -> bool:
-    part = embed(source, "g")
-    return accepts(f"%llguidance {{}}\nstart: {part.start}\n{part.rules}", text)
+    return accepts(f"%llguidance {{}}\nstart: {EMBEDDED}\n{embed(source)}", text)
 
 
 def admits_within(source: str, text: str) -> bool:

@@ -16,8 +16,8 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.json_lark import embed_in_json
-from causerie.chat.lark import Embedded, embed
+from causerie.chat.json_lark import Embedded, embed_in_json
+from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import (
     WhiteSpace,
     check_size,
@@ -234,7 +234,9 @@ async def answer_plan(
 
             return await schema_cache.of(text, options, chosen)
         case Grammar(text):
-            return await schema_cache.of(text, Grammar, partial(_grammar, text))
+            return await schema_cache.of(
+                text, Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
+            )
 
 
 def _schema(
@@ -265,8 +267,3 @@ def _document_plan(
         else:
             return AnswerPlan(written, grammar.rules)
     return AnswerPlan("answer", f"answer: %json {text}")
-
-
-def _grammar(text: str) -> AnswerPlan:
-    part = embed(text, "g")
-    return AnswerPlan(part.start, part.rules, spell=True)

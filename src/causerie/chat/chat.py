@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import structlog
 from msgspec import structs
@@ -44,7 +45,14 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.known_fields import KNOWN, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
-from causerie.protocol.request import ChatRequest, image_not_fetched, images, without_billing_line
+from causerie.protocol.reasoning import unreadable
+from causerie.protocol.request import (
+    ChatRequest,
+    Unread,
+    image_not_fetched,
+    images,
+    without_billing_line,
+)
 
 BILLING_LINE = "billing_line"
 TOOL_ORDER = "tool_order"
@@ -251,7 +259,7 @@ class TextChat:
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as events:
-            changes = [*dropped, *omitted, *unseen, *plan.changes]
+            changes = [*dropped, *omitted, *unseen, *_unread_reasoning(request), *plan.changes]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
@@ -269,9 +277,9 @@ class TextChat:
         """Return the tokens of the prompt; raise whatever its rendering refuses."""
         request, _ = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
-            model = self.model(await self._engine.facts())
+            model = self.model(await self.engine.facts())
             request, _ = _checked_images(request, model.facts)
-            return await prompt_tokens(request, model, self._engine)
+            return await prompt_tokens(request, model, self.engine)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -333,6 +341,17 @@ def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer)
         sampling=options.sampling,
         shows_documents="documents" in source,
     )
+
+
+def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
+    if isinstance(request.sent, Unread):  # which has none
+        return ()
+    messages: Any = request.sent.get("messages", ())
+    return [
+        f"messages[{index}].reasoning_details dropped"
+        for index, message in enumerate(messages)
+        if "reasoning_details" in message and unreadable(message["reasoning_details"])
+    ]
 
 
 def _dropped_parameters(request: ChatRequest) -> Sequence[str]:

@@ -34,7 +34,7 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
-from causerie.chat.lark import Embedded
+from causerie.chat.json_lark import Embedded
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
 from causerie.chat.grammar_text import quoted
-from causerie.chat.lark import Embedded, embed, tokens
+from causerie.chat.lark import embed, tokens
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.pattern import DOT, Piece, Refused, pieces
 
@@ -36,14 +37,22 @@ _FLAGS = frozenset({"", "s"})
 _DEEPEST = 16  # groups within each other; each is read once more for each that it is in
 
 
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
+
+    start: str
+    rules: str
+
+
 def embed_in_json(text: str, prefix: str, *, param: str) -> Embedded:
     """Embed a grammar as :func:`causerie.chat.lark.embed` does, for texts within JSON.
 
     Raises ``SchemaRefused`` for what cannot be said there.
     """
-    embedded = embed(text, prefix, param=param)
+    rules = embed(text, prefix, param=param)
     try:
-        return Embedded(embedded.start, "\n".join(_lines(embedded.rules)) + "\n")
+        return Embedded(f"{prefix}_start", "\n".join(_lines(rules)) + "\n")
     except (Refused, re.error) as refused:
         raise SchemaRefused(
             param, f"The grammar cannot be followed within JSON: {refused}"

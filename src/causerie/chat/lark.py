@@ -51,30 +51,19 @@ _DIRECTIVES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
-
-    start: str
-    rules: str
+EMBEDDED = "g_start"
+"""Name of the rule to refer to."""
 
 
-def embed(text: str, prefix: str, *, param: str = _PARAM) -> Embedded:
-    """Put ``prefix`` (lower-case letters) before every name of the grammar ``text``.
+def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
+    """Return the grammar as lines of Lark, with a prefix before its names.
 
-    Raises ``SchemaRefused`` naming the line.
+    Raises ``SchemaRefused``, which names the line.
     """
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
-    if _is_gbnf(text):
-        text = _converted(text, param)
-    embedder = _Embedder(text, prefix, param)
-    rules = embedder.run()
-    return Embedded(start=f"{prefix}_start", rules=rules)
-
-
-def _is_gbnf(text: str) -> bool:
-    return re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE) is not None
+    is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
+    return _Embedder(_converted(text, param) if is_gbnf else text, prefix, param).run()
 
 
 def _converted(text: str, param: str) -> str:

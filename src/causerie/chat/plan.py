@@ -95,7 +95,7 @@ async def make_plan(
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
     form, thought = model.form, thinking.plan(model.form, request.thinking)
-    functions = await _functions(request, model)
+    functions = await _functions(request, model, form)
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
@@ -186,10 +186,11 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
-async def _functions(request: ChatRequest, model: LoadedModel) -> Functions:
-    functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
+async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat) -> Functions:
+    marks = model.facts.control_tokens
+    functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
-    ways = (model.form.calls, *model.form.calls.also)
+    ways = (form.calls, *form.calls.also)
     if not functions.grammars or all(map(_writes_json, ways)):
         return functions
     loose = [

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from causerie.chat.call_syntax.base import json_value
-from causerie.chat.lark import embed
+from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
 from causerie.chat.schema.compiled import (
     HEADER,
@@ -112,8 +112,8 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
             found = follows(text, matcher_of(grammar), work)
             return None if found else "The answer does not match the pattern."
         case Grammar(source):
-            part = embed(source, "g")
-            found = follows(text, matcher_of(f"{HEADER}{part.start}\n{part.rules}"), work)
+            grammar = f"{HEADER}{EMBEDDED}\n{embed(source)}"
+            found = follows(text, matcher_of(grammar), work)
             return None if found else "The answer does not follow the grammar."
 
 

@@ -35,6 +35,7 @@ _OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
 _OF_A_MESSAGE = frozenset(
     {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
 )
+_OF_A_RESULT = frozenset({"is_error", "cache_control"})
 _SILENCE = "…"
 _MEDIA = {"image/jpg": "image/jpeg"}
 
@@ -49,7 +50,8 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
     messages: Any = draft.fields["messages"]
     for message in messages:
         role = message["role"]
-        for name in sorted(message.keys() - _OF_A_MESSAGE):
+        known = _OF_A_MESSAGE | _OF_A_RESULT if role == "tool" else _OF_A_MESSAGE
+        for name in sorted(message.keys() - known):
             draft.dropped(f"messages.{name}")
         if role == "system":
             if made:
@@ -144,7 +146,7 @@ def _tool_result(message: Entry) -> Block:
         result["content"] = content
         if marks:
             result["cache_control"] = marks[-1]
-    return result
+    return result | {name: message[name] for name in _OF_A_RESULT if message.get(name)}
 
 
 def _content_blocks(content: object) -> Iterator[Block]:

@@ -175,8 +175,16 @@ async def test_a_provider_of_the_same_api_gets_what_the_client_sent() -> None:
 
 
 async def test_signatures_survive_a_failover_to_a_provider_of_the_same_api() -> None:
-    # The first target speaks chat completions and is down, so that the request is translated.
+    # The first target speaks chat completions and is down; the second one gets what was sent.
     content = [thinking("Hm."), text("Hello")]
+    called = [thinking("So."), call("toolu_1", "add", a=1)]
+    result = {
+        "type": "tool_result", "tool_use_id": "toolu_1", "content": "No.", "is_error": True,
+        "cache_control": {"type": "ephemeral"},
+    }  # fmt: skip
+    turns: list[Any] = [
+        *HI, {"role": "assistant", "content": called}, {"role": "user", "content": [result]},
+    ]  # fmt: skip
     async with (
         messages_server(Said(content)) as server,
         running(ScriptedProvider([(503, "{}")])) as down,
@@ -184,8 +192,12 @@ async def test_signatures_survive_a_failover_to_a_provider_of_the_same_api() -> 
         urls, dialects = (down.base_url, server.base_url), ("vllm", "anthropic")
         async with gateway(*urls, dialect=dialects, credential=KEY) as front:
             message = await client(front).messages.create(
-                model="m", max_tokens=2000, messages=HI, thinking={"type": "adaptive"}
-            )
+                model="m", max_tokens=2000, messages=turns, tools=ADD,
+                thinking={"type": "adaptive"},
+            )  # fmt: skip
+    sent = server.bodies[0]["messages"]
+    assert sent[1]["content"] == called
+    assert sent[2]["content"] == [result]
     assert [block.model_dump(exclude_none=True) for block in message.content] == content
 
 
@@ -390,4 +402,6 @@ async def test_what_claude_code_sends_reaches_an_own_model(tmp_path: Path) -> No
         async with service.session.post(url, json=body, headers=AGENT_HEADERS) as response:
             assert response.status == 200, await response.text()
             assert '"stop_reason":"end_turn"' in await response.text()
-            assert "tools[0].input_schema not enforced" in response.headers["x-request-changes"]
+            changes = response.headers["x-request-changes"].split(", ")
+            assert "tools[0].input_schema not enforced" in changes
+            assert "messages[2].content[0] dropped" in changes  # another server's signature

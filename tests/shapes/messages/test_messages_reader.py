@@ -19,6 +19,8 @@ from causerie.protocol.request import (
     ToolCall,
     ToolChoice,
 )
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 from causerie.shapes.messages.reader import parse
 from causerie.shapes.messages.thinking import Digest
 from causerie.shapes.sealed_reasoning import SealedReasoning, seal
@@ -302,8 +304,8 @@ def test_thinking_comes_back_if_it_was_not_changed() -> None:
     assert parsed.request.messages[1].reasoning_content == "Hm."
     assert told(parsed) == []
     assert parsed.request.native is not None
-    [_, turn, _] = parsed.request.native.body["messages"]  # type: ignore[misc]
-    assert turn["content"] == [{"type": "text", "text": "Hello."}]
+    turns: Any = parsed.request.native.body["messages"]
+    assert turns[1]["content"] == [{"type": "text", "text": "Hello."}]
 
     for changed in ({**block, "thinking": "Hm!"}, {**block, "signature": ""}):
         parsed = answer(changed)
@@ -330,7 +332,31 @@ def test_signatures_of_others_go_to_servers_that_know_them_alone() -> None:
          "index": 2},
     ]  # fmt: skip
     assert parsed.request.native is not None
-    assert parsed.request.native.body["messages"][1]["content"] == content  # type: ignore[index]
+    turns: Any = parsed.request.native.body["messages"]
+    assert turns[1]["content"] == content
+
+
+def test_a_server_of_the_same_api_gets_all_of_it_back_when_a_request_is_translated() -> None:
+    # As it is where a reply that another target began is continued there.
+    called = [
+        {"type": "thinking", "thinking": "So.", "signature": "theirs"},
+        {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1}},
+    ]
+    result = {
+        "type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text",
+        "text": "No."}], "is_error": True, "cache_control": {"type": "ephemeral"},
+    }  # fmt: skip
+    messages = [
+        *HI, {"role": "assistant", "content": called}, {"role": "user", "content": [result]},
+    ]  # fmt: skip
+    request = read(messages=messages, tools=[TOOL]).request
+    sent = outgoing(structs.replace(request, native=None), DIALECTS["anthropic"], "m")
+    body = msgspec.json.decode(sent.body)
+    assert [turn["content"] for turn in body["messages"][1:]] == [called, [result]]
+    others = outgoing(request, DIALECTS["vllm"], "m")
+    assert {"messages.reasoning_details dropped", "messages[2].is_error dropped"} <= {
+        *others.changes
+    }
 
 
 def test_a_thread_is_created_and_never_continued() -> None:

@@ -156,6 +156,8 @@ class Conversation:
                 if not found:
                     self.note(f"{where} dropped")
                 thoughts += found
+                if found and found[-1].keys() != {"text"}:
+                    self.names.setdefault(f"messages[{index}].reasoning_details", where)
             elif kind == "tool_use":
                 here = f"messages[{index}].tool_calls[{len(calls)}]"
                 self.names[here] = self.names[f"{here}.function"] = where

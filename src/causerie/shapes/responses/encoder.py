@@ -144,7 +144,7 @@ class ResponseEncoder:
                 self._call(event)
             elif isinstance(event, Finished):
                 self._finish(event)
-            else:
+            elif isinstance(event, Usage):
                 self._usage = event
         return self._taken()
 
