@@ -177,8 +177,9 @@ class Pipeline:
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         choice = self._choice_to(asked, name)
-        record = asked.record
-        record.model, record.stream = choice.model.id, asked.request.stream
+        record, request = asked.record, asked.request
+        record.model, record.stream = choice.model.id, request.stream
+        record.operation = request.operation
         days = None if self.members is None else self.members.free_days
         if choice.free and days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)

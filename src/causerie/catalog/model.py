@@ -12,7 +12,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import Modalities, Pricing, ReasoningSupport, ServedModelEntry
 from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefaults, refused_by
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, Operation
 from causerie.protocol.targets import Candidate
 
 
@@ -48,8 +48,11 @@ class Tariff:
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
 
     def cost(self, usage: Usage) -> Decimal:
-        """Return the price of a reply, to a billionth; 0 without output."""
-        if not usage.completion:
+        """Return the price of a reply, to a billionth; 0 without output.
+
+        A rerank costs the price of a request for each search unit.
+        """
+        if not (usage.completion or usage.units):
             return Decimal(0)
         cached = self.prompt if self.cached is None else self.cached
         thought = self.completion if self.reasoning is None else self.reasoning
@@ -58,7 +61,7 @@ class Tariff:
             + cached * usage.cached
             + self.completion * (usage.completion - usage.reasoning)
             + thought * usage.reasoning
-            + self.request
+            + self.request * max(usage.units, 1)
         )
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
@@ -160,6 +163,43 @@ class TargetCapabilities:
     candidate: Candidate
     parameters: frozenset[str] | None = None
     profile: Callable[[], ModelProfile] = field(default=ModelProfile)
+    operations: frozenset[Operation] | None = None
+    """``None`` if unknown: all pass."""
+
+    def serves(self, operation: Operation) -> bool:
+        return self.operations is None or operation in self.operations
+
+
+_MODALITIES: Mapping[Operation, str] = {
+    **{"chat": "text", "completions": "text"},
+    **{"embeddings": "embeddings", "rerank": "rerank"},
+}
+"""What each operation returns, in the words of the well-known aggregating router."""
+
+
+def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[str]:
+    """Return what a model returns, of any of its targets; an unknown one returns text."""
+    found: set[Operation] = set()
+    for one in capabilities:
+        found |= {"chat"} if one.operations is None else one.operations
+    return list(dict.fromkeys(each for name, each in _MODALITIES.items() if name in found))
+
+
+def serving(
+    model: str, capabilities: Sequence[TargetCapabilities], operation: Operation
+) -> Sequence[TargetCapabilities]:
+    """Return those that serve an operation; raise :class:`InvalidRequest` if none does."""
+    found = [one for one in capabilities if one.serves(operation)]
+    if not found:
+        served = sorted({name for one in capabilities for name in one.operations or ()})
+        raise InvalidRequest(
+            f"The model {model} serves {', '.join(served)}, not {operation}; choose a model whose "
+            "entry in GET /models lists it, or send the request to the path of what this one "
+            "serves.",
+            code="unsupported_operation",
+            param="model",
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +220,7 @@ class ServedModel:
     """
 
     __slots__ = (
-        *("_all", "_capabilities", "_common", "_is_priced", "_tariff"),
+        *("_all", "_capabilities", "_common", "_is_priced", "_serve_all", "_tariff"),
         *("card", "id", "parameters"),
     )
 
@@ -198,6 +238,10 @@ class ServedModel:
         sets = [known(capabilities) for capabilities in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
         self._common = self.parameters.intersection(*sets)
+        every: frozenset[Operation] = frozenset(_MODALITIES)
+        self._serve_all = every.intersection(
+            *(every if one.operations is None else one.operations for one in self._capabilities)
+        )
 
     def cost(self, _served_by: str, usage: Usage) -> Decimal:
         return self._tariff.cost(usage) if self._is_priced else _NOTHING
@@ -213,8 +257,13 @@ class ServedModel:
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         """Return targets that support all parameters; raise :class:`InvalidRequest` without."""
+        capabilities, operation = self._capabilities, request.operation
+        if operation not in self._serve_all:
+            capabilities = tuple(serving(self.id, capabilities, operation))
         if request.params <= self._common:
-            return self._all
+            if capabilities is self._capabilities:
+                return self._all
+            return [one.candidate for one in capabilities]
         for name in sorted(request.params - self.parameters):
             raise InvalidRequest(
                 f"The model {self.id} does not support `{name}`; its entry in GET /models lists "
@@ -222,7 +271,7 @@ class ServedModel:
                 code="unsupported_parameter",
                 param=name,
             )
-        able = [one.candidate for one in self._capabilities if request.params <= known(one)]
+        able = [one.candidate for one in capabilities if request.params <= known(one)]
         if not able:
             raise self._not_together(request.params)
         return able
@@ -231,10 +280,12 @@ class ServedModel:
         """Return the targets that :meth:`candidates` excludes, with the reasons."""
         found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self._capabilities:
-            if lacking := sorted(request.params - known(one)):
-                found[one.candidate.name] = [
-                    TargetExclusion(name, f"does not support `{name}`") for name in lacking
-                ]
+            lacking = sorted(request.params - known(one))
+            why = [TargetExclusion(name, f"does not support `{name}`") for name in lacking]
+            if not one.serves(request.operation):
+                why.append(TargetExclusion("model", f"does not serve {request.operation}"))
+            if why:
+                found[one.candidate.name] = why
         return found
 
     def profile(self, target: str) -> ModelProfile:
@@ -255,6 +306,9 @@ class ServedModel:
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
         reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
         longest = profile.max_output_tokens
+        returned = output_modalities(self._capabilities)
+        if "text" not in returned:
+            parameters = frozenset()
         return ServedModelEntry(
             id=self.card.id,
             created=self.card.created,
@@ -263,14 +317,14 @@ class ServedModel:
             context_length=profile.context_length,
             architecture=Modalities(
                 input_modalities=["text", "image"] if profile.images else ["text"],
-                output_modalities=["text"],
+                output_modalities=returned,
             ),
             pricing=self._tariff.entry(),
             supported_parameters=sorted(
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
             default_parameters=profile.sampling,
-            reasoning=UNSET if profile.thinks is False else reasoning,
+            reasoning=UNSET if profile.thinks is False or not parameters else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
         )
 

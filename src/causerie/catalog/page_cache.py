@@ -82,17 +82,15 @@ class Filters:
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
         """Return the matching entries of all pages, without blocking the event loop for long."""
-        if not self.given:
-            return entries
         wanted = self._words("supported_parameters")
+        returned = self._words("output_modalities") or frozenset({"text"})
         authors, providers = self._words("model_authors"), self._words("providers")
         text = self.given.get("q", "").lower()
-        if not _speaks(self._words("output_modalities"), {"text"}):
-            return []
 
         def fits(one: Listing) -> bool:
             return (
                 wanted <= one.parameters
+                and ("all" in returned or not returned.isdisjoint(one.output_modalities))
                 and (not authors or one.id.partition("/")[0] in authors)
                 and (not providers or not providers.isdisjoint(one.providers))
                 and text in one.id.lower()
@@ -125,10 +123,6 @@ async def _sorted(
         keys.append(key(one))
         await turns.pause()
     return [entries[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
-
-
-def _speaks(wanted: frozenset[str], spoken: set[str]) -> bool:
-    return not wanted or "all" in wanted or bool(wanted & spoken)
 
 
 def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:

@@ -50,6 +50,7 @@ def offered(
                 Candidate(model.id),
                 of_engine(model.engine, speculates=model.llamacpp.speculates),
                 _own_profile(model, own[model.id]),
+                frozenset({"chat"}),
             )
             for model in settings.models
         },
@@ -79,12 +80,15 @@ class _Known:
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
 
-    def of(self, provider: str | None, model: str) -> tuple[frozenset[str] | None, ProfileReader]:
-        """Return the parameters and the profile of a model, our own where no provider is named."""
+    def of(self, candidate: Candidate, provider: str | None, model: str) -> TargetCapabilities:
+        """Return the capabilities of a model, our own where no provider is named."""
         if provider is None:
-            return self.own[model].parameters, self.own[model].profile
+            return replace(self.own[model], candidate=candidate)
         probed = self.probed.get(f"{provider}/{model}")
-        return parameters(probed), _remote_profile(probed)
+        served = None if probed is None else probed.operations
+        operations = None if served is None else frozenset(served)
+        profile = _remote_profile(probed)
+        return TargetCapabilities(candidate, parameters(probed), profile, operations)
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
@@ -118,7 +122,7 @@ def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[st
 
 def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:
     candidate = Candidate(target.name, target.priority, target.weight)
-    return TargetCapabilities(candidate, *known.of(target.provider, target.model))
+    return known.of(candidate, target.provider, target.model)
 
 
 def _listings(settings: Settings, known: _Known, stats_of: StatsReader) -> Iterator[Listing]:
@@ -134,14 +138,14 @@ def _card(entry: CatalogModelSettings) -> ModelCard:
 
 
 def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
-    supported, profile = known.of(endpoint.provider, endpoint.model)
+    candidate = Candidate(endpoint.name, bounds=_bounds(endpoint))
+    found = known.of(candidate, endpoint.provider, endpoint.model)
+    supported = found.parameters
     if endpoint.supported_parameters is not None:
         supported = of_provider(endpoint.supported_parameters, switches=False)
     probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
     return CatalogEndpoint(
-        TargetCapabilities(
-            Candidate(endpoint.name, bounds=_bounds(endpoint)), supported, _said(endpoint, profile)
-        ),
+        replace(found, parameters=supported, profile=_said(endpoint, found.profile)),
         provider=endpoint.provider or OWN_PROVIDER,
         tariff=tariff(endpoint.price),
         quantization=endpoint.quantization,

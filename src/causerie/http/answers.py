@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from time import monotonic
+from typing import ClassVar
 
 import msgspec
 
@@ -21,7 +22,7 @@ from causerie.http.exchange import Exchange
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 
 
@@ -67,7 +68,7 @@ class PlainAnswer:
     __slots__ = ("_context", "_events", "_headers", "_joined")
 
     early_start = False
-    completion = staticmethod(completion)
+    completion: ClassVar[ReplyFormat] = staticmethod(completion)
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
@@ -87,9 +88,9 @@ class PlainAnswer:
         """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
         events, context = self._events, self._context
         if is_large_batch(events):
-            body = await offload(lambda: _encode_json(completion(context, events)))
+            body = await offload(lambda: _encode_json(self.completion(context, events)))
         else:
-            body = _encode_json(completion(context, events))
+            body = _encode_json(self.completion(context, events))
         exchange.respond(200, body, headers=self._headers)
 
 
@@ -104,7 +105,8 @@ class StreamedAnswer:
         *("_pings", "_request", "_silent", "early_start"),
     )
 
-    completion = staticmethod(completion)
+    completion: ClassVar[ReplyFormat] = staticmethod(completion)
+    encoder = ChunkEncoder
 
     def __init__(
         self,
@@ -131,7 +133,7 @@ class StreamedAnswer:
 
         ``headers`` are ignored if the head has been sent already.
         """
-        self._encoder = ChunkEncoder(context, usage=self._request.include_usage)
+        self._encoder = self.encoder(context, usage=self._request.include_usage)
         if not self.early_start:
             self._start(headers)
         return self._send
@@ -161,7 +163,7 @@ class StreamedAnswer:
 
     def break_off(self, error: ErrorDetails) -> None:
         """Send the error as the end of a started stream."""
-        encoder = self._encoder or ChunkEncoder(
+        encoder = self._encoder or self.encoder(
             ResponseContext(self._identity, self._request.model, "")
         )
         self._exchange.write(encoder.broken(error))

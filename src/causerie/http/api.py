@@ -138,7 +138,7 @@ class OpenAI:
         except Exception as failure:  # whatever it is, a stream that has started says so
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
-            answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
+            answer.break_off(error_details_for(told_failure(failure, exchange), exchange.headers))
             forget_frames(failure)
         finally:
             if isinstance(answer, StreamedAnswer):
@@ -175,7 +175,8 @@ class OpenAI:
         return rules
 
 
-def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
+def told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
+    """Return what the client of a started stream is told of a failure."""
     if isinstance(failure, ServiceError):
         return failure
     log.error("stream failed", path=exchange.path, exc_info=failure)
@@ -210,6 +211,13 @@ class RouterPages:
         )
         await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
 
+    async def list_embeddings(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        query = exchange.query or "output_modalities=embeddings"
+        page = await self._catalog_cache.page(
+            door.name, exchange.path, query, lambda: self._market.listed(door, None)
+        )
+        await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
+
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._market.authenticate(door, exchange.credential)
         page = await self._catalog_cache.page(
@@ -221,7 +229,7 @@ class RouterPages:
         await send_cached(exchange, page, _NO_CACHE | _VARY_BY_KEY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        count = len(self._market.listed(door, None))
+        count = sum("text" in one.output_modalities for one in self._market.listed(door, None))
         exchange.json(RouterCount(data=Count(count=count)), _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:

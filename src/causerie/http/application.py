@@ -24,6 +24,7 @@ from causerie.http.errors import internal, method_not_allowed
 from causerie.http.exchange import ClientGone, Exchange
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
+from causerie.http.passed_through import PassedThrough
 from causerie.http.routing import (
     METRICS_PATH,
     DoorHandler,
@@ -124,10 +125,12 @@ class Edge:
         self._doors = doors
         openai = OpenAI(pipeline, self.drain, limits)
         self._openai = openai
-        self._door_routes = door_routes(openai)
+        passed = PassedThrough(pipeline, self.drain, limits).routes
+        self._door_routes = {**door_routes(openai), **passed}
         self._router_routes = self._door_routes
         if market is not None:
-            self._router_routes = router_routes(openai, RouterPages(market, teller))
+            pages = RouterPages(market, teller)
+            self._router_routes = {**router_routes(openai, pages), **passed}
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = service_routes(
             HealthHandlers(self._engines, self.drain),

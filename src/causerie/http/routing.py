@@ -93,6 +93,7 @@ def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[st
         "/models": {"GET": pages.list_models},
         "/models/user": {"GET": pages.list_mine},
         "/models/count": {"GET": pages.count},
+        "/embeddings/models": {"GET": pages.list_embeddings},
         "/models/{id}": {"GET": pages.show},
         "/model/{id}": {"GET": pages.show_wrapped},
         "/key": {"GET": pages.key},

@@ -43,6 +43,12 @@ class TextDelta(Struct, frozen=True, gc=False):
     choice: int = 0
 
 
+class PassedDelta(TextDelta, frozen=True, gc=False):
+    """A piece of a reply that passes through; ``raw`` is the provider's JSON that has the text."""
+
+    raw: bytes = b""
+
+
 class ToolCallStarted(Struct, frozen=True, gc=False):
     """The start of a call; ``index`` counts the calls of a choice from 0.
 
@@ -87,6 +93,8 @@ class Usage(Struct, frozen=True, gc=False):
     discarded: int = 0
     """Tokens that were generated and taken back; not part of ``completion``."""
     impossible: bool = False
+    units: int = 0
+    """Units that a reply without output tokens is charged by: search units, 1 for embeddings."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
@@ -205,6 +213,8 @@ def joined_events(events: Batch) -> list[Event]:
 
 def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
     match event:
+        case PassedDelta():
+            return None
         case TextDelta(logprobs=()):
             return TextDelta, event.choice
         case ReasoningDelta(blocks=()):
@@ -225,6 +235,8 @@ def is_large_batch(batch: Batch) -> bool:
 
 def _size(event: Event) -> int:
     match event:
+        case PassedDelta():
+            return len(event.raw)
         case TextDelta():
             tokens = sum(1 + len(one.top) for one in event.logprobs)
             return len(event.text) + _TOKEN_SIZE * tokens
@@ -238,6 +250,8 @@ def _size(event: Event) -> int:
 
 
 def _pieces(event: Event) -> Iterator[Event]:
+    if isinstance(event, PassedDelta):
+        return iter((event,))
     if isinstance(event, TextDelta):
         if len(event.logprobs) > _MAX_TOKENS or len(event.text) > PORTION:
             return _texts_and_tokens(event)

@@ -16,6 +16,7 @@ from causerie.http.client import HttpClient, RequestListener
 from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
 from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
+from causerie.protocol.request import Operation
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
@@ -163,19 +164,21 @@ class Provider:
         body: bytes,
         due: float,
         *,
+        operation: Operation = "chat",
         anew: bool = False,
         asked: RequestListener | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
         """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`."""
-        head = self._head or self._head_for(model)
+        head = self._head if operation == "chat" else None
+        head = head or self._head_for(model, operation)
         if self._aside is not None:
             lines = "".join([f"{name}: {value}\r\n" for name, value in self._aside().items()])
             head += lines.encode("latin-1")
         return self._client.send_body(head, body, due, anew=anew, asked=asked)
 
-    def _head_for(self, model: str) -> bytes:
+    def _head_for(self, model: str, operation: Operation = "chat") -> bytes:
         api = self.dialect.api
-        return self._client.head("POST", api.at(api.path, model), self._sending)
+        return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
 
     def enter(self) -> None:
         """Acquire a slot for a request; raises :class:`Overloaded` if none is free."""

@@ -29,6 +29,7 @@ from causerie.protocol.request import ChatRequest, output_estimate, prompt_estim
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
 from causerie.providers.outgoing import Outgoing, outgoing
+from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.providers.wire import MOST_TOKENS, Tokens
@@ -160,7 +161,8 @@ class ProviderReply(Struct, eq=False):
     _sent: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
     _response: HttpResponse | None = None  # once the request is on its way
-    _incoming: Incoming | None = None  # once something is there, unless ``_fast_path``
+    # Once something is there, unless ``_fast_path``.
+    _incoming: Incoming | PassedReader | None = None
     _fast_path: Read | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
@@ -244,7 +246,13 @@ class ProviderReply(Struct, eq=False):
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
-        asking = provider.post(model, sent.body, due, asked=self._record_response)
+        asking = provider.post(
+            model,
+            sent.body,
+            due,
+            operation=self._request.operation,
+            asked=self._record_response,
+        )
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -253,7 +261,12 @@ class ProviderReply(Struct, eq=False):
                 self._response = None
                 body = (await offload(self._outgoing)).body
                 response = await provider.post(
-                    model, body, due, anew=True, asked=self._record_response
+                    model,
+                    body,
+                    due,
+                    operation=self._request.operation,
+                    anew=True,
+                    asked=self._record_response,
                 )
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(TEXTS)
@@ -292,17 +305,21 @@ class ProviderReply(Struct, eq=False):
             body = await decoded(response)
             is_value = _begins_value(await body.beginning(_shows_kind))
             if is_value and response.media_type != b"text/event-stream":
-                return await body.read(MAX_EVENT_BYTES)
+                return await body.read(self._most_bytes())
             self._start_stream(body, end)
             return None
         except BaseException:
             response.close()
             raise
 
+    def _most_bytes(self) -> int:
+        passed = self._request.passed is not None
+        return self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
+
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
-        if new and request.top_logprobs is None and len(body) <= LARGE:
+        if new and request.passed is None and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
                 (text, end, used), named = read
@@ -325,8 +342,10 @@ class ProviderReply(Struct, eq=False):
             incoming, body, provider.deadlines.between_chunks, end, provider.max_reply_bytes
         )
 
-    def _reader(self) -> Incoming:
+    def _reader(self) -> Incoming | PassedReader:
         asked = self._target
+        if self._request.passed is not None:
+            return PassedReader(self._request)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
 
 
@@ -378,6 +397,8 @@ class ProviderTarget:
 
         It cannot inside a call, nor inside structured output: servers begin those anew.
         """
+        if request.passed is not None:
+            return False
         if not (partial.text or partial.reasoning or partial.calls):
             return True
         way = self.provider.dialect.continuing

@@ -187,7 +187,9 @@ _OPERATOR = (
     "The operator finds the cause in the service's log and at `/health`, and can test the server "
     "with `causerie probe`."
 )
-_OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
+_OF_THE_TARGET = frozenset(
+    {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
+)
 
 
 class TargetSelector(Struct, eq=False):

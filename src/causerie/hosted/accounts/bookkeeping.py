@@ -109,6 +109,7 @@ def _interrupted(record: Record, prompt: int) -> UsageRecord:
         user=record.user,
         door=record.door,
         model=record.model,
+        operation=record.operation,
         stream=record.stream,
         status=InternalError.status,
         code=INTERRUPTED,
@@ -132,6 +133,7 @@ def _ended(record: Record) -> UsageRecord:
         user=record.user,
         door=record.door,
         model=record.model or record.asked,
+        operation=record.operation,
         served_by=record.served_by,
         stream=record.stream,
         status=record.status,
@@ -142,6 +144,7 @@ def _ended(record: Record) -> UsageRecord:
         cached=used.cached,
         completion=used.completion,
         reasoning=used.reasoning,
+        units=used.units,
         queue_us=_us(record.queue_seconds),
         first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(record.duration_seconds),
@@ -190,10 +193,13 @@ class TokenPrice(Struct, frozen=True, kw_only=True):
         """Highest price of one completion token."""
         return self.completion if self.reasoning is None else max(self.completion, self.reasoning)
 
-    def cost(self, *, prompt: int, cached: int, completion: int, reasoning: int = 0) -> Decimal:
+    def cost(
+        self, *, prompt: int, cached: int, completion: int, reasoning: int = 0, units: int = 0
+    ) -> Decimal:
         """Return the cost of a request to a billionth, rounded half to even.
 
-        ``cached`` are part of ``prompt``, ``reasoning`` of ``completion``.
+        ``cached`` are part of ``prompt``, ``reasoning`` of ``completion``. Of a rerank each of its
+        search units (``units``) costs as much as a request.
         """
         cached_price = self.prompt if self.cached is None else self.cached
         reasoning_price = self.completion if self.reasoning is None else self.reasoning
@@ -202,13 +208,14 @@ class TokenPrice(Struct, frozen=True, kw_only=True):
             + cached_price * cached
             + self.completion * (completion - reasoning)
             + reasoning_price * reasoning
-            + self.request
+            + self.request * max(units, 1)
         )
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
-    def most(self, *, prompt: int, completion: int) -> Decimal:
+    def most(self, *, prompt: int, completion: int, units: int = 0) -> Decimal:
         """Return the highest cost of so many tokens, whatever part of them is reasoning."""
-        cost = self.prompt * prompt + self.dearest_output * completion + self.request
+        cost = self.prompt * prompt + self.dearest_output * completion
+        cost += self.request * max(units, 1)
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
 
@@ -242,6 +249,7 @@ class RequestHold(Struct, frozen=True):
             cached=usage.cached,
             completion=usage.completion,
             reasoning=usage.reasoning,
+            units=usage.units,
         )
         return structs.replace(usage, cost=cost)
 
@@ -286,7 +294,7 @@ class Bookkeeping:
             return RequestHold(prices)
         tokens = need()
         price = prices.models.get(model, FREE)
-        cost = price.most(prompt=tokens.input, completion=tokens.output)
+        cost = price.most(prompt=tokens.input, completion=tokens.output, units=tokens.units)
         total = tokens.input + tokens.output
         return RequestHold(prices, await self._budgets.reserve(claims, model, cost, total))
 

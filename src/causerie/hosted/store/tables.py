@@ -372,6 +372,8 @@ usage_records = _table(
     Column("referer", Text, nullable=False, server_default=""),
     Column("cache_miss", Text, nullable=False, server_default=""),
     Column("tag", Text, nullable=False, server_default=""),
+    Column("operation", Text, nullable=False, server_default="chat"),
+    Column("units", Integer, nullable=False, server_default="0"),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(
