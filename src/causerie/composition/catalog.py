@@ -22,6 +22,7 @@ from causerie.catalog.model import (
     of_engine,
     of_provider,
 )
+from causerie.chat.embeddings import EmbeddingTarget
 from causerie.composition.targets import OwnModel
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
@@ -50,7 +51,7 @@ def offered(
                 Candidate(model.id),
                 of_engine(model.engine, speculates=model.llamacpp.speculates),
                 _own_profile(model, own[model.id]),
-                frozenset({"chat"}),
+                frozenset({model.operation}),
             )
             for model in settings.models
         },
@@ -205,6 +206,8 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
             return ModelProfile(
                 context_length=model.context, max_output_tokens=model.max_output_tokens, thinks=None
             )
+        if isinstance(own.chat, EmbeddingTarget):
+            return ModelProfile(context_length=facts.context_length, thinks=False)
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)

@@ -31,7 +31,7 @@ from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import Credentials
-from causerie.settings.engine import LlamaCpp, OpenVino
+from causerie.settings.engine import OpenVino
 from causerie.settings.tree import ModelSettings, Settings
 
 
@@ -41,8 +41,8 @@ def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSett
     if vllm.addresses:  # a pool stays the same whoever is in it
         vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
     return (
-        model.engine, model.ref, model.llamacpp, model.openvino, vllm, model.options,
-        settings.weights, engines.load_seconds, _secrets(credentials, model),
+        model.engine, model.operation, model.ref, model.llamacpp, model.openvino, vllm,
+        model.options, settings.weights, engines.load_seconds, _secrets(credentials, model),
     )  # fmt: skip
 
 
@@ -151,10 +151,11 @@ def preloaded(settings: Settings) -> list[str]:
     ]
 
 
-def _llamacpp_options(settings: Settings, llamacpp: LlamaCpp, part: MachinePart) -> LlamaCppOptions:
+def _llamacpp_options(model: ModelSettings, part: MachinePart) -> LlamaCppOptions:
+    llamacpp, embeddings = model.llamacpp, model.operation == "embeddings"
     plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
     del plain["replicas"], plain["devices"]  # of which `part` is one
-    return LlamaCppOptions(**plain, part=part)
+    return LlamaCppOptions(**plain, part=part, embeddings=embeddings)
 
 
 def _openvino_options(openvino: OpenVino, part: MachinePart) -> OpenVinoOptions:
@@ -231,7 +232,7 @@ class EngineMakers:
             return LlamaCppEngine(
                 model.id,
                 weights.path,
-                _llamacpp_options(settings, model.llamacpp, part),
+                _llamacpp_options(model, part),
                 ref=model.ref or "",
                 load_seconds=settings.engines.load_seconds,
             )

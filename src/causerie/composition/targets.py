@@ -13,6 +13,7 @@ from pathlib import Path
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.compiler import Compiler
+from causerie.chat.embeddings import EmbeddingTarget
 from causerie.chat.parser import Separation
 from causerie.chat.rendering import Renderers
 from causerie.chat.template import ChatTemplate
@@ -43,7 +44,7 @@ class ChatParts:
 class OwnModel:
     engine: FleetEngine
     options: TextChatOptions
-    chat: TextChat
+    chat: TextChat | EmbeddingTarget
     admission_queue: SlotQueue
 
 
@@ -118,7 +119,12 @@ def own_models(
     for model in settings.models:
         kept = before.own.get(model.id)
         engine, wanted = engines.engine(model.id), options[model.id]
-        same = kept is not None and kept.engine == engine
+        embeds = model.operation == "embeddings"
+        same = (
+            kept is not None
+            and kept.engine == engine
+            and isinstance(kept.chat, EmbeddingTarget) is embeds
+        )
         if kept is not None and same and kept.options == wanted:
             made[model.id] = kept
         else:
@@ -127,12 +133,16 @@ def own_models(
                 if kept is not None and same
                 else _admission_queue(model, engines)
             )
-            chat = TextChat(
-                engine,
-                parts.grammars,
-                wanted,
-                parts.renderers.renderer,
-                admission_queue.reserve,
+            chat = (
+                EmbeddingTarget(model.id, engine)
+                if embeds
+                else TextChat(
+                    engine,
+                    parts.grammars,
+                    wanted,
+                    parts.renderers.renderer,
+                    admission_queue.reserve,
+                )
             )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue

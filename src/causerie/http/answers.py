@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from time import monotonic
-from typing import ClassVar
 
 import msgspec
 
@@ -22,7 +21,7 @@ from causerie.http.exchange import Exchange
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
+from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 
 
@@ -68,7 +67,10 @@ class PlainAnswer:
     __slots__ = ("_context", "_events", "_headers", "_joined")
 
     early_start = False
-    completion: ClassVar[ReplyFormat] = staticmethod(completion)
+
+    @staticmethod
+    def completion(context: ResponseContext, events: Sequence[Event]) -> object:
+        return completion(context, events)
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
@@ -104,9 +106,11 @@ class StreamedAnswer:
         *("_encoder", "_exchange", "_head_timer", "_identity"),
         *("_pings", "_request", "_silent", "early_start"),
     )
-
-    completion: ClassVar[ReplyFormat] = staticmethod(completion)
     encoder = ChunkEncoder
+
+    @staticmethod
+    def completion(context: ResponseContext, events: Sequence[Event]) -> object:
+        return completion(context, events)
 
     def __init__(
         self,

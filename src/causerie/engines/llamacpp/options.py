@@ -109,6 +109,7 @@ def _size(count: int) -> str:
 
 
 _DEFAULT_CONTEXT = 8192
+_EMBEDDED_TEXT = 2048  # tokens, which are all read in one step
 _LEAST_CONTEXT = 256
 _BATCH_SECONDS = 0.2
 _BATCH_STEP = 64
@@ -149,6 +150,10 @@ class LlamaCppOptions:
     """A file."""
     speculation: Literal["off", "ngram"] = "off"
     """Whether tokens are proposed from what the text has said before."""
+    embeddings: bool = False
+    """The model makes vectors of texts, and generates nothing."""
+    pooling: str | None = None
+    """How it makes one of several; ``None``: as the file says."""
     prompt_cache: int | None = None
     """Bytes for prompts that left their slots; 0 keeps none."""
     part: MachinePart = WHOLE
@@ -187,6 +192,8 @@ class Launch:
     draft: str | None
     drafted: int
     """Tokens that a draft model, or repetition, proposes at a time."""
+    embeddings: bool
+    pooling: str | None
     prompt_cache: int
     memory: int
     cpus: tuple[int, ...] | None
@@ -209,8 +216,11 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     Context, slots and cache: see `_cache_sizes`. Threads: the cores that it may use.
     Prompt batch on a CPU: see `_cpu_batch`, and at least two for each slot, for a token of
     everybody who generates is in it too. No batch is smaller than what all slots generate in one
-    step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
-    8 GiB; none with a draft model, whose state is not saved.
+    step, proposed tokens included.
+    An embedding model reads a whole text at once, of at most 2,048 tokens unless the context is
+    configured, and one text at a time: beside others the engine computes other numbers.
+    Prompts that left their slots: an eighth of the memory, at most 8 GiB; none with a draft model,
+    whose state is not saved.
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
     kv_type = options.kv_type or "f16"
@@ -232,13 +242,15 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         gpu_layers=options.gpu_layers,
         kv_type=kv_type,
         flash_attention=options.flash_attention,
-        batch=options.batch and max(options.batch, step),
+        batch=context if options.embeddings else options.batch and max(options.batch, step),
         cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
         lora=options.lora,
         draft=options.draft,
         drafted=drafted,
+        embeddings=options.embeddings,
+        pooling=options.pooling,
         prompt_cache=_prompt_cache(options),
         memory=model_memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
@@ -256,14 +268,17 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     # than one context. One of several processes has fewer slots instead, since nobody counts the
     # tokens of each.
     few = cores(part=options.part) <= _FEW_CORES
-    parallel = options.parallel or (_SLOTS_OF_FEW_CORES if few else _SLOTS)
+    parallel = options.parallel or (
+        1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
+    )
     total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
     room = room_for_context(prompts * parts, total) // parts
-    trained = header.context_length or _DEFAULT_CONTEXT
+    usual = _EMBEDDED_TEXT if options.embeddings else _DEFAULT_CONTEXT
+    trained = header.context_length or usual
     if options.context == "auto":
         context, least = trained, _LEAST_CONTEXT
     else:
-        context = least = options.context or min(trained, _DEFAULT_CONTEXT)
+        context = least = options.context or min(trained, usual)
         weights = model_memory_bytes(header, 0, kv_type)
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
@@ -277,7 +292,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
 
 
 def _prompt_cache(options: LlamaCppOptions) -> int:
-    if options.draft or not can_store_prompts():
+    if options.draft or options.embeddings or not can_store_prompts():
         return 0
     if options.prompt_cache is not None:
         return options.prompt_cache

@@ -174,7 +174,7 @@ class NativeBuild:
         """Return the most tokens of a step, and of one computation in it."""
         own = _GPU_BATCH if self.computes_on_gpu(launch) else launch.cpu_batch
         batch = launch.batch or own
-        return batch, min(batch, _PHYSICAL_BATCH)
+        return batch, batch if launch.embeddings else min(batch, _PHYSICAL_BATCH)
 
 
 def missing_program(command: str) -> str | None:
@@ -250,6 +250,8 @@ def native_arguments(
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
         switches.append("--kv-unified")
+    if launch.embeddings:
+        switches.append("--embeddings")
     given = [str(part) for pair in chosen.items() for part in pair]
     return [build.program, *given, *switches, *launch.args]
 
@@ -259,6 +261,7 @@ def _optional_arguments(launch: Launch) -> dict[str, object]:
     optional: dict[str, object | None] = {
         "--gpu-layers": launch.gpu_layers,
         "--flash-attn": flash,
+        "--pooling": launch.pooling,
         "--lora": ",".join(map(_quoted_path, launch.lora)) or None,
     }
     if launch.draft:
@@ -367,7 +370,8 @@ async def spawn_native(
         how = await program_served(process, lambda: client.ask("GET", "/health"))
         if how is not None:
             raise EngineFailed(_native_failure(build, launch, process, how))
-        await _check_native(client, build)
+        if not launch.embeddings:
+            await _check_native(client, build)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
