@@ -7,6 +7,7 @@ from causerie.probe.questions import (
     length,
     listing,
     messages,
+    operations,
     output,
     refusals,
     sampling,
@@ -18,6 +19,7 @@ from causerie.probe.questions import (
 QUESTIONS: tuple[ProbeQuestion, ...] = (
     *listing.QUESTIONS,
     *messages.COMPLETION_QUESTIONS,
+    *operations.QUESTIONS,
     *thinking.QUESTIONS,
     *messages.QUESTIONS,
     *streaming.QUESTIONS,
