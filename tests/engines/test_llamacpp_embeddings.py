@@ -17,6 +17,11 @@ import weightskit
 import xllamacpp
 from servicekit import ServiceView, service_view
 
+from causerie.probe.asker import ProbeClient
+from causerie.probe.interview import Interview
+from causerie.probe.provider_interview import run_interview
+from causerie.probe.question import Subject
+
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 TEXTS = ["A river in Europe.", "Ein Fluß – größer.", "x" * 300, "def f(): pass"]
@@ -173,6 +178,14 @@ async def test_each_model_serves_one_operation(there: ServiceView) -> None:
     _, entry = await there.get("/endpoints/mean/v1/models/mean")
     assert entry["architecture"]["output_modalities"] == ["embeddings"]
     assert entry["context_length"] == 256
+
+
+async def test_a_probe_finds_what_it_serves(there: ServiceView) -> None:
+    base_url = f"{there.root}/endpoints/mean/v1"
+    async with ProbeClient(base_url, None) as asks:
+        probed = await run_interview(Interview(Subject(base_url, "mean"), asks))
+    assert probed.complete
+    assert probed.entry.values()["operations"] == ["embeddings"]
 
 
 async def test_a_file_without_pooling_says_what_to_set(there: ServiceView) -> None:

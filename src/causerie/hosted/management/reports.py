@@ -158,6 +158,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
     tag: Annotated[str, Meta(description="The client's header `X-Tag`, if it sent one.")]
     door: str
     model: str
+    operation: Annotated[str, Meta(description="`chat`, `embeddings`, `rerank` or `completions`.")]
     served_by: str
     stream: bool
     status: int
@@ -179,6 +180,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
     ]
     completion_tokens: int
     reasoning_tokens: int
+    units: Annotated[int, Meta(description="Search units of a rerank; 1 of embeddings.")]
     cost: Amount
     estimated: Annotated[
         bool,
@@ -204,6 +206,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
             tag=record.tag,
             door=record.door,
             model=record.model,
+            operation=record.operation,
             served_by=record.served_by,
             stream=record.stream,
             status=record.status,
@@ -219,6 +222,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
             cache_miss=record.cache_miss,
             completion_tokens=record.completion,
             reasoning_tokens=record.reasoning,
+            units=record.units,
             cost=amount(record.cost),
             estimated=record.estimated,
             queue_seconds=record.queue_us / _MICROSECONDS,
