@@ -78,6 +78,9 @@ CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool
 """Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
 _FULL = (Overloaded, RateLimited)
+_OF_THE_MODEL = frozenset(
+    {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
+)
 
 
 class _Choice(Struct, frozen=True):
@@ -401,7 +404,7 @@ def another_may(failure: ServiceError) -> bool:
     """Return true for failures at which another model may succeed: overload, limits, upstream."""
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True
-    return failure.code in ("unsupported_parameter", "context_length_exceeded")
+    return failure.code in _OF_THE_MODEL
 
 
 def _not_for(caller: Caller, model: Entry) -> Forbidden:

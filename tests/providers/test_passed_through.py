@@ -18,6 +18,13 @@ from casekit import each_of, first_of
 from passedkit import RANKED, VECTORS, Upstream, text_chunk, upstream
 from servicekit import ServiceView, service_view
 
+from causerie.metering.meter import Contents
+from causerie.protocol.events import PassedDelta, Usage
+from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.shapes.passed_through.encoder import passed_reply
+from causerie.shapes.passed_through.reader import parse
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CONFIG = """
@@ -258,6 +265,27 @@ async def test_the_catalog_lists_what_models_return(there: There) -> None:
     assert (await there.view.get("/router/v1/models/count"))[1] == {"data": {"count": 1}}
     _, served = await there.view.get("/gateway/v1/models/limited")
     assert served["architecture"]["output_modalities"] == ["embeddings"]
+
+
+async def test_fallback_models_of_a_router(there: There) -> None:
+    there.first.replies.append((200, VECTORS))
+    body = {"models": ["maker/chat", "maker/embed"], "input": "x"}
+    status, reply, _ = await there.post("/router/v1/embeddings", body)
+    assert (status, reply["model"], reply["usage"]["cost"]) == (200, "maker/chat", 7)
+    status, reply, _ = await there.post("/router/v1/embeddings", {"model": "no", "input": "x"})
+    assert (status, reply["error"]["param"]) == (404, "model")
+
+
+async def test_what_is_kept_of_a_request_and_its_stream() -> None:
+    body = json.dumps({"model": "code", "prompt": "x", "stream": True}).encode()
+    request = parse("completions", body, ParsingRules())
+    identity = CompletionIdentity("req-1", 1, "req-1")
+    kept = Contents(request, ResponseContext(identity, "code", ""), passed_reply)
+    kept.see([PassedDelta(text, raw=json.dumps(text_chunk(text)).encode()) for text in "ab"])
+    assert json.loads(kept.request().text) == {"model": "code", "prompt": "x", "stream": True}
+    reply = json.loads(kept.reply(Usage(5, 2)).text)
+    assert reply["choices"] == [{"text": "ab"}]
+    assert reply["usage"]["completion_tokens"] == 2
 
 
 async def test_limits_count_the_input(there: There) -> None:

@@ -23,8 +23,10 @@ def passed_reply(context: ResponseContext, events: Sequence[Event]) -> object:
     """Return the reply with our name of the model and our price; a stream as its text."""
     passed = [event for event in events if isinstance(event, PassedDelta)]
     usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
-    if len(passed) != 1:
-        return {"text": "".join([event.text for event in passed]), "usage": usage}
+    if len(passed) != 1:  # a stream
+        text = "".join([event.text for event in passed])
+        shown = _usage(None, context, usage)
+        return {"object": "text_completion", "choices": [{"text": text}], "usage": shown}
     raw = passed[0].raw
     if raw.lstrip()[:1] == b"[":
         return Raw(raw)

@@ -18,11 +18,12 @@ from causerie.protocol.operations import (
     EmbeddingsRequest,
     RerankRequest,
 )
-from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.parameters import MAX_ID, ParsingRules
 from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_tokens
 from causerie.protocol.targets import NO_PREFERENCES
 from causerie.shapes.chat_completions.router_fields import (
     ROUTER_FIELDS,
+    read_models,
     read_preferences,
     unknown_preferences,
 )
@@ -39,12 +40,14 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     check_work(body, rules)
     values = {name: each for name, each in decode_object(body).items() if each is not None}
+    params = frozenset({"model"} & values.keys())
     changes: Sequence[str] = ()
-    preferences = NO_PREFERENCES
+    preferences, fallbacks = NO_PREFERENCES, ()
     if rules.router:
         fields = ObjectReader(values)
         changes, preferences = unknown_preferences(fields, rules), read_preferences(fields)
         values = {name: each for name, each in values.items() if name not in ROUTER_FIELDS}
+        values["model"], fallbacks = read_models(fields, MAX_ID)
     try:
         asked: Any = msgspec.convert(values, BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
@@ -57,10 +60,12 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         **facts,
         cache_key=_key(asked),
         large=len(body) > AT_ONCE,
+        fallbacks=fallbacks,
         preferences=preferences,
         unlisted=unlisted,
         changes=changes,
         strict=rules.reject_unknown,
+        params=params,
         sent=known,
     )
 
