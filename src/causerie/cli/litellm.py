@@ -73,6 +73,12 @@ def toml(result: Imported) -> Iterator[str]:
         yield f"unknown_params = {as_toml(result.unknown_params)}  # litellm_settings.drop_params"
     for name, provider in result.providers.items():
         yield from _provider_lines(name, provider, result.variable(provider))
+        served = {model: each for (at, model), each in result.operations.items() if at == name}
+        if served:
+            yield "models = ["
+            for model, operation in served.items():
+                yield f"  {{ id = {as_toml(model)}, operations = [{as_toml(operation)}] }},"
+            yield "]"
     for alias in result.aliases.values():
         yield from _alias_lines(alias)
 
@@ -133,6 +139,7 @@ _READ = {
     "weight", "order", "timeout", "stream_timeout", *_COSTS,
 }  # fmt: skip
 _CHAT = (None, "chat", "completion", "responses")
+_OPERATIONS = {"embedding": "embeddings", "rerank": "rerank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,8 @@ class Imported:
 
     providers: dict[str, Upstream] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
+    operations: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What a model of a provider serves, where that is not chat."""
     unknown_params: str | None = None
     master_key: str | None = None
     """The key, where the file holds it or a variable that is set."""
@@ -257,8 +266,9 @@ def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any
 def _target(
     result: Imported, name: str, params: Mapping[str, Any], info: Mapping[str, Any]
 ) -> tuple[ImportedTarget, dict[str, str]]:
-    if info.get("mode") not in _CHAT:
-        raise NotCarried(f"mode `{info['mode']}`: this service only does chat completions")
+    mode = info.get("mode")
+    if mode not in _CHAT and mode not in _OPERATIONS:
+        raise NotCarried(f"mode `{mode}`: this service has no such operation")
     found, model = provider_of(params)
     wild = model.count("*") == 1 if name.endswith("*") else "*" not in model
     if not model or not wild:
@@ -276,6 +286,8 @@ def _target(
         rpm=_whole(params, "rpm"),
         tpm=_whole(params, "tpm"),
     )
+    if mode in _OPERATIONS:
+        result.operations[target.provider, model] = _OPERATIONS[mode]
     return target, dict(_price(result, name, {**info, **params}))
 
 
