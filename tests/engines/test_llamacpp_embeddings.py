@@ -170,6 +170,14 @@ async def test_wrong_requests(there: ServiceView, body: Any, param: str, code: s
     assert (reply["error"]["param"], reply["error"]["code"]) == (param, code)
 
 
+async def test_a_short_request_comes_between_the_texts_of_a_long_one(there: ServiceView) -> None:
+    long = asyncio.ensure_future(embed(there, "mean", input=[f"Text {n}." for n in range(60)]))
+    await asyncio.sleep(0.2)  # it is being computed
+    status, _ = await embed(there, "mean", input="short")
+    assert (status, long.done()) == (200, False)
+    assert (await long)[0] == 200
+
+
 async def test_each_model_serves_one_operation(there: ServiceView) -> None:
     status, reply = await embed(there, "chat", input="a")
     assert (status, reply["error"]["code"]) == (400, "unsupported_operation")

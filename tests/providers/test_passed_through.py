@@ -213,6 +213,10 @@ async def test_rerank_is_charged_by_search_units(there: There) -> None:
         **{"model": "their-order", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}
     }
     assert headers["x-request-changes"] == "documents.url dropped"
+    bare = [{"index": 0, "score": 0.5}]  # of a server that reports nothing else
+    there.first.replies.append((200, bare))
+    body = {"model": "order", "query": "q", "documents": ["a"]}
+    assert (await there.post("/gateway/v1/rerank", body))[:2] == (200, bare)
 
 
 @each_of(

@@ -1,7 +1,7 @@
 """An embedding model as a target: texts or tokens in, one reply with their vectors out.
 
 Texts are plain text: no control token is read in them. Inputs go to the engine in groups of as many
-as it has slots, so that other requests come between, and a client that leaves frees it soon.
+as it has slots. So other requests come between, and a client that leaves frees it soon.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, Settings
 
 _SEPARATION = Separation()
+_INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +178,10 @@ def provider_models(
 
 def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
     engine = engines.engine(model.id)
+    least = _INTERLEAVED if model.operation == "embeddings" else 0
     return SlotQueue(
         model.id,
-        lambda: engine.slots,
+        lambda: max(engine.slots, least),
         model.queue.max_waiting,
         model.queue.max_wait_seconds,
         lambda: engine.cache_tokens,
