@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
-_OTHER_APIS = ("/responses", "/completions", "/messages")
-_OPERATIONS = ("/chat/completions", "/models")
+_OTHER_APIS = ("/responses", "/messages")
+_OPERATIONS = ("/chat/completions", "/models", "/embeddings", "/rerank", "/completions")
 _SLASHES = re.compile("/+")
 
 
