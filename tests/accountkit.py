@@ -57,7 +57,7 @@ class World:
         self.credits = accounts.credits
         self.recordings = accounts.recordings
         self.attempts = accounts.attempts
-        self.operating = accounts.operating
+        self.operating = accounts.entries
         self.person_bounds = accounts.person_bounds
         self.summaries = accounts.summaries
 

@@ -21,9 +21,9 @@ from causerie.access.keys import StaticKeys
 from causerie.access.limits import Rates, RateScope
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
 from causerie.chat.parser import Separation
-from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, TokenPrice
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.hosted.accounts.usage import Spent
 from causerie.http.api import RequestLimits
@@ -45,7 +45,7 @@ from causerie.routing.router import Router
 
 Telling = Literal["last", "first", "each"]
 """When a provider says what it counts: at the end of a stream, at its beginning too, always."""
-PRICE = TokenPrice(prompt=Decimal("0.001"), completion=Decimal("0.002"))
+PRICE = Tariff(prompt=Decimal("0.001"), completion=Decimal("0.002"))
 TOKENS_A_MINUTE = 10**9
 TOKEN = "abc "
 """The text of a token."""

@@ -27,11 +27,12 @@ from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.store.database import Database
-from causerie.http.api import OpenAI, RequestLimits
+from causerie.http.api import CompletionHandlers, RequestLimits
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import Drain
 from causerie.observe.mail import Outbox
 from causerie.protocol.targets import TimeBucket
+from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
 
@@ -70,11 +71,13 @@ class ScriptedServiceView(Statuses):
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         self.talked.append(json.loads(body))
-        await OpenAI(self.pipeline, Drain(), self.limits).complete(exchange, OPEN, "", written=body)
+        handlers = CompletionHandlers(self.pipeline, Drain(), self.limits)
+        await handlers.complete(CHAT_COMPLETIONS, exchange, OPEN, written=body)
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         self.asked.append((user.id, project_id))
-        await OpenAI(self.pipeline, Drain(), self.limits).complete(exchange, OPEN, "")
+        handlers = CompletionHandlers(self.pipeline, Drain(), self.limits)
+        await handlers.complete(CHAT_COMPLETIONS, exchange, OPEN)
 
 
 @dataclass

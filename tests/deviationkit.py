@@ -19,14 +19,12 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Segment,
 )
-from causerie.chat.parser import call_triggers
 
 Deviation = Callable[[ModelFormat, Sequence[Call]], str | None]
 """Returns the text of the calls, or ``None`` where the family's form has no place for it."""
 
 
 def _section(form: ModelFormat) -> CallSection:
-    assert form.calls is not None
     return form.calls
 
 
@@ -307,7 +305,7 @@ def with_the_first_marker_twice(form: ModelFormat, made: Sequence[Call]) -> str 
     calls = _section(form)
     first = calls.call[0]
     head = (calls.begin or (first.text if isinstance(first, Literal) else "")).split()[:1]
-    if form.header is not None or tuple(head) != call_triggers(calls)[:1]:
+    if form.header is not None or tuple(head) != calls.starts[:1]:
         return None
     return f"{head[0]}\n{write_calls(calls, made)}" if head[0].endswith((">", "]")) else None
 

@@ -22,8 +22,7 @@ _MARK = re.compile(r"</?[\w:|▁｜.\"-]+[|｜>]+>?|<\|\"\|>|\[/?[A-Z_]+\]|\]<\]
 def texts(form: ModelFormat) -> list[str]:
     """Every fixed text of a format."""
     found = [form.answer_open, form.answer_close, *form.skip]
-    if form.reasoning:
-        found += [form.reasoning.open, form.reasoning.close, form.reasoning.after_close]
+    found += [form.reasoning.open, form.reasoning.close, form.reasoning.after_close]
     for calls in ways(form):
         found += [calls.lead, calls.begin, calls.separator, calls.end, *calls.lead_ins]
         for segment in calls.call:
@@ -33,7 +32,7 @@ def texts(form: ModelFormat) -> list[str]:
 
 
 def ways(form: ModelFormat) -> tuple[CallSection, ...]:
-    return (form.calls, *form.calls.also) if form.calls else ()
+    return (form.calls, *form.calls.also)
 
 
 def control_tokens(form: ModelFormat) -> Mapping[str, int]:

@@ -62,6 +62,7 @@ class Answer:
     changes: Sequence[str] = ()
     cache_report: None = None
     on_arrival: Callable[[ArrivalSink], None] | None = None
+    verbatim: bool = False
 
     def usage(self) -> Usage:
         return Usage(PROMPT, self.counts[0])
@@ -85,6 +86,7 @@ class Scripted:
     asked: list[Partial | None] = field(default_factory=list)
     sinks: list[ArrivalSink] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    retries: int = 0
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None

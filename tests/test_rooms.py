@@ -129,7 +129,7 @@ PLANTED = {
         "routing may not import metering.meter",
     ),
     "module of a room of which another one is allowed": Planted(
-        "chat/choice_output.py",
+        "chat/generation.py",
         "from causerie.engines.fleet import Fleet",
         "chat may not import engines.fleet",
     ),

@@ -180,8 +180,8 @@ class Pipeline:
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         choice = self._choice_to(asked, name)
-        record, request = asked.record, asked.request
-        record.model, record.stream = choice.model.id, request.stream
+        record, model, request = asked.record, choice.model, asked.request
+        record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         record.operation = request.operation
         days = None if self.members is None else self.members.free_days
         if choice.free and days is not None and asked.caller.project:
@@ -291,7 +291,8 @@ class Pipeline:
                     self.members.allowances.release(record.held)
                     record.held = None
         try:
-            await self._one(structs.replace(asked, begin=begin), last)
+            request = structs.replace(asked.request, fallbacks=())
+            await self._one(structs.replace(asked, request=request, begin=begin), last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
@@ -459,32 +460,38 @@ def answer_headers(
         f"queue;dur={waited}, upstream;dur={_milliseconds(upstream)}, "
         f"overhead;dur={_milliseconds(overhead)}"
     )
-    if model.id != request.model:
-        headers["x-served-model"] = model.id
+    if model.recorded != request.model:
+        headers["x-served-model"] = model.recorded
     report = attempt.answer.cache_report
     if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
     changes = attempt.changes(request, attempt.answer.changes)
     if changes or asked.changes or request is not asked:
-        headers |= change_headers(asked, request, model, changes)
+        verbatim = attempt.answer.verbatim
+        headers |= change_headers(asked, request, model, changes, verbatim=verbatim)
     return headers
 
 
 def change_headers(
-    asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
+    asked: ChatRequest,
+    request: ChatRequest,
+    model: Entry,
+    changes: Sequence[str],
+    *,
+    verbatim: bool = False,
 ) -> dict[str, str]:
-    """Report the changes by the parser, by the model, and further ``changes``."""
+    """Report changes by the parser (unless all passes ``verbatim``), by the model, and others."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
-    if asked.changes:
+    if asked.changes and not verbatim:
         changes = [*asked.changes, *changes]
     return {"x-request-changes": _listed_changes(changes)} if changes else {}
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
     """Report the answering target, and the number of tried targets."""
-    return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
+    return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 
 def _milliseconds(seconds: float) -> str:

@@ -36,6 +36,7 @@ from causerie.protocol.parameters import HONOURED
 from causerie.protocol.response import CompletionIdentity
 from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
+from causerie.shapes.chat_completions.reader import with_reply
 
 DOOR = MountedDoor("hosted", "/hosted/v1", kind="hosted", accounts=True)
 MINE = key(requests_per_minute=1000, tokens_per_minute=10_000_000, concurrent=1)
@@ -136,7 +137,9 @@ class Desk:
         request = structs.replace(ASK, model=NAMES[0], fallbacks=NAMES[1:] if fallback else ())
         with suppress(ServiceError):
             identity = CompletionIdentity("c", 1, "r")
-            await pipeline.answer(DOOR, self.caller, request, identity, PlainAnswer())
+            await pipeline.answer(
+                DOOR, self.caller, request, identity, PlainAnswer(with_reply(request))
+            )
 
 
 @settings(max_examples=examples(15))

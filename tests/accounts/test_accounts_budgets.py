@@ -15,8 +15,9 @@ from ledgerkit import record
 from msgspec import structs
 from valkeyserver import ValkeyServer
 
+from causerie.catalog.model import Tariff
 from causerie.errors import OverBudget, StoreUnavailable
-from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold, TokenPrice
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit
 from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim
 from causerie.hosted.accounts.usage import Spent
@@ -221,7 +222,7 @@ async def test_what_could_not_be_recorded_is_not_spent() -> None:
     budgets, held, prices = (
         Budgets(repositories, repositories.clock),
         claim(5),
-        ModelPrices({"small": TokenPrice(request=Decimal(4))}),
+        ModelPrices({"small": Tariff(request=Decimal(4))}),
     )
     record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
     record.held = RequestHold(prices, await budgets.reserve(held, "small", Decimal(4), 2))
@@ -286,21 +287,21 @@ async def test_a_budget_of_tokens_counts_what_is_charged(database: Database) -> 
 
 
 def test_prices_by_the_token() -> None:
-    price = TokenPrice(
+    price = Tariff(
         prompt=Decimal("0.000001"), completion=Decimal("0.000002"), cached=Decimal("0.0000001")
     )
-    assert price.cost(prompt=100, cached=40, completion=10) == Decimal("0.000084000")
-    plain = TokenPrice(prompt=Decimal("0.000001"), request=Decimal("0.01"))
-    assert plain.cost(prompt=100, cached=40, completion=10) == Decimal("0.0101")
-    deep = TokenPrice(completion=Decimal("0.000002"), reasoning=Decimal("0.000005"))
-    assert deep.cost(prompt=9, cached=0, completion=10, reasoning=4) == Decimal("0.000032")
-    assert deep.most(prompt=9, completion=10) == Decimal("0.00005")
-    light = TokenPrice(completion=Decimal("0.000002"), reasoning=Decimal(0))
-    assert light.cost(prompt=9, cached=0, completion=10, reasoning=4) == Decimal("0.000012")
-    assert light.most(prompt=9, completion=10) == Decimal("0.00002")
-    tiny = TokenPrice(prompt=Decimal("0.00000000015"))
-    assert tiny.cost(prompt=1, cached=0, completion=0) == Decimal("0")
-    assert tiny.cost(prompt=10, cached=0, completion=0) == Decimal("0.000000002")
+    assert price.charge(Usage(100, 10, 40)) == Decimal("0.000084000")
+    plain = Tariff(prompt=Decimal("0.000001"), request=Decimal("0.01"))
+    assert plain.charge(Usage(100, 10, 40)) == Decimal("0.0101")
+    deep = Tariff(completion=Decimal("0.000002"), reasoning=Decimal("0.000005"))
+    assert deep.charge(Usage(9, 10, 0, 4)) == Decimal("0.000032")
+    assert deep.most(9, 10) == Decimal("0.00005")
+    light = Tariff(completion=Decimal("0.000002"), reasoning=Decimal(0))
+    assert light.charge(Usage(9, 10, 0, 4)) == Decimal("0.000012")
+    assert light.most(9, 10) == Decimal("0.00002")
+    tiny = Tariff(prompt=Decimal("0.00000000015"))
+    assert tiny.charge(Usage(1, 0, 0)) == Decimal("0")
+    assert tiny.charge(Usage(10, 0, 0)) == Decimal("0.000000002")
 
 
 @each_of(

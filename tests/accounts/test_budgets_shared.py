@@ -16,10 +16,11 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
+from causerie.catalog.model import Tariff
 from causerie.distributed import connection
 from causerie.distributed.connection import ConnectionOptions
 from causerie.errors import OverBudget, StoreUnavailable
-from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold, TokenPrice
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold
 from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.budgets import Budgets, Reservation
 from causerie.hosted.accounts.usage import Spent
@@ -321,7 +322,7 @@ async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
     async with services(own_valkey, line=PATIENT) as place, Ledger(store := Kept()) as ledger:
         budgets = await place.budgets(Books())
         repositories = Bookkeeping(ledger, budgets)
-        repositories.prices = ModelPrices({"small": TokenPrice(request=Decimal(4))})
+        repositories.prices = ModelPrices({"small": Tariff(request=Decimal(4))})
         record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
         record.held = RequestHold(repositories.prices, await hold(budgets, 4))
         own_valkey.pause()
@@ -353,7 +354,7 @@ async def test_what_cannot_be_recorded_is_told_to_nobody_while_the_database_is_a
     async with services(valkey) as place, Ledger(Away()) as ledger:
         one, other = [await place.budgets(Books()) for _ in range(2)]
         repositories = Bookkeeping(ledger, one)
-        repositories.prices = ModelPrices({"small": TokenPrice(request=Decimal(4))})
+        repositories.prices = ModelPrices({"small": Tariff(request=Decimal(4))})
         for _ in range(5):
             record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
             record.held = RequestHold(repositories.prices, await hold(one, 4))

@@ -17,8 +17,9 @@ from waiting import eventually
 from causerie.access.keys import Caller, Credential
 from causerie.access.limits import RateLimiter, Tokens
 from causerie.access.windows import MemoryCounters
+from causerie.catalog.model import Tariff
 from causerie.errors import Forbidden, NotFound, OverBudget, RateLimited
-from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, TokenPrice
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices
 from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions, visitor
@@ -31,7 +32,7 @@ from causerie.protocol.events import Usage
 
 BOUNDS = LimitsAndBudgets((Limit(requests_per_minute=3),), (Budget(Decimal(10)),))
 QUICK = KeyCacheOptions(poll_seconds=0.01)
-PRICES = ModelPrices({"small": TokenPrice(request=Decimal(4))})
+PRICES = ModelPrices({"small": Tariff(request=Decimal(4))})
 
 
 def _need() -> Tokens:

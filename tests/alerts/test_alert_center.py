@@ -20,8 +20,8 @@ from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook,
 from causerie.observe.alerts import (
     AlertBook,
     AlertKind,
-    AlertMessage,
     Condition,
+    Delivery,
     DeliveryState,
     Outcome,
 )
@@ -37,10 +37,10 @@ FAILED = Outcome(delivered=False, words="status 503")
 class Recorder:
     """A channel that keeps what it gets; ``outcomes`` are those of the next attempts."""
 
-    got: list[AlertMessage] = field(default_factory=list)
+    got: list[Delivery] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
-    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
+    async def send(self, message: Delivery, now: datetime) -> Outcome:
         self.got.append(message)
         return self.outcomes.pop(0) if self.outcomes else OK
 

@@ -13,11 +13,13 @@ from smtpserver import LOGIN, smtp
 from webhookreceiver import KEY, webhook_receiver
 
 from causerie.observe.alert_channels import Email, Webhook
-from causerie.observe.alerts import AlertKind, AlertMessage, secret_bytes, signature
+from causerie.observe.alerts import AlertKind, Delivery, secret_bytes, signature
 from causerie.observe.mail import MailServer
 
-MESSAGE = AlertMessage(
+MESSAGE = Delivery(
     "msg_1",
+    "ops",
+    "",
     AlertKind.BUDGET,
     firing=True,
     summary="Project Search has used 81 % of its budget",

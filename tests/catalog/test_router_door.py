@@ -211,7 +211,7 @@ async def test_of_several_models_that_are_full_the_one_with_room_first_is_told(
         there = await held.enter_async_context(service_view(tmp_path, text))
         others = ["a/soon", "a/later"]
         status, headers, _ = await there.ask(R, "a/late", models=others, stream=stream)
-        assert (status, headers["Retry-After"]) == (503, "3")
+        assert (status, headers["Retry-After"]) == (429, "3")
 
 
 async def test_a_model_that_has_ended_is_passed_over(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ async def test_a_model_that_has_ended_is_passed_over(tmp_path: Path) -> None:
         status, headers, _ = await there.ask(R, "a/over", models=["a/good"])
         assert (status, headers["x-served-model"]) == (200, "a/good")
         status, _, answer = await there.ask(R, "a/full", models=["a/over"])
-        assert (status, answer["error"]["type"]) == (503, "overloaded_error")
+        assert (status, answer["error"]["type"]) == (429, "rate_limit_error")
         status, _, answer = await there.ask(R, "a/over", models=["a/over"])
         assert (status, answer["error"]["code"]) == (404, "model_not_found")
 

@@ -279,8 +279,8 @@ def test_white_space_of_arguments_is_recognised(arguments: str, pretty: bool) ->
     assert call_space(partial) is (WhiteSpace.PRETTY if pretty else WhiteSpace.ANY)
 
 
-REASONED = [form for form in FORMATS if form.reasoning]
-CALLING = [form for form in FORMATS if form.calls]
+REASONED = FORMATS
+CALLING = FORMATS
 ARGUMENTS = '{"city": "Köln", "days": 2}'
 
 
@@ -305,9 +305,7 @@ def test_every_format_writes_calls_that_broke_off(form: ModelFormat) -> None:
         assert_written(form, cut)
 
 
-@each_of(
-    "form", [f for f in CALLING if f.calls and not f.calls.at_start], ids=lambda form: form.name
-)
+@each_of("form", [f for f in CALLING if not f.calls.at_start], ids=lambda form: form.name)
 def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: ModelFormat) -> None:
     source = (Path(__file__).parents[1] / "templates" / f"{form.name}.jinja").read_text()
     call = PartialCall(0, "abcdefgh1", "get_weather", ARGUMENTS)
@@ -318,7 +316,7 @@ def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: Mod
 
 @each_of(
     "form",
-    [f for f in CALLING if f.calls and f.calls.parallel],
+    [f for f in CALLING if f.calls.parallel],
     ids=lambda form: form.name,
     every=3,
 )

@@ -8,9 +8,10 @@ from pathlib import Path
 from casekit import each_of
 
 from causerie.chat.formats.registry import by_name, detect
-from causerie.chat.plan import _is_reasoning_open
+from causerie.chat.plan import reasoning_state
 from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate
+from causerie.chat.thinking import ThinkingPlan
 from causerie.protocol.request import ChatRequest, Message
 
 _OWN = sorted((Path(__file__).parents[1] / "templates").glob("*.jinja"))
@@ -27,7 +28,6 @@ _REAL = [
 def test_reasoning_alone_is_continued(path: Path) -> None:
     template = ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
     form = by_name(path.stem) if path in _OWN else detect(template.source)
-    assert form.reasoning
     messages = (
         Message("user", "Hi"),
         Message("assistant", "Hello"),
@@ -44,4 +44,5 @@ def test_reasoning_alone_is_continued(path: Path) -> None:
     before = rendered.text[:start].rstrip()
     assert before.endswith((form.reasoning.open, *form.reasoning.also_open))
     assert not before.removesuffix(form.reasoning.open).rstrip().endswith(form.reasoning.open)
-    assert _is_reasoning_open(rendered, form, True)
+    unasked = ThinkingPlan(None, None, written=False)
+    assert reasoning_state(rendered, form, unasked, True) == "open"

@@ -68,15 +68,18 @@ _OTHER = (*PROMPT[:500], *range(6000, 6900))
 @each_of(
     ("changes", "expected"),
     [
-        ({"tools": TOOLS[::-1]}, CacheMiss(module.TOOLS_REORDERED, COMPUTED)),
-        ({"tools": TOOLS[:1]}, CacheMiss(module.TOOLS_CHANGED, COMPUTED)),
-        ({"thinking": Thinking(enabled=False)}, CacheMiss(module.SETTINGS_CHANGED, COMPUTED)),
+        ({"tools": TOOLS[::-1]}, CacheMiss("tools reordered", COMPUTED)),
+        ({"tools": TOOLS[:1]}, CacheMiss("tools changed", COMPUTED)),
+        (
+            {"thinking": Thinking(enabled=False)},
+            CacheMiss("thinking or template settings changed", COMPUTED),
+        ),
         (
             {"messages": (Message("system", "Be brief."), ASKED, ANSWER)},
-            CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0, "line 1"),
+            CacheMiss("system prompt changed", COMPUTED, 0, "line 1"),
         ),
-        ({"messages": (ASKED, ANSWER)}, CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0)),
-        ({}, CacheMiss(module.RENDERED_ANEW, COMPUTED)),
+        ({"messages": (ASKED, ANSWER)}, CacheMiss("system prompt changed", COMPUTED, 0)),
+        ({}, CacheMiss("template wrote earlier messages differently", COMPUTED)),
     ],
 )
 def test_another_prompt_has_a_reason(changes: dict[str, Any], expected: CacheMiss) -> None:
@@ -101,7 +104,7 @@ def test_the_line_of_the_instructions_that_changed_is_named(
     first, later = (Message("system", f"Be kind.\n{each}\nAnd more.") for each in (before, after))
     asked = structs.replace(FIRST, messages=(first, ASKED))
     found = miss(structs.replace(AGAIN, messages=(later, ASKED)), _OTHER, 500, first=asked)
-    assert found == CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0, expected)
+    assert found == CacheMiss("system prompt changed", COMPUTED, 0, expected)
     assert str(found) == f"system prompt changed at messages[0] ({expected})"
 
 
@@ -115,35 +118,37 @@ def test_a_long_line_of_the_instructions_is_read_in_linear_time() -> None:
 def test_a_message_in_the_middle_is_named() -> None:
     edited = (SYSTEM, ASKED, Message("assistant", "No."), Message("user", "And now?"))
     later = structs.replace(AGAIN, messages=edited)
-    assert miss(later, _OTHER, 500, first=AGAIN) == CacheMiss(module.EDITED, COMPUTED, 2)
+    assert miss(later, _OTHER, 500, first=AGAIN) == CacheMiss("message edited", COMPUTED, 2)
     shorter = structs.replace(AGAIN, messages=(SYSTEM, ASKED))
-    assert miss(shorter, _OTHER, 500, first=AGAIN) == CacheMiss(module.REMOVED, COMPUTED, 2)
+    assert miss(shorter, _OTHER, 500, first=AGAIN) == CacheMiss("messages removed", COMPUTED, 2)
 
 
 def test_a_prompt_that_the_engine_no_longer_has_was_evicted() -> None:
-    assert miss(AGAIN, NEXT, 40) == CacheMiss(module.EVICTED, COMPUTED)
+    assert miss(AGAIN, NEXT, 40) == CacheMiss("evicted from the cache", COMPUTED)
 
 
 def test_reasoning_that_is_missing_is_named() -> None:
     short = (*PROMPT, *range(6000, 6100))
     kept = structs.replace(AGAIN, messages=(SYSTEM, ASKED, THOUGHT, Message("user", "And now?")))
-    not_sent = CacheMiss(module.REASONING_NOT_SENT, COMPUTED, 2)
+    not_sent = CacheMiss("reasoning not sent back", COMPUTED, 2)
     assert miss(AGAIN, short, 1000, reasoning=200) == not_sent
-    dropped = CacheMiss(module.REASONING_DROPPED, COMPUTED, 2)
+    dropped = CacheMiss("template dropped reasoning", COMPUTED, 2)
     assert miss(kept, short, 1000, reasoning=200) == dropped
     behind = (*PROMPT, *MADE[:210], *range(6000, 6100))
-    changed = CacheMiss(module.REPLY_CHANGED, COMPUTED, 2)
+    changed = CacheMiss("reply not sent back as it was", COMPUTED, 2)
     assert miss(kept, behind, 1210, reasoning=200) == changed
     at_its_end = (*PROMPT, *MADE[:198], *range(6000, 6100))
     assert miss(kept, at_its_end, 1198, reasoning=200, cut=True) == changed
     assert miss(kept, short, 1000, reasoning=200, cut=True) == dropped
     earlier = structs.replace(kept, messages=(*kept.messages, ANSWER, ASKED))
-    assert miss(earlier, _OTHER, 500, first=kept) == CacheMiss(module.REASONING_DROPPED, COMPUTED)
+    assert miss(earlier, _OTHER, 500, first=kept) == CacheMiss(
+        "template dropped reasoning", COMPUTED
+    )
 
 
 def test_the_report_is_a_header() -> None:
     assert str(CacheReport(12, 3)) == "reused=3, prompt=12"
-    found = CacheReport(12, 3, CacheMiss(module.EDITED, 10, 2))
+    found = CacheReport(12, 3, CacheMiss("message edited", 10, 2))
     assert str(found) == 'reused=3, prompt=12, reusable=10, miss="message edited at messages[2]"'
 
 

@@ -16,14 +16,13 @@ from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.parser import ReasoningEnd
 
 # Without a marker only a call in the declared form is one.
-MARKED = [form for form in FORMATS if form.calls and not form.calls.at_start]
+MARKED = [form for form in FORMATS if not form.calls.at_start]
 SIZES = (0, 1, 2, 3, 7)
 
 
 def made(form: ModelFormat, deviation: str) -> list[Call]:
     needs_place = deviation in ("with_a_key_without_value", "with_half_a_pair")
     first = {"city": "Pa}ris"} if needs_place else {"city": "Pa}ris", "days": 3}
-    assert form.calls
     calls = [Call("get_weather", first), Call("get_weather", {"city": "Rome"}, "abcdefgh2")]
     return calls if form.calls.parallel else calls[:1]
 
@@ -42,7 +41,6 @@ def test_a_call_that_deviates_is_read_as_what_it_means(deviation: str) -> None:
         if text is None:
             continue
         tried += 1
-        assert form.calls
         for size in SIZES:
             told = read(form, form.calls.lead + text, size=size)
             assert told.calls == expected(calls, deviation), (form.name, text, size)
@@ -73,7 +71,6 @@ def test_a_stream_says_what_the_whole_says(data: st.DataObject) -> None:
 
 @each_of("form", MARKED, ids=lambda form: form.name)
 def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
-    assert form.calls
     section = write_calls(form.calls, [Call("get_weather", {"city": "Paris"}, "abcdefgh1")])
     before = write_said(form, "Let me look.") + form.calls.lead
     after = f"{form.said_close}{form.answer_open}There it is.{form.answer_close}"
@@ -86,7 +83,6 @@ def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
 
 @each_of("form", FORMATS, ids=lambda form: form.name)
 def test_two_pieces_of_reasoning_are_not_glued_together(form: ModelFormat) -> None:
-    assert form.reasoning
     text = write_reasoning(form.reasoning, "Hm.") + write_reasoning(form.reasoning, "So.")
     for size in SIZES:
         told = read(form, f"{text}{form.answer_open}Yes.", size=size)
@@ -96,7 +92,6 @@ def test_two_pieces_of_reasoning_are_not_glued_together(form: ModelFormat) -> No
 
 @each_of("form", FORMATS, ids=lambda form: form.name)
 def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> None:
-    assert form.reasoning
     text = write_reasoning(form.reasoning, "Hm.") + form.answer_open + "Yes."
     twice = form.reasoning.open + form.reasoning.after_open + text
     for size in SIZES:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from causerie.chat.backtracking import fork
 from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
-from causerie.chat.choice_output import GeneratedCallIds
 from causerie.chat.formats.registry import FORMATS
+from causerie.chat.generation import GeneratedCallIds
 from causerie.chat.parser import Parser
 from causerie.protocol.events import ContentEvent
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from causerie.chat.formats.format import Literal, ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name, detect
-from causerie.chat.parser import ReasoningEnd, call_triggers
+from causerie.chat.parser import ReasoningEnd
 
 OWN = Path(__file__).parents[1] / "templates"
 PAGE = Path(__file__).parents[2] / "docs" / "reference/formats.md"
 REAL = os.environ.get("CAUSERIE_TEMPLATES", "")
 NAMES = [form.name for form in FORMATS]
-CALLING = [form.name for form in FORMATS if form.calls]
+CALLING = [form.name for form in FORMATS]
 
 EXPECTED = {
     "Apertus-8B-Instruct": "apertus",
@@ -361,7 +361,6 @@ def made(form: ModelFormat) -> list[Call]:
         {"city": 'Pa"ris é\n<b>', "days": 3, "hot": True, "tags": ["a", "]}"]},
         "abcdefgh1",
     )
-    assert form.calls
     return [first, Call("now", {}, "abcdefgh2")] if form.calls.parallel else [first]
 
 
@@ -396,13 +395,12 @@ def test_the_page_is_what_the_code_says() -> None:
 def test_triggers_are_where_a_section_begins(name: str) -> None:
     form = by_name(name)
     calls = form.calls
-    assert calls
     for way in (calls, *calls.also):
         first = getattr(way.call[0], "text", "")
-        assert way.is_named or call_triggers(way)
+        assert way.is_named or way.starts
         fixed = [one.text for one in way.call if isinstance(one, Literal)]
         assert any(way.holds_at in text for text in fixed or [""])
-        for trigger in call_triggers(way):
+        for trigger in way.starts:
             headed = form.header is not None and any(text.startswith(trigger) for text in fixed)
             assert headed or (way.begin + first).startswith(trigger)
         assert way.at_start or not calls.at_start
@@ -418,20 +416,18 @@ def test_no_marker_begins_like_another(name: str) -> None:
 
 def _marks(form: ModelFormat) -> Iterator[str]:
     yield from (mark for mark in (form.answer_open, form.answer_close, *form.skip) if mark)
-    if form.reasoning:
-        yield from (form.reasoning.open, form.reasoning.close, *form.reasoning.also_open)
-    for way in (form.calls, *form.calls.also) if form.calls and form.header is None else ():
-        yield from (*call_triggers(way), *way.lead_ins)
+    yield from (form.reasoning.open, form.reasoning.close, *form.reasoning.also_open)
+    for way in (form.calls, *form.calls.also) if form.header is None else ():
+        yield from (*way.starts, *way.lead_ins)
 
 
 @each_of("name", CALLING)
 def test_what_is_declared_is_read(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     calls = made(form)
-    thought = write_reasoning(form.reasoning, "Hm, so.") if form.reasoning else ""
+    thought = write_reasoning(form.reasoning, "Hm, so.")
     expected = Told(
-        reasoning="Hm, so." if form.reasoning else "",
+        reasoning="Hm, so.",
         calls=[(call.name, dict(call.arguments)) for call in calls],
     )
     text = thought + form.calls.lead + write_calls(form.calls, calls)
@@ -442,7 +438,6 @@ def test_what_is_declared_is_read(name: str) -> None:
 @each_of("name", CALLING)
 def test_an_answer_may_come_before_calls(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     calls = made(form)
     said = write_said(form, "Let me see.") + form.calls.lead
     told = read(form, said + write_calls(form.calls, calls))
@@ -456,7 +451,6 @@ def test_an_answer_may_come_before_calls(name: str) -> None:
 @each_of("name", NAMES)
 def test_reasoning_and_answer(name: str) -> None:
     form = by_name(name)
-    assert form.reasoning
     marks = form.reasoning
     answer = f"{form.answer_open}The <b>answer</b> [1] is {{x}}."
     whole = write_reasoning(marks, "Hm,\n\nso.") + answer + form.answer_close
@@ -471,7 +465,6 @@ def test_reasoning_and_answer(name: str) -> None:
 @each_of("name", NAMES)
 def test_white_space_before_reasoning_is_no_answer(name: str) -> None:
     form = by_name(name)
-    assert form.reasoning
     text = "\n" + write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + "Yes."
     for tools, size in product((None, TOOLS), (0, 1, 3)):
         case = (bool(tools), size)
@@ -482,7 +475,6 @@ def test_white_space_before_reasoning_is_no_answer(name: str) -> None:
 @each_of("name", NAMES)
 def test_the_indentation_of_an_answer_is_part_of_it(name: str) -> None:
     form = by_name(name)
-    assert form.reasoning
     opened = write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + form.answer_space
     text = "    return x"
     for tools, size in product((None, TOOLS), (0, 1)):
@@ -493,7 +485,6 @@ def test_the_indentation_of_an_answer_is_part_of_it(name: str) -> None:
 @each_of("name", NAMES)
 def test_reasoning_that_is_cut_stays_reasoning(name: str) -> None:
     form = by_name(name)
-    assert form.reasoning
     told = read(form, "I begin to", reasoning_open=True)
     assert told == Told(reasoning="I begin to")
 
@@ -525,7 +516,7 @@ def test_any_text_at_all_says_the_same_however_it_is_cut(data: st.DataObject) ->
 
 
 def _bits(form: ModelFormat) -> Iterator[str]:
-    for way in (form.calls, *form.calls.also) if form.calls else ():
+    for way in (form.calls, *form.calls.also):
         texts = [way.begin, way.separator, way.end, write_calls(way, [Call("now", {})])]
         texts += [getattr(segment, "text", "") for segment in way.call]
         yield from (text for text in texts if text)

@@ -181,7 +181,6 @@ def test_what_a_model_wrote_comes_back(
 ) -> None:
     """Written as declared, read by the parser, and rendered again; but for white space."""
     template, form = _loaded(path)
-    assert form.reasoning
     user, tools = Message("user", "USER"), _TOOLS if call else ()
 
     def prompt(*messages: Message) -> str:
@@ -192,7 +191,6 @@ def test_what_a_model_wrote_comes_back(
     if call is None:
         text += form.answer_open + said
     else:
-        assert form.calls
         text += form.calls.lead + write_calls(form.calls, [call])
     told = read(form, text, tools=TOOLS if call else None)
     calls = [(call.name, dict(call.arguments))] if call else []

@@ -27,8 +27,8 @@ from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.validation import validate
 from causerie.protocol.request import JsonSchema
 
-CALLING = [form.name for form in FORMATS if form.calls]
-PARALLEL = [form.name for form in FORMATS if form.calls and form.calls.parallel]
+CALLING = [form.name for form in FORMATS]
+PARALLEL = [form.name for form in FORMATS if form.calls.parallel]
 ARGUMENTS = {"city": "Paris é <b> 'x'", "days": 3, "hot": True, "tags": ["a", "]}"]}
 NESTED: Mapping[str, Mapping[str, object]] = {
     "plan": closed_schema(
@@ -59,7 +59,6 @@ NESTED: Mapping[str, Mapping[str, object]] = {
 
 def made(form: ModelFormat) -> list[Call]:
     first = Call("get_weather", ARGUMENTS, "abcdefgh1")
-    assert form.calls
     calls = [first, Call("now", {}, "abcdefgh2")] if form.calls.parallel else [first]
     if form.name == "solar-open":  # ids of ten
         calls = [Call(call.name, call.arguments, call.id + "0") for call in calls]
@@ -88,7 +87,6 @@ def refusal(
 @each_of("name", CALLING, every=3)
 def test_what_is_declared_is_admitted(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     section = form.calls.lead + write_calls(form.calls, made(form))
     for model in models(name):
         for required in (True, False):
@@ -99,8 +97,6 @@ def test_what_is_declared_is_admitted(name: str) -> None:
 @each_of("name", CALLING, every=3)
 def test_calls_come_behind_reasoning(name: str) -> None:
     form = by_name(name)
-    assert form.calls
-    assert form.reasoning
     thought = write_reasoning(form.reasoning, "Hm, <b> so.")
     opened = thought.removeprefix(form.reasoning.open + form.reasoning.after_open)
     section = form.calls.lead + write_calls(form.calls, made(form))
@@ -115,8 +111,6 @@ def test_calls_come_behind_reasoning(name: str) -> None:
 def test_a_forced_call_may_begin_inside_the_reasoning(name: str) -> None:
     """Where its marker is a control token; as plain text reasoning may speak of it."""
     form = by_name(name)
-    assert form.calls
-    assert form.reasoning
     opened = form.reasoning.open + form.reasoning.after_open
     section = write_calls(form.calls, made(form))
     wrong = write_calls(form.calls, [Call("get_weather", {"days": 3}, "abcdefgh1")])
@@ -143,7 +137,6 @@ def test_a_forced_call_may_begin_inside_the_reasoning(name: str) -> None:
 @each_of("name", CALLING, every=3)
 def test_an_answer_stays_free(name: str) -> None:
     form = by_name(name)
-    assert form.reasoning
     said = f"{form.answer_open}Hello <b>you</b> [1], {{x}}.{form.answer_close}"
     for model in models(name):
         assert refusal(form, model, said) is None
@@ -153,7 +146,6 @@ def test_an_answer_stays_free(name: str) -> None:
 @each_of("name", CALLING, every=3)
 def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     call = made(form)[0]
     unknown = Call("get_wether", call.arguments, call.id)
     lacking = Call("get_weather", {"days": 3}, call.id)
@@ -164,10 +156,9 @@ def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
             assert refusal(form, model, section, required=True) is not None
 
 
-@each_of("name", [form.name for form in FORMATS if form.calls and headless_of(form)])
+@each_of("name", [form.name for form in FORMATS if headless_of(form)])
 def test_a_section_without_its_first_marker_is_held_to_its_schema(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     section = headless_of(form)
     assert section
     call = made(form)[0]
@@ -199,7 +190,6 @@ def test_a_call_that_begins_with_its_name_is_held_to_its_schema(name: str) -> No
 
 def test_the_number_of_a_call_has_an_end() -> None:
     form = by_name("kimi-k2")
-    assert form.calls
     section = form.calls.lead + write_calls(form.calls, made(form)[:1])
     assert "get_weather:0<" in section
     section = section.replace(":0<", f":{'0' * 400}<")  # longer than the parser waits for
@@ -210,7 +200,6 @@ def test_the_number_of_a_call_has_an_end() -> None:
 @each_of("name", PARALLEL, every=3)
 def test_one_call_where_only_one_is_allowed(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     one, two = made(form)[:1], made(form)
     for model in models(name):
         section = form.calls.lead + write_calls(form.calls, one)
@@ -222,7 +211,6 @@ def test_one_call_where_only_one_is_allowed(name: str) -> None:
 @each_of("name", [form.name for form in FORMATS], every=3)
 def test_an_answer_by_schema_stands_where_answers_do(name: str) -> None:
     form = by_name(name)
-    assert form.reasoning
     thought = write_reasoning(form.reasoning, "Hm.")
     answer = AnswerPlan("answer", 'answer: "yes" | "no"\n')
     for control, vocabulary in models(name):
@@ -294,7 +282,6 @@ def offered(schema: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
 @each_of("name", NOTATIONS)
 def test_parameters_as_clients_write_them_are_held_to(name: str) -> None:
     form, tools = by_name(name), offered(WRITTEN)
-    assert form.calls
     control, vocabulary = vocabularies(form)[1]
     plan = CallPlan(tools, required=True, parallel=True)
     grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -345,7 +332,6 @@ def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
     shared = {"Colour": {"type": "string", "enum": ["red", "green"]}}
     top = {"type": "object", "properties": {"colours": colours}, "required": ["colours"]}
     form, tools = by_name(name), offered({**(top if nested else colours), "$defs": shared})
-    assert form.calls
     for control, vocabulary in models(name):
         plan = CallPlan(tools, required=True, parallel=True)
         grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -378,7 +364,6 @@ def test_what_libraries_write_in_their_own_way_is_held_to(
 ) -> None:
     form = by_name(name)
     tools = offered({"properties": {"v": schema}, "required": ["v"]})
-    assert form.calls
     for control, vocabulary in models(name):
         plan = CallPlan(tools, required=True, parallel=True)
         grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -402,7 +387,6 @@ def test_python_s_constants_stand_beside_other_values(
 ) -> None:
     form = by_name(name)
     tools = offered({"properties": {"v": schema}, "required": ["v"]})
-    assert form.calls
     plan = CallPlan(tools, required=True, parallel=True)
     _, vocabulary = vocabularies(form)[0]
     grammar = compose(form, {}, reasoning="none", calls=plan, answer=None)
@@ -415,7 +399,6 @@ def test_python_s_constants_stand_beside_other_values(
 def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
     form = by_name(name)
     tools = offered({"type": "object", "propertyNames": {"enum": ["red", "green"]}})
-    assert form.calls
     for control, vocabulary in models(name):
         plan = CallPlan(tools, required=True, parallel=True)
         grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -440,7 +423,6 @@ def test_words_mean_what_the_schema_has(
 ) -> None:
     """Also those that only Python has, and those that only Python's reader of JSON takes."""
     form, tools = by_name(name), offered({"properties": {"a": kind}, "required": ["a"]})
-    assert form.calls
     for control, vocabulary in models(name):
         plan = CallPlan(tools, required=True, parallel=True)
         grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -460,7 +442,6 @@ def test_one_item_or_key_at_most(name: str) -> None:
         (free, {"x": 1}, {"x": 1, "y": 2}),
     ]
     form = by_name(name)
-    assert form.calls
     for schema, right, wrong in tries:
         for control, vocabulary in models(name):
             plan = CallPlan(offered(schema), required=True, parallel=True)
@@ -475,7 +456,6 @@ def test_what_a_definition_forbids_is_not_written(name: str) -> None:
     """Models of JSON get this schema refused by the compiler."""
     never = {"a": {"$ref": "#/$defs/never"}, "b": {"type": "integer"}}
     form, tools = by_name(name), offered({"properties": never, "$defs": {"never": False}})
-    assert form.calls
     for control, vocabulary in models(name):
         plan = CallPlan(tools, required=True, parallel=True)
         grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -531,7 +511,6 @@ def test_strings_are_held_to_format_and_pattern(
 ) -> None:
     form = by_name(name)
     tools = offered({"properties": {"a": {"type": "string", **what}}, "required": ["a"]})
-    assert form.calls
     for control, vocabulary in models(name):
         plan = CallPlan(tools, required=True, parallel=True)
         grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -579,7 +558,6 @@ def test_parameters_that_are_elsewhere_or_several(
     wrong: list[dict[str, object]],
 ) -> None:
     form = by_name(name)
-    assert form.calls
     control, vocabulary = vocabularies(form)[1]
     plan = CallPlan(offered(schema), required=True, parallel=True)
     grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -637,7 +615,6 @@ def test_what_holds_at_once_holds_in_every_notation(
 ) -> None:
     form = by_name(name)
     tools = offered({"properties": {"v": what}, "required": ["v"]})
-    assert form.calls
     control, vocabulary = vocabularies(form)[1]
     plan = CallPlan(tools, required=True, parallel=True)
     grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -653,7 +630,6 @@ def test_what_holds_at_once_holds_in_every_notation(
 def test_keys_of_the_model_s_own_where_the_function_takes_them(name: str) -> None:
     form = by_name(name)
     tools = offered({"properties": {"a": {"type": "integer"}}, "additionalProperties": True})
-    assert form.calls
     control, vocabulary = vocabularies(form)[1]
     plan = CallPlan(tools, required=True, parallel=True)
     grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
@@ -693,7 +669,6 @@ def test_rules_between_properties_hold_in_every_notation(
     form = by_name(name)
     whole = {"type": "integer"}
     tools = offered({"properties": {"a": whole, "b": whole}, **rule})
-    assert form.calls
     control, vocabulary = vocabularies(form)[1]
     plan = CallPlan(tools, required=True, parallel=True)
     grammar = compose(form, control, reasoning="none", calls=plan, answer=None)

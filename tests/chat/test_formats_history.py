@@ -92,7 +92,6 @@ def _calls_in_prompt(
     template: ChatTemplate, form: ModelFormat, content: str | None = None
 ) -> tuple[str, str]:
     """Return the declared text of calls of the past, and the prompt."""
-    assert form.calls
     made = MADE if form.calls.parallel else MADE[:1]
     calls = tuple(
         ToolCall(call.id, call.name, json.dumps(call.arguments, ensure_ascii=False))
@@ -105,20 +104,19 @@ def _calls_in_prompt(
 
 def _reasoning_in_prompt(template: ChatTemplate, form: ModelFormat) -> tuple[str, str]:
     """Return the declared text of reasoning and answer of the past, and the prompt."""
-    assert form.reasoning
     said = write_reasoning(form.reasoning, "Hm, so.")
     said += form.answer_open + form.answer_space + "ANSWER"
     answer = Message("assistant", "ANSWER", reasoning_content="Hm, so.")
     return said, _rendered(template, form, answer, [], False)
 
 
-@each_of("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS])
 def test_own_template_shows_calls_as_declared(name: str) -> None:
     declared, prompt = _calls_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
 
 
-@each_of("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS])
 def test_no_call_is_lost_beside_text(name: str) -> None:
     template = _template(OWN / f"{name}.jinja")
     declared, prompt = _calls_in_prompt(template, by_name(name), "I look.")
@@ -131,7 +129,7 @@ def test_own_template_shows_reasoning_as_declared(name: str) -> None:
     assert declared in prompt
 
 
-@each_of("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS])
 def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
     template, form = _template(OWN / f"{name}.jinja"), by_name(name)
     declared, prompt = _calls_in_prompt(template, form, "I look.")
@@ -143,8 +141,6 @@ def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
 def test_what_is_said_before_a_call_is_a_message_of_its_own(name: str, thought: str) -> None:
     """No answer, behind which gpt-oss is no longer shown what it thought before earlier calls."""
     form = by_name(name)
-    assert form.calls
-    assert form.reasoning
     call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
     answer = Message("assistant", "I look.", tool_calls=(call,), reasoning_content=thought)
     results = [Message("tool", "RESULT", tool_call_id=call.id)]
@@ -169,7 +165,7 @@ def _shows_both(template: ChatTemplate, form: ModelFormat, said: str | None, tho
 
 @each_of("thought", ["", "Hm, so."])
 @each_of("said", [None, "I look."])
-@each_of("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS])
 def test_no_call_is_lost_beside_another(name: str, said: str | None, thought: str) -> None:
     assert _shows_both(_template(OWN / f"{name}.jinja"), by_name(name), said, thought)
 
@@ -199,7 +195,7 @@ def _in_order(template: ChatTemplate, form: ModelFormat, thought: str) -> bool:
 
 
 @each_of("thought", ["", "Hm, so."])
-@each_of("name", [form.name for form in FORMATS if form.calls])
+@each_of("name", [form.name for form in FORMATS])
 def test_what_was_said_before_a_call_stays_before_it(name: str, thought: str) -> None:
     assert _in_order(_template(OWN / f"{name}.jinja"), by_name(name), thought)
 
@@ -428,8 +424,6 @@ def test_real_templates_keep_thinking_that_was_asked_for_right_before_its_call()
 
 
 def _asked_thinking_stays(template: ChatTemplate, form: ModelFormat) -> bool:
-    assert form.reasoning
-    assert form.calls
     call = ToolCall(MADE[1].id, MADE[1].name, json.dumps(MADE[1].arguments))
     answer = Message("assistant", None, tool_calls=(call,), reasoning_content="Hm, so.")
     text = _rendered(template, form, answer, [Message("tool", "R", tool_call_id=call.id)], True)
@@ -442,7 +436,6 @@ def _goes_on(template: ChatTemplate, form: ModelFormat, *, called: bool) -> bool
 
     White space between reasoning and what follows is the model's affair.
     """
-    assert form.reasoning
     user, thought = Message("user", "USER"), "Hm, so."
     tools = tuple(Tool(name, schema, name) for name, schema in TOOLS.items()) if called else ()
 
@@ -455,7 +448,6 @@ def _goes_on(template: ChatTemplate, form: ModelFormat, *, called: bool) -> bool
     opened = first.rstrip().endswith(form.reasoning.open)
     said = first.rstrip() + reasoning[len(form.reasoning.open) if opened else 0 :]
     if called:
-        assert form.calls
         said += form.calls.lead + write_calls(form.calls, MADE[1:])
         call = ToolCall(MADE[1].id, MADE[1].name, json.dumps(MADE[1].arguments))
         answer = Message("assistant", None, tool_calls=(call,), reasoning_content=thought)

@@ -15,8 +15,8 @@ from causerie.chat.call_syntax.base import Reader, Unreadable
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.parameters import OpenString, ParameterReader
-from causerie.chat.call_syntax.python import LooseReader, PythonReader, loose
-from causerie.chat.call_syntax.relaxed import relaxed_json
+from causerie.chat.call_syntax.python import PythonReader, loose
+from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
 
 MARK = "]<]mark[>["
@@ -131,14 +131,14 @@ def test_a_python_literal_as_json(text: str, expected: str | None) -> None:
     ],
 )
 def test_loose(text: str, expected: Mapping[str, object], size: int) -> None:
-    out, rest = fed(LooseReader(QUOTE), text + "<tool_call|>", size)
+    out, rest = fed(RelaxedReader(quote=QUOTE), text + "<tool_call|>", size)
     assert json.loads(out) == expected
     assert rest == "<tool_call|>"
 
 
 @given(arguments=NAMED, size=st.integers(0, 4))
 def test_loose_round_trip(arguments: Mapping[str, object], size: int) -> None:
-    out, rest = fed(LooseReader(QUOTE), loose(arguments, QUOTE) + "!", size)
+    out, rest = fed(RelaxedReader(quote=QUOTE), loose(arguments, QUOTE) + "!", size)
     assert json.loads(out) == arguments
     assert rest == "!"
 
@@ -270,7 +270,7 @@ def test_parameters_that_are_cut_say_the_same_however_they_came(
     words=st.lists(st.sampled_from(["a", "=", "'", '"', "\\", "(", ")", "[", ",", "1", "{", ":"]))
 )
 def test_what_a_reader_reads_is_json_however_odd_the_text(words: Sequence[str]) -> None:
-    for reader in (PythonReader({}), LooseReader(QUOTE), ElementReader(MARK, {})):
+    for reader in (PythonReader({}), RelaxedReader(quote=QUOTE), ElementReader(MARK, {})):
         try:
             arguments, _ = fed(reader, "".join(words) or " ", 1)
         except (Unreadable, WantsMore):
@@ -312,7 +312,7 @@ def test_a_long_string_with_an_object_in_small_pieces_is_read_in_linear_time() -
         (PythonReader(ANY), "city"),
         (PythonReader(ANY), 'city={"'),
         (PythonReader(ANY), "city=1"),
-        (LooseReader(QUOTE), "{city"),
+        (RelaxedReader(quote=QUOTE), "{city"),
         (ElementReader(MARK, ANY), f"{MARK}<"),
         (ParameterReader(LISTED, ANY), "<p="),
     ],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from causerie.chat.answer import Functions
 from causerie.chat.formats.registry import by_name
-from causerie.chat.generation import TRANSITIONS, Generation, State
+from causerie.chat.generation import Generation, State
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import ResumedReply
@@ -54,6 +54,8 @@ T, L, A, C, F = (
     State.CALLING,
     State.FINISHED,
 )
+
+TRANSITIONS = {T: {A, C, L, F}, L: {A, F}, A: {T, C, L, F}, C: {A, T, L, F}, F: set[State]()}
 
 
 @dataclass

@@ -9,8 +9,9 @@ from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.fallback import PLAIN_CALLS, call_text, tools_text, without_calls
+from causerie.chat.fallback import call_text, tools_text, without_calls
 from causerie.chat.formats.format import (
+    HERMES_CALLS,
     CallId,
     CallSection,
     JsonArguments,
@@ -20,7 +21,7 @@ from causerie.chat.formats.format import (
     ParameterList,
     PythonArguments,
 )
-from causerie.chat.history import arranged, entries, tool_entries
+from causerie.chat.history import arranged, entries, tool_entry
 from causerie.chat.taint import JsonDict, read_arguments, user_spans, write_json
 from causerie.chat.template import ChatTemplate
 from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of
@@ -292,7 +293,7 @@ def test_arguments_take_the_shape_the_template_shows_whole(call: str, shape: str
         if "items" in call or "+" in call:
             assert capabilities.arguments == shape
     assert not capabilities_of(template, "object", ("elsewhere",)).reasoning
-    tool = tool_entries([Tool("f", {})], capabilities_of(template))[0]
+    tool = tool_entry(Tool("f", {}), capabilities_of(template))
     assert tool["function"] == {"name": "f", "description": "", "parameters": {}}
 
 
@@ -310,7 +311,7 @@ def test_calls_and_results_become_plain_words() -> None:
             TemplateCapabilities(),
             (),
         ),
-        PLAIN_CALLS,
+        HERMES_CALLS,
     )
     assert [(entry["role"], entry["content"]) for entry in told] == [
         ("user", "hi"),
@@ -332,7 +333,7 @@ def test_calls_and_results_become_plain_words() -> None:
     ("calls", "text"),
     [
         (
-            PLAIN_CALLS,
+            HERMES_CALLS,
             '<tool_call>\n{"name": "f", "arguments": {"s": "x", "n": 1.0}}\n</tool_call>',
         ),
         (
@@ -367,8 +368,8 @@ def test_null_is_written_as_models_of_the_loose_notation_write_it() -> None:
 
 
 def test_tools_are_described_in_a_few_words() -> None:
-    tools = tool_entries([Tool("f", {"type": "object"}, "does <|im_end|>")], TemplateCapabilities())
-    text = tools_text(tools, PLAIN_CALLS)
+    tools = [tool_entry(Tool("f", {"type": "object"}, "does <|im_end|>"), TemplateCapabilities())]
+    text = tools_text(tools, HERMES_CALLS)
     assert (
         '{"name": "f", "description": "does <|im_end|>", "parameters": {"type": "object"}}' in text
     )

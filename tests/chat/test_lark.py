@@ -6,14 +6,14 @@ import pytest
 from casekit import each_of
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.lark import embed, tokens
+from causerie.chat.lark import EMBEDDED, embed, tokens
 from causerie.chat.schema.keywords import SchemaRefused
 
 
 def admits(source: str, text: str) -> bool:
-    part = embed(source, "g")
+    rules = embed(source)
     # The names of the client's grammar are all taken around it, with another meaning.
-    outer = f'%llguidance {{}}\nstart: "<" {part.start} expr A\nexpr: ">"\nA: "!"\n{part.rules}'
+    outer = f'%llguidance {{}}\nstart: "<" {EMBEDDED} expr A\nexpr: ">"\nA: "!"\n{rules}'
     matcher = LLMatcher(LLTokenizer("byte"), outer, log_level=0)
     assert not matcher.is_error(), matcher.get_error()
     raw = f"<{text}>!".encode()
@@ -95,7 +95,7 @@ def test_what_the_dialect_has(source: str, good: str, bad: str) -> None:
 )  # fmt: skip
 def test_what_reaches_beyond_is_refused(source: str, words: str) -> None:
     with pytest.raises(SchemaRefused, match=words) as caught:
-        embed(source, "g")
+        embed(source)
     assert caught.value.param == "structured_outputs.grammar"
 
 

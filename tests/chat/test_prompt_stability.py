@@ -32,7 +32,7 @@ from causerie.protocol.request import (
 _OWN = sorted((Path(__file__).parents[1] / "templates").glob("*.jinja"))
 _FOLDER = os.environ.get("CAUSERIE_TEMPLATES", "")
 _REAL = sorted(Path(_FOLDER).glob("*.jinja")) if _FOLDER else []
-_CALLING = [form.name for form in FORMATS if form.calls]
+_CALLING = [form.name for form in FORMATS]
 
 _TOOLS = tuple(Tool(name, schema, name) for name, schema in TOOLS.items())
 _CONVERSATION = (
@@ -87,7 +87,6 @@ async def test_an_effort_that_the_template_does_not_show_leaves_it_alone(path: P
 @each_of("name", _CALLING)
 def test_no_call_passes_where_calls_are_forbidden(name: str) -> None:
     form = by_name(name)
-    assert form.calls
     plan = CallPlan({}, required=False, parallel=False, forbidden=True)
     call_id = "abcdefgh1" + ("0" if name == "solar-open" else "")
     section = form.calls.lead + write_calls(
@@ -98,9 +97,8 @@ def test_no_call_passes_where_calls_are_forbidden(name: str) -> None:
         assert grammar is not None
         said = f"{form.answer_open}Hello <b>you</b> [1], {{x}}.{form.answer_close}"
         assert vocabulary.refused_at(grammar, said) is None
-        if form.reasoning:
-            thought = write_reasoning(form.reasoning, "Hm.")
-            assert vocabulary.refused_at(grammar, thought + said) is None
+        thought = write_reasoning(form.reasoning, "Hm.")
+        assert vocabulary.refused_at(grammar, thought + said) is None
         if not form.calls.at_start:
             assert vocabulary.refused_at(grammar, section) is not None
             assert vocabulary.refused_at(grammar, "So: " + section) is not None

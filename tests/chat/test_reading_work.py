@@ -106,7 +106,6 @@ def assert_linear(feed: Callable[[], Callable[[str], object]], text: str) -> Non
 )
 def test_a_call(family: str, value: str) -> None:
     calls = by_name(family).calls
-    assert calls
     text = calls.lead + write_calls(calls, [Call("get_weather", VALUES[value])])
     assert_linear(lambda: parser_of(family, ANY).feed, text)
 
@@ -129,7 +128,6 @@ def test_a_call_that_is_odd(text: str) -> None:
 
 def test_a_call_that_begins_like_an_earlier_one() -> None:
     calls = by_name("hermes").calls
-    assert calls
     made = [Call("get_weather", {"city": "a" * (LENGTH // 2) + end}) for end in "bc"]
     assert_linear(lambda: parser_of("hermes", TOOLS).feed, write_calls(calls, made))
 

@@ -36,7 +36,7 @@ HIDDEN = {
 }
 SUMMARY = {"type": "reasoning.summary", "summary": "so", "index": 0}
 KEPT = ("generic", "causerie", "openrouter", "anthropic")
-TAKES_NONE = ("openai", "azure", "azure-deployments")
+TAKES_NONE = ("bedrock", "openai", "azure", "azure-deployments")
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "2"}
 USER = {"role": "user", "content": "q"}

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.formats.registry import FORMATS, by_name, detect
+from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import OwnRenderer, Renderer, Renderers, in_process, is_own
-from causerie.chat.template_wire import (
+from causerie.chat.template_worker import (
     Ask,
     Costly,
     Load,
-    RenderedPrompt,
+    TemplateWorker,
     encode,
     read_answer,
     read_question,
 )
-from causerie.chat.template_worker import TemplateWorker
 from causerie.engines import registry
 from causerie.engines.weights.gguf import read_header
 from causerie.errors import InvalidRequest, Overloaded, TemplateFailed
@@ -343,4 +343,4 @@ def test_half_a_character_is_the_templates_fault() -> None:
     worker.answer(encode(Load(CHATML + "{{ '%c' % 55296 }}", "", "", "generic")))
     assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), Costly)
     worker.answer(encode(Load(CHATML, "", "", "generic")))
-    assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), RenderedPrompt)
+    assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), Prompt)

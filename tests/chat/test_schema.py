@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
+from causerie.chat.schema import WhiteSpace, choice, constraint, prepare, regex
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.validation import validate
 from causerie.protocol.request import JsonSchema
@@ -98,11 +98,9 @@ EITHER = {
         ({"type": "number", "minimum": 1e-9}, "0.000000001", "0.0000000009"),
         ({"type": "number", "multipleOf": 1e-8}, "0.00000003", "0.000000031"),
         ({"type": "integer", "multipleOf": 1e-8}, "7", "0.5"),
-        ({"type": "integer", "multipleOf": 0.123456789}, "123456789", "123456788"),
-        ({"multipleOf": 123456789, "enum": [5, 123456789, "a"]}, '"a"', "5"),
-        ({"type": "integer", "maximum": 2**64 - 1}, f"{10**18}", f"{2**65}"),
+        ({"type": "integer", "maximum": 2**64 - 1}, f"{2**53}", f"{2**65}"),
         ({"type": "integer", "exclusiveMaximum": 10**16}, f"{2**53}", f"{10**16}"),
-        ({"minimum": -(2**64), "exclusiveMaximum": 9.7e26, "maximum": 8}, f"-{10**18}", "9"),
+        ({"minimum": -(2**64), "exclusiveMaximum": 9.7e26, "maximum": 8}, f"-{2**53}", "9"),
         ({"type": "number", "minimum": 0.001, "exclusiveMinimum": 0, "maximum": 0.5}, "0.1", "0"),
         ({"type": "string", "minLength": 2, "pattern": "^a+$"}, '"aa"', '"a"'),
         ({"type": "string", "format": "date", "minLength": 5}, '"2024-02-29"', '"2024-2-29"'),
@@ -206,6 +204,7 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"propertyNames": {"$ref": "n.json#/N"}, "N": {"enum": ["a"]}}, "#/propertyNames/$ref"),
         ({"$dynamicRef": "#a"}, "#"),
         ({"const": 2**53 + 1}, "#/const"),
+        ({"multipleOf": 123456789}, "#/multipleOf"),
         ({"items": {"enum": [1, [2**60 + 1]]}}, "#/items/enum/1/0"),
         ({"type": "integer", "minimum": 2**60 + 1}, "#/minimum"),
         ({"type": "integer", "exclusiveMaximum": -(2**60)}, "#/exclusiveMaximum"),
@@ -383,8 +382,8 @@ NUMBER: Schema = {"type": "integer"}
                                                     "items": {"$ref": "#T"}}}}}},
         {"$id": "urn:x:y", "properties": {"a": {"$ref": "urn:x:y#/$defs/x"}},
          "$defs": {"x": {"type": "array", "items": {"$ref": "urn:x:y#/$defs/x"}}}},
-        {"properties": {"a": {"$dynamicRef": "#T"}},
-         "$defs": {"x": {"$dynamicAnchor": "T", "type": "array", "items": {"$dynamicRef": "#T"}}}},
+        {"properties": {"a": {"$ref": "#T"}},
+         "$defs": {"x": {"$dynamicAnchor": "T", "type": "array", "items": {"$ref": "#T"}}}},
         {"properties": {"a": {"$id": "/properties/a", "type": "array",
                               "items": {"$ref": "#/$defs/x"}}},
          "$defs": {"x": {"type": "array", "maxItems": 0}}},
@@ -559,7 +558,9 @@ def test_options_out_of_all_proportion_are_refused() -> None:
 
 
 def test_any_object() -> None:
-    grammar = "start: %json " + json_object(WhiteSpace.ANY)
+    grammar = "start: %json " + constraint(
+        {"type": "object"}, param="p", white_space=WhiteSpace.ANY
+    )
     assert admits(grammar, '{"a": {"b": [1.5, "x", null, true]}}')
     assert admits(grammar, "{}")
     assert not admits(grammar, "[]")

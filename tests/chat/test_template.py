@@ -179,19 +179,6 @@ def test_helpers_cannot_be_replaced_with_a_users_words() -> None:
     assert "<|" not in _own_text(rendered)
 
 
-def test_named_templates_are_chosen_by_what_is_asked() -> None:
-    tools = [{"type": "function", "function": {"name": "f"}}]
-    for source in (
-        {"default": "plain", "tool_use": "tools"},
-        [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}],
-    ):
-        template = ChatTemplate(source, bos_token="", eos_token="")
-        assert template.render(HELLO).text == "plain"
-        assert template.render(HELLO, tools=tools).text == "tools"
-    with pytest.raises(ValueError, match="empty list"):
-        ChatTemplate([], bos_token="", eos_token="")
-
-
 def test_without_a_template_the_prompt_is_chatml() -> None:
     rendered = _template("").render(HELLO)
     assert rendered.text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"

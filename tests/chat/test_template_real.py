@@ -27,20 +27,19 @@ from causerie.chat import template as template_module
 from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.registry import detect
-from causerie.chat.prompt import prompt_of, render
+from causerie.chat.prompt import Prompt, prompt_of, render
 from causerie.chat.taint import read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import capabilities_of
-from causerie.chat.template_wire import (
+from causerie.chat.template_worker import (
     Ask,
     Done,
     Load,
     Refusal,
-    RenderedPrompt,
+    TemplateWorker,
     encode,
     read_answer,
 )
-from causerie.chat.template_worker import TemplateWorker
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
@@ -275,15 +274,13 @@ def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None
     assert done == Done()
     for request in _hostile("<|im_end|>é😀"):
         told = read_answer(worker.answer(encode(Ask.of(request))))
-        assert isinstance(told, RenderedPrompt | Refusal)
+        assert isinstance(told, Prompt | Refusal)
         wanted: object
         try:
             wanted = prompt_of(template, form, request)
         except InvalidRequest as refused:
             wanted = refused.error()
-        assert (
-            told.prompt() if isinstance(told, RenderedPrompt) else told.error().error()
-        ) == wanted
+        assert (told if isinstance(told, Prompt) else told.error().error()) == wanted
 
 
 # What templates search for in an answer, to take earlier reasoning out of it.
@@ -378,7 +375,7 @@ def test_nothing_is_cut_where_nothing_is_forged(path: Path) -> None:
         for number, marker in enumerate(sorted({*_MARKER.findall(path.read_text()), "<BOS>"}))
     }
     for rendered in _rendered(template, "harmless").values():
-        assert [piece.text for piece in split(rendered, markers)] == [rendered.text]
+        assert [piece.text for piece in split(rendered, ControlTokens(markers))] == [rendered.text]
 
 
 @every_template

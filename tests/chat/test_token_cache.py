@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.encoding import ControlTokens, PromptEncoder, split
+from causerie.chat.encoding import ControlTokens, PromptEncoder, TokenCache, split
 from causerie.chat.template import Rendered
-from causerie.chat.token_cache import TokenCache
 from causerie.engines.base import PromptTooLong
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
@@ -71,8 +70,8 @@ async def test_the_ids_are_those_of_the_whole_text(
 async def test_of_a_prompt_that_is_far_too_long_no_more_is_read_than_tells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("causerie.chat.token_cache._MANY", 10)
-    monkeypatch.setattr("causerie.chat.token_cache._AT_ONCE", 40)
+    monkeypatch.setattr("causerie.chat.encoding._MANY_TOKENS", 10)
+    monkeypatch.setattr("causerie.chat.encoding._AT_ONCE", 40)
     engine, cache = Words(), TokenCache()
     text = "".join(f"<|u|>a{number} b<|end|>" for number in range(100))
     pieces = split(Rendered(text, ()), ControlTokens(CONTROL))

@@ -87,6 +87,34 @@ concurrent = 3
     ]
 
 
+def test_keys_that_change_are_explained_and_not_fetched(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hunter2")
+    text = ""
+    for name, key in (
+        ("a", '{ command = ["sh", "-c", "touch ran"], lifetime = 3600, environment = ["A"] }'),
+        ("b", '{ command = ["no-such-program"] }'),
+        ("c", f'{{ file = "{tmp_path}/key" }}'),
+        ("d", '{ env = "D_KEY" }'),
+    ):
+        text += f'[[providers]]\nname = "{name}"\nbase_url = "http://a.example/v1"\nkey = {key}\n'
+    file = tmp_path / "causerie.toml"
+    file.write_text(text)
+    result = CliRunner(env={"D_KEY": "x"}).invoke(app, ["check", "-c", str(file)])
+    assert result.exit_code == 0, result.stderr
+    assert not (tmp_path / "ran").exists()
+    assert result.stdout.splitlines()[-3:] == [
+        "# Key of a: the command sh is run, with PATH, HOME and the like, A, at the start, a "
+        "reload, every 2880 s and after a 401",
+        "# Key of b: the command no-such-program (not found in PATH here) is run, with PATH, HOME "
+        "and the like, at the start, a reload and after a 401",
+        f"# Key of c: the file {tmp_path}/key is read at the start, a reload, every 5 s and after "
+        "a 401",
+    ]
+    again = tmp_path / "again.toml"
+    again.write_text(result.stdout)
+    assert load(file=again, environ={}).settings == load(file=file, environ={}).settings
+
+
 def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
     file.write_text(

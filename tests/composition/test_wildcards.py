@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from faultkit import Reply, upstream
+from hostedkit import office
 from provider import ScriptedProvider, running
 from servicekit import service_view
 
@@ -112,3 +113,41 @@ def test_both_have_a_star_or_neither(tmp_path: Path, alias: str, target: str) ->
     )
     with pytest.raises(SettingsError, match="needs a"):
         load(file=file, environ={})
+
+
+PRICED = """
+[store]
+folder = "data"
+journal = "off"
+[[doors]]
+name = "gateway"
+kind = "gateway"
+keys = "accounts"
+[[providers]]
+name = "a"
+base_url = "{a}"
+health = {{ path = "" }}
+[[aliases]]
+id = "openai/*"
+price = {{ prompt = "1", completion = "2" }}
+targets = [{{ provider = "a", model = "models/*" }}]
+"""
+
+
+async def test_the_model_that_was_asked_is_recorded_at_the_price_of_the_wildcard(
+    tmp_path: Path,
+) -> None:
+    async with upstream(Reply()) as a, service_view(tmp_path, PRICED.format(a=a.base_url)) as there:
+        async with office(tmp_path / "data") as opened:
+            key = (await opened.key()).credential
+            for name in ("openai/gpt-5", "openai/gpt-5-mini"):
+                status, headers, answer = await there.ask("/gateway/v1", name, key=key)
+                assert (status, answer["model"]) == (200, name)
+                assert headers["x-served-model"] == name
+                assert headers["x-served-by"] == f"a/{name.replace('openai', 'models')}"
+            records = await opened.records()
+        assert {(one.model, one.served_by) for one in records} == {
+            ("openai/gpt-5", "a/models/gpt-5"),
+            ("openai/gpt-5-mini", "a/models/gpt-5-mini"),
+        }
+        assert all(one.cost > 0 for one in records)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,28 +175,72 @@ CALL = """async ([url, key]) => {
 }"""
 
 
-async def called(root: str, base: str) -> list[object]:
+async def called(root: str, base: str, script: str = CALL) -> list[object]:
     """Call the service from a page of the base URL's origin, in a browser."""
     async with window() as page:
         await page.goto(base)
-        return list(await page.evaluate(CALL, [f"{root}/v1/chat/completions", "any"]))
+        return list(await page.evaluate(script, [f"{root}/v1/chat/completions", "any"]))
 
 
 async def blank(_: web.Request) -> web.Response:
     return web.Response(text="<!doctype html><title>Page</title>", content_type="text/html")
 
 
-@pytest.mark.full
-async def test_a_page_in_a_browser_may_call_where_it_is_listed(tmp_path: Path) -> None:
-    """The page has another origin than the service: other.localhost, and a port of its own."""
+MODULES = Path(__file__).parent.parent / "javascript" / "node_modules"
+CLIENT = """async ([url, key]) => {
+  const { default: OpenAI } = await import("/modules/openai/index.mjs");
+  const baseURL = url.replace("/chat/completions", "");
+  const client = new OpenAI({baseURL, apiKey: key, dangerouslyAllowBrowser: true, maxRetries: 0});
+  const ask = {model: "a", messages: [{role: "user", content: "word ".repeat(600)}]};
+  const { data, response } = await client.chat.completions.create(ask).withResponse();
+  let streamed = "";
+  for await (const chunk of await client.chat.completions.create({...ask, stream: true}))
+    streamed += chunk.choices[0]?.delta?.content ?? "";
+  let code = "";
+  try { await client.chat.completions.create({...ask, model: "none"}); }
+  catch (failure) { code = failure.code; }
+  const told = ["x-request-id", "x-served-by"].map((name) => response.headers.get(name));
+  return [data.choices[0].message.content, streamed, code, ...told];
+}"""
+
+
+@asynccontextmanager
+async def site_of_pages() -> AsyncIterator[int]:
+    """A site of blank pages with the modules of npm; yields its port."""
     site = web.Application()
     site.router.add_get("/", blank)
+    if MODULES.is_dir():
+        site.router.add_static("/modules/", MODULES.resolve())
     runner = web.AppRunner(site)
     await runner.setup()
     try:
-        there = web.TCPSite(runner, "127.0.0.1", 0)
-        await there.start()
-        port = runner.addresses[0][1]
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await asyncio.shield(runner.cleanup())
+
+
+@pytest.mark.full
+async def test_the_official_client_works_in_a_page(tmp_path: Path) -> None:
+    """As it is without any setting: a page of this machine, and a door without keys."""
+    if not MODULES.is_dir():
+        pytest.skip("`make test` installs the JavaScript client")
+    with serving(tmp_path, CONFIGURATION) as service:
+        async with site_of_pages() as port:
+            said, streamed, code, id, by = await called(
+                service.root, f"http://localhost:{port}", CLIENT
+            )
+    assert said
+    assert said == streamed
+    assert code == "model_not_found"
+    assert str(id).startswith("chatcmpl-")
+    assert by == "a"
+
+
+@pytest.mark.full
+async def test_a_page_in_a_browser_may_call_where_it_is_listed(tmp_path: Path) -> None:
+    """The page has another origin than the service: other.localhost, and a port of its own."""
+    async with site_of_pages() as port:
         local, other = f"http://localhost:{port}", f"http://127.0.0.1:{port}"
         for listed, base, reads in (
             ("", local, True),
@@ -211,5 +256,3 @@ async def test_a_page_in_a_browser_may_call_where_it_is_listed(tmp_path: Path) -
                 else:
                     assert status == 0
                     assert "Failed to fetch" in str(told)
-    finally:
-        await asyncio.shield(runner.cleanup())

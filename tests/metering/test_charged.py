@@ -61,7 +61,7 @@ async def left(asking: asyncio.Task[Any]) -> None:
 
 def cost_of(record: UsageRecord) -> bool:
     """Return true if a record's cost is that of its tokens."""
-    return record.cost == PRICE.cost(prompt=record.prompt, cached=0, completion=record.completion)
+    return record.cost == PRICE.charge(Usage(record.prompt, record.completion))
 
 
 def nothing(record: UsageRecord) -> bool:

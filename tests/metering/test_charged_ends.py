@@ -111,7 +111,7 @@ ENDS = {
     "filtered": End(Reply(WORDS, piece=PIECE, finish="content_filter")),
     "no usage is told": End(Broken(Fault.USAGE_MISSING, reply=REPLY)),
     "refused": End(Broken(Fault.SERVER_ERROR, status=400), status=400),
-    "too many": End(Fault.TOO_MANY, status=503),
+    "too many": End(Fault.TOO_MANY, status=429),
     "server error": End(Fault.SERVER_ERROR, status=502),
     "error instead of a reply": End(Fault.ERROR_IN_200, status=502),
     "silence": End(Fault.STALL_BEFORE_FIRST, status=504),

@@ -20,8 +20,9 @@ from ledgerkit import NOON, ledger, record
 from msgspec import structs
 from sqlalchemy import select, text
 
+from causerie.catalog.model import Tariff
 from causerie.errors import StoreUnavailable
-from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold, TokenPrice
+from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold
 from causerie.hosted.accounts.bounds import Budget
 from causerie.hosted.accounts.budgets import Budgets, Claim
 from causerie.hosted.accounts.usage import Spent
@@ -202,7 +203,7 @@ async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered(
     """Of the budgets too, and though the ledger is full; a plain reply is taken back instead."""
     store = Memory()
     store.away = True
-    price = ModelPrices({"small": TokenPrice(prompt=Decimal("0.01"))})
+    price = ModelPrices({"small": Tariff(prompt=Decimal("0.01"))})
     async with Ledger(store, max_waiting=1) as made:
         budgets = Budgets(Spending(), lambda: NOON * 1000)
         books = Bookkeeping(made, budgets)

@@ -49,7 +49,7 @@ class Gone:
     whole: bool = True
     delivered: bool = True
     finish: FinishReason | None = "stop"
-    served_by: str = "b"
+    answered_by: str = "b"
     tried: Sequence[object] = ("a: full", "b: answered")
     continued: int = 0
     queued_seconds: float = 0.25

@@ -29,11 +29,14 @@ from causerie.protocol.events import (
     is_large_batch,
     joined_events,
 )
+from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.shapes.chat_completions.encoder import completion
+from causerie.shapes.chat_completions.reader import with_reply
 
 _CONTEXT = ResponseContext(CompletionIdentity("c", 0, "r"), "m", "f", router_names=True)
+_PARSED = with_reply(ChatRequest("m", ()))
 _texts = st.builds(
     lambda start, times: start * times, st.text("ab \n😀", min_size=1), st.integers(1, PORTION)
 )
@@ -96,7 +99,7 @@ def test_events_that_cannot_be_joined_are_not_looked_at_again(
         return joined_events(events)
 
     monkeypatch.setattr(answers, "joined_events", noting)
-    answer = PlainAnswer()
+    answer = PlainAnswer(_PARSED)
     take = answer.begin({}, _CONTEXT)
     said = [TextDelta(f"{number} ", (), number % 2) for number in range(50_000)]
     for start in range(0, len(said), 100):
@@ -107,7 +110,7 @@ def test_events_that_cannot_be_joined_are_not_looked_at_again(
 
 
 def test_events_are_joined_across_batches() -> None:
-    answer = PlainAnswer()
+    answer = PlainAnswer(_PARSED)
     take = answer.begin({}, _CONTEXT)
     for _ in range(20_000):
         take((TextDelta("x"),))

@@ -12,7 +12,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.events import Partial
 from causerie.providers.dialects import DIALECTS
 
-AZURE = ("azure", "azure-deployments")
+KIN_OF_OPENAI = ("azure", "azure-deployments", "bedrock")
 NAMELESS = ("mistral", "anthropic")
 USER = {"role": "user", "content": "q"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -29,6 +29,7 @@ REASONING: dict[str, dict[str, Any]] = {
     "openai": {"content": "a"},
     "azure": {"content": "a"},
     "azure-deployments": {"content": "a"},
+    "bedrock": {"content": "a"},
     "anthropic": {"content": "a"},  # which takes none without its own signature
     "vllm": {"reasoning_content": "r", "reasoning": "r", "content": "a"},
     "sglang": {"reasoning_content": "r", "content": "a"},
@@ -132,7 +133,7 @@ def test_roles_and_names(dialect: str) -> None:
     messages, changes = history(
         dialect, {"role": "developer", "content": "d"}, {**USER, "name": "bob"}
     )
-    knows = dialect in ("generic", "causerie", "openai", "openrouter", *AZURE)
+    knows = dialect in ("generic", "causerie", "openai", "openrouter", *KIN_OF_OPENAI)
     assert messages[0]["role"] == ("developer" if knows else "system")
     assert ("name" in messages[1]) == (dialect not in NAMELESS)
     assert ("messages.role.developer->system" in changes) == (not knows)

@@ -14,7 +14,7 @@ from causerie.errors import InvalidRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 
-AZURE = ("azure", "azure-deployments")
+KIN_OF_OPENAI = ("azure", "azure-deployments", "bedrock")
 KIN = ("generic", "causerie")  # as sent
 TEMPLATE = ("vllm", "sglang", "llama-server")
 OFF = {"enable_thinking": False, "thinking": False}
@@ -39,7 +39,7 @@ SWITCHED_OFF: dict[str, dict[str, Any]] = {
     "deepseek": {"thinking": {"type": "disabled"}},
     "openrouter": {"reasoning": {"effort": "none"}},
     "anthropic": {"thinking": {"type": "disabled"}},
-    **{key: {"reasoning_effort": "none"} for key in AZURE},
+    **{key: {"reasoning_effort": "none"} for key in KIN_OF_OPENAI},
 }
 
 
@@ -78,7 +78,7 @@ def test_on(dialect: str) -> None:
         "deepseek": {"thinking": {"type": "enabled"}},
         "openrouter": {"reasoning": {"enabled": True}},
         "anthropic": {"thinking": ADAPTIVE},
-        **{key: {"reasoning_effort": "medium"} for key in AZURE},
+        **{key: {"reasoning_effort": "medium"} for key in KIN_OF_OPENAI},
     }
     unchanged = {"chat_template_kwargs": {"enable_thinking": True}}
     assert found == expected.get(dialect, unchanged)
@@ -103,7 +103,7 @@ WORDS = {
     "deepseek": ("low", "low", "high", "high", "high", "max"),
     "mistral": ("high",) * 6,
     "anthropic": ("low", "low", "medium", "high", "xhigh", "max"),
-    **dict.fromkeys(AZURE, ("minimal", "low", "medium", "high", "xhigh", "xhigh")),
+    **dict.fromkeys(KIN_OF_OPENAI, ("minimal", "low", "medium", "high", "xhigh", "xhigh")),
 }
 
 
@@ -160,7 +160,7 @@ def test_budget(dialect: str) -> None:
     assert (changes == []) == (dialect == "openrouter")
 
 
-IN_WORDS = ("openai", "ollama", "lmstudio", "deepseek", *AZURE)
+IN_WORDS = ("openai", "ollama", "lmstudio", "deepseek", *KIN_OF_OPENAI)
 
 
 @each_of("dialect", IN_WORDS)

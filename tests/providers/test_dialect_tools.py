@@ -31,6 +31,7 @@ CHOICES = {
     "openai":       "s s s s s s",
     "azure":        "s s s s s s",
     "azure-deployments": "s s s s s s",
+    "bedrock":      "s s s s s s",
     "anthropic":    "s s s s 1 o",
     "vllm":         "s s s s 1 o",
     "sglang":       "s s s s 1 o",
@@ -181,7 +182,7 @@ def test_a_schema_is_enforced_though_it_does_not_say_strict(dialect: str) -> Non
     if dialect == "deepseek":
         return
     body, changes = shaped(dialect, response_format=loose)
-    if dialect in ("openai", "openrouter", "mistral", "azure", "azure-deployments"):
+    if dialect in ("openai", "openrouter", "mistral", "azure", "azure-deployments", "bedrock"):
         assert body == {"response_format": FORMAT}
         assert changes == ["response_format.json_schema.strict->true"]
     else:

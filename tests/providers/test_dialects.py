@@ -43,33 +43,33 @@ VALUES: dict[str, Any] = {
 }
 # s: sent as it is, d: dropped and said, r: refused, q: dropped quietly, a name: sent under it.
 # generic causerie openai vllm sglang llama-server ollama lmstudio openrouter deepseek mistral
-# anthropic azure azure-deployments
+# anthropic azure azure-deployments bedrock
 TABLE = {
-    "temperature":        "s s s s s s s s s s s s s s",
-    "top_p":              "s s s s s s s s s s s s s s",
-    "stop":               "s s s s s s s s s s s s s s",
-    "frequency_penalty":  "s s s s s s s s s s s r s s",
-    "presence_penalty":   "s s s s s s s s s s s r s s",
-    "top_k":              "s s r s s s r s s r r s r r",
-    "min_p":              "s s r s s s r r s r r r r r",
-    "repetition_penalty": "s s r s s repeat_penalty r repeat_penalty s r r r r r",
-    "seed":               "s s s s s s s s s r random_seed r s s",
-    "logit_bias":         "s s s s s s r s s r r r s s",
-    "n":                  "s s s s s s r r r r s r s s",
-    "stop_token_ids":     "s s r s s r r r r r r r r r",
-    "min_tokens":         "s s r s s r r r r r r r r r",
-    "ignore_eos":         "s s r s s s r r r r r r r r",
-    "documents":          "s s r s r r r r r r r r r r",
-    "user":               "s s s s s d d d s d d s s s",
-    "metadata":           "s s s d d d d d d d s d s d",
-    "store":              "s s s d d d d d d d d d s d",
-    "service_tier":       "d d d d d d d d d d d d d d",
-    "prompt_cache_key":   "s s s d d d d d s d d d s d",
-    "prediction":         "s s s d d d d d d d s d s d",
-    "verbosity":          "s s s d d d d d s d d d s d",
-    "safety_identifier":  "s s s d d d d d d d d d s d",
-    "modalities":         "s s s d d d d d d d d d s d",
-    "session_id":         "s s q s q q q q s q q q q q",
+    "temperature":        "s s s s s s s s s s s s s s s",
+    "top_p":              "s s s s s s s s s s s s s s s",
+    "stop":               "s s s s s s s s s s s s s s s",
+    "frequency_penalty":  "s s s s s s s s s s s r s s s",
+    "presence_penalty":   "s s s s s s s s s s s r s s s",
+    "top_k":              "s s r s s s r s s r r s r r r",
+    "min_p":              "s s r s s s r r s r r r r r r",
+    "repetition_penalty": "s s r s s repeat_penalty r repeat_penalty s r r r r r r",
+    "seed":               "s s s s s s s s s r random_seed r s s s",
+    "logit_bias":         "s s s s s s r s s r r r s s s",
+    "n":                  "s s s s s s r r r r s r s s r",
+    "stop_token_ids":     "s s r s s r r r r r r r r r r",
+    "min_tokens":         "s s r s s r r r r r r r r r r",
+    "ignore_eos":         "s s r s s s r r r r r r r r r",
+    "documents":          "s s r s r r r r r r r r r r r",
+    "user":               "s s s s s d d d s d d s s s s",
+    "metadata":           "s s s d d d d d d d s d s d s",
+    "store":              "s s s d d d d d d d d d s d s",
+    "service_tier":       "d d d d d d d d d d d d d d d",
+    "prompt_cache_key":   "s s s d d d d d s d d d s d d",
+    "prediction":         "s s s d d d d d d d s d s d s",
+    "verbosity":          "s s s d d d d d s d d d s d d",
+    "safety_identifier":  "s s s d d d d d d d d d s d d",
+    "modalities":         "s s s d d d d d d d d d s d d",
+    "session_id":         "s s q s q q q q s q q q q q q",
 }  # fmt: skip
 CASES = [
     (dialect, name, what)
@@ -170,6 +170,7 @@ LIMITS = {
     "anthropic": ("max_tokens", "max_tokens"),
     "azure": ("max_completion_tokens", "max_completion_tokens"),
     "azure-deployments": ("max_completion_tokens", "max_completion_tokens"),
+    "bedrock": ("max_completion_tokens", "max_completion_tokens"),
 }
 
 

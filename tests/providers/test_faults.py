@@ -28,7 +28,7 @@ TEXT = Reply().text
 WHOLE = "the whole reply"
 GATEWAY = "502 `bad_gateway`"
 LATE = "504 `upstream_timeout`"
-FULL = "503 `no_endpoint`, `Retry-After`"
+FULL = "429 `upstream_rate_limited`, `Retry-After`"
 CUT = "what came, then an error chunk and `[DONE]`"
 
 # What a client gets from this provider alone: a plain answer, a stream.
@@ -163,7 +163,7 @@ def test_the_page_shows_this_table() -> None:
     [
         (Broken(Fault.SERVER_ERROR, status=400), 400),
         (Fault.SERVER_ERROR, 502),
-        (Fault.TOO_MANY, 503),
+        (Fault.TOO_MANY, 429),
         (Fault.ERROR_IN_200, 502),
         (Broken(Fault.ERROR_IN_STREAM, after=0), 502),
     ],

@@ -322,7 +322,7 @@ async def test_blocks_of_other_providers_are_left_out() -> None:
         (403, ("permission_error", "no"), 502, "bad_gateway"),
         (404, ("not_found_error", "model: m"), 502, "bad_gateway"),
         (413, ("request_too_large", "too large"), 400, "context_length_exceeded"),
-        (429, ("rate_limit_error", "slow down"), 503, "no_endpoint"),
+        (429, ("rate_limit_error", "slow down"), 429, "upstream_rate_limited"),
         (500, ("api_error", "Internal server error"), 502, "bad_gateway"),
         (529, ("overloaded_error", "Overloaded"), 503, "no_endpoint"),
     ],

@@ -19,10 +19,10 @@ from passedkit import RANKED, VECTORS, Upstream, text_chunk, upstream
 from servicekit import ServiceView, service_view
 
 from causerie.metering.meter import Contents
-from causerie.protocol.events import PassedDelta, Usage
+from causerie.protocol.events import TextDelta, Usage, Verbatim
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.shapes.passed_through.encoder import passed_reply
+from causerie.shapes.passed_through.encoder import PassedReply
 from causerie.shapes.passed_through.reader import parse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -171,7 +171,7 @@ async def test_only_listed_fields_pass_and_the_others_are_named(there: There) ->
     assert headers["x-request-changes"] == "api_base dropped, y dropped"
     assert headers["x-served-by"] == "first/their-embed"
     assert headers["x-attempts"] == "1"
-    assert headers["x-request-id"].startswith("req-")
+    assert headers["x-request-id"].startswith("embd-")
     assert reply["usage"] == {"prompt_tokens": 7, "total_tokens": 7}, "not what we are charged"
     status, refused, _ = await there.post("/strict/v1/embeddings", body)
     assert (status, refused["error"]["param"]) == (400, "api_base")
@@ -284,8 +284,9 @@ async def test_what_is_kept_of_a_request_and_its_stream() -> None:
     body = json.dumps({"model": "code", "prompt": "x", "stream": True}).encode()
     request = parse("completions", body, ParsingRules())
     identity = CompletionIdentity("req-1", 1, "req-1")
-    kept = Contents(request, ResponseContext(identity, "code", ""), passed_reply)
-    kept.see([PassedDelta(text, raw=json.dumps(text_chunk(text)).encode()) for text in "ab"])
+    kept = Contents(request, ResponseContext(identity, "code", ""), PassedReply().completion)
+    for text in "ab":
+        kept.see([TextDelta(text), Verbatim(json.dumps(text_chunk(text)).encode())])
     assert json.loads(kept.request().text) == {"model": "code", "prompt": "x", "stream": True}
     reply = json.loads(kept.reply(Usage(5, 2)).text)
     assert reply["choices"] == [{"text": "ab"}]

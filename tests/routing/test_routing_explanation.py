@@ -38,7 +38,7 @@ from causerie.protocol.response import CompletionIdentity
 from causerie.protocol.targets import Candidate, TokenBounds
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.router import Router
-from causerie.shapes.chat_completions.reader import parse
+from causerie.shapes.chat_completions.reader import parse, with_reply
 
 DOOR = MountedDoor("router", "/router/v1", kind="router", reasoning_object=True)
 CALLER = Caller(key="", name="", door="router")
@@ -105,7 +105,9 @@ class Market:
         """A real request; raises what its client would get."""
 
         identity = CompletionIdentity("c", 1, "r")
-        await self.pipeline.answer(DOOR, CALLER, request, identity, PlainAnswer())
+        await self.pipeline.answer(
+            DOOR, CALLER, request, identity, PlainAnswer(with_reply(request))
+        )
         return self.records[-1]
 
 

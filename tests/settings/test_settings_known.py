@@ -19,7 +19,7 @@ def loaded(tmp_path: Path, text: str) -> tuple[ProviderSettings, ...]:
     return load(file=file, environ={}).settings.providers
 
 
-@pytest.mark.parametrize("known", KNOWN_PROVIDERS)
+@pytest.mark.parametrize("known", [name for name, one in KNOWN_PROVIDERS.items() if not one.own])
 def test_one_word_is_enough(tmp_path: Path, known: str) -> None:
     [provider] = loaded(tmp_path, f'[[providers]]\nknown = "{known}"')
     told = KNOWN_PROVIDERS[known]
@@ -29,6 +29,17 @@ def test_one_word_is_enough(tmp_path: Path, known: str) -> None:
     assert told.dialect in DIALECTS
     assert Address.parse(told.base_url).tls is not told.local
     assert told.docs.startswith("https://")
+
+
+def test_an_address_of_a_project_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        loaded(tmp_path, '[[providers]]\nknown = "vertex"')
+    [problem] = caught.value.problems
+    assert problem.key == "providers[0].base_url"
+    assert f'in place of PROJECT: "{KNOWN_PROVIDERS["vertex"].base_url}"' in problem.advice
+    own = KNOWN_PROVIDERS["vertex"].base_url.replace("PROJECT", "mine")
+    [provider] = loaded(tmp_path, f'[[providers]]\nknown = "vertex"\nbase_url = "{own}"')
+    assert (provider.name, provider.base_url) == ("vertex", own)
 
 
 def test_what_the_file_sets_goes_first(tmp_path: Path) -> None:

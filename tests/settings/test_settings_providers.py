@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from causerie.settings.credentials import read_credentials
+from causerie.settings.credentials import read_credentials, secret_value
 from causerie.settings.doors import default_address, door_addresses
 from causerie.settings.load import Loaded, load
 from causerie.settings.problems import SettingsError
@@ -30,6 +32,16 @@ def refused(folder: Path, text: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         loaded(folder, text)
     return [str(problem).replace(str(folder), "") for problem in caught.value.problems]
+
+
+def running_in_group(group: str) -> bool:
+    """Whether a process of this group runs, by Linux; one that nobody has awaited does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, its_group, *_ = stat.read_text().rpartition(")")[2].split()
+            if its_group == group and state not in "ZX":
+                return True
+    return False
 
 
 FULL = """\
@@ -314,6 +326,50 @@ class TestCredentials:
     def test_command(self, tmp_path: Path) -> None:
         line = f'key = {{ command = ["{sys.executable}", "-c", "print(\'hunter2\')"] }}\n'
         assert self.read(tmp_path, line) == {"a": "hunter2"}
+
+    def test_a_command_gets_no_variable_of_ours_that_is_not_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("OPENAI_API_KEY", "CAUSERIE_STORE_URL", "PROFILE", "VAULT_TOKEN"):
+            monkeypatch.setenv(name, "hunter2")
+        script = 'echo "${OPENAI_API_KEY-}${CAUSERIE_STORE_URL-}${PROFILE-}=${VAULT_TOKEN-}"'
+        given = ', environment = ["VAULT_TOKEN"] }\n'
+        line = f"key = {{ command = ['sh', '-c', '{script}']{given}"
+        assert self.read(tmp_path, line) == {"a": "=hunter2"}
+
+    @pytest.mark.parametrize(
+        ("script", "words"),
+        [
+            ("echo hunter2; sleep 60 & sleep 60", "has not ended after 0.3 s"),
+            ("sleep 60 & echo hunter2", "has not ended after 0.3 s"),  # the child holds the pipe
+            ("yes hunter2", "prints more than 64 KiB"),
+            (r"printf '\377'", "does not print text"),
+        ],
+    )
+    def test_a_command_is_bounded(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+    ) -> None:
+        monkeypatch.setattr("causerie.settings.credentials._COMMAND_SECONDS", 0.3)
+        place = Secret(command=("sh", "-c", f"cd '{tmp_path}'; echo $$ > pid; {script}"))
+        began = time.monotonic()
+        with pytest.raises(ValueError, match=f"^the command sh {words}$"):
+            secret_value(place, {})
+        assert time.monotonic() - began < 20
+        while running_in_group((tmp_path / "pid").read_text().strip()):  # not for ever
+            time.sleep(0.01)
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ('key = { env = "K", lifetime = 60 }', "which belong to a `command`"),
+            ('key = { file = "k", environment = ["A"] }', "which belong to a `command`"),
+            ('key = { command = ["a"], lifetime = 0.5 }', "a number from 1 to"),
+            ('proxy = { command = ["a"], lifetime = 60 }', "only keys of providers change"),
+        ],
+    )
+    def test_options_where_they_have_no_effect(self, tmp_path: Path, line: str, words: str) -> None:
+        [problem] = refused(tmp_path, PROVIDER + line + "\n")
+        assert words in problem
 
     def test_proxy(self, tmp_path: Path) -> None:
         address = "http://me:hunter2@proxy.example"

@@ -264,7 +264,7 @@ async def test_a_stream_that_is_continued(tmp_path: Path) -> None:
 async def test_a_request_that_nobody_can_answer(tmp_path: Path) -> None:
     async with traced(tmp_path, Fault.SERVER_ERROR, Fault.SERVER_ERROR) as gateway:
         status, _ = await gateway.ask()
-        request, *attempts = await gateway.collector.gathered(3)
+        request, *attempts = await gateway.collector.gathered(5)
     assert status == 502
     assert all(one.failed for one in (request, *attempts))
     assert request.told["error.type"] == "bad_gateway"

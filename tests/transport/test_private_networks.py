@@ -23,7 +23,7 @@ from causerie.http.addresses import is_public
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.observe.alert_channels import Webhook
-from causerie.observe.alerts import AlertKind, AlertMessage
+from causerie.observe.alerts import AlertKind, Delivery
 from causerie.settings.console import IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.provider import HealthCheckSettings, ProviderSettings
@@ -152,7 +152,7 @@ async def test_providers_webhooks_and_sign_in_follow_the_setting() -> None:
         assert "not public" in tried.listing.problem
 
         networks = private_networks(PUBLIC)
-        message = AlertMessage("1", AlertKind.TEST, True, "A test", datetime.now(UTC))
+        message = Delivery("1", "", "", AlertKind.TEST, True, "A test", {}, datetime.now(UTC))
         outcome = await Webhook(url, b"k" * 32, networks=networks).send(message, datetime.now(UTC))
         assert not outcome.delivered
         assert "not public" in outcome.words

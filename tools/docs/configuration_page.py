@@ -61,7 +61,9 @@ targets = [
 
 A secret never stands in the file. Where one is needed, the file says where it is found when the
 service starts and at each reload: `{ env = "NAME" }`, `{ file = "PATH" }`, or
-`{ command = ["PROGRAM", "ARGUMENT"] }`, whose output it is (no shell is involved).
+`{ command = ["PROGRAM", "ARGUMENT"] }`, whose output it is (no shell is involved). A command gets
+`PATH`, `HOME` and the like, and the variables that `environment = ["NAME"]` adds. Keys of providers
+[may change](../guides/changing-keys.md) while the service runs.
 
 This page is written from the program itself by `make docs`.
 """

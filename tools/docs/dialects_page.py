@@ -153,7 +153,8 @@ one with `[DONE]` and no end counts as stopped.
 | 400, 413, 415, 422 | the same fault, 400 (413, 415), with the provider's words made safe |
 | words about the context, at any status | 400 `context_length_exceeded`, with numbers if told |
 | 401, 402, 403, 404, 405, 3xx | 502: our configuration is wrong, not the request |
-| 429, 529, 503 with `Retry-After` or while loading | 503 `no_endpoint`, with the time to wait |
+| 429, where no other target answers | 429 `upstream_rate_limited`, with the time to wait |
+| 529, 503 with `Retry-After` or while loading | 503 `no_endpoint`, with the time to wait |
 | 408, 504, 522, 524 | 504 `upstream_timeout` |
 | everything else, or what is no reply | 502 `bad_gateway` |
 
@@ -180,6 +181,8 @@ whatever looks like a key, an address, a host, a path, markup or a stack trace.
 - **Azure OpenAI**: dialect `azure` speaks the v1 API at `https://NAME.openai.azure.com/openai/v1`,
   whose models are the names of deployments. `azure-deployments` speaks the older one at
   `https://NAME.openai.azure.com/openai`; `api_version` chooses its version.
+- **Amazon Bedrock**: dialect `bedrock` speaks chat completions with a Bedrock API key
+  ([guide](../guides/changing-keys.md#amazon-bedrock)). It refuses fields that it does not know.
 - **The well-known aggregating router** drops parameters that a provider does not know, so it is
   told not to choose such a provider whenever the request has one that matters.
 """

@@ -72,9 +72,9 @@ def formats_page() -> str:
 
 def _row(form: ModelFormat) -> str:
     marks = form.reasoning
-    thought = f"{_code(marks.open)} … {_code(marks.close)}" if marks else ""
+    thought = f"{_code(marks.open)} … {_code(marks.close)}"
     tools = "own" if form.native_tools else "told"
-    calls = _code(_call(form.calls)) if form.calls else ""
+    calls = _code(_call(form.calls))
     return f"| {form.name} | {thought} | {_thinks(form.thinking)} | {tools} | {calls} |\n"
 
 

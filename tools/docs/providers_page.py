@@ -27,7 +27,9 @@ probably one of another provider. Written from `causerie/providers/dialects.py` 
 """
 _AFTER = """
 Azure OpenAI has a base URL for each resource, so it has no entry. Set `base_url` with the dialect
-`azure` or `azure-deployments`, as [dialects](dialects.md#what-to-know) shows.
+`azure` or `azure-deployments`, as [dialects](dialects.md#what-to-know) shows. That of `vertex` has
+the name of your project, and that of `bedrock` a region:
+[set it](../guides/changing-keys.md), and how their keys are renewed.
 """
 
 

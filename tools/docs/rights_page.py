@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from causerie.hosted.accounts.people import RIGHTS, WORDS, Extent, RoleColumn
+from causerie.hosted.accounts.people import RIGHTS, Extent, RoleColumn
 
 
 def rights_page() -> str:
@@ -44,7 +44,7 @@ def rights_page() -> str:
     ]
     for action, row in RIGHTS.items():
         cells = " | ".join(marks[row[part]] for part in RoleColumn)
-        lines.append(f"| `{action}` | {WORDS[action]} | {cells} |")
+        lines.append(f"| `{action}` | {action.words} | {cells} |")
     return "\n".join(lines) + "\n"
 
 

@@ -54,6 +54,11 @@ class WildcardModel(ServedModel):
         return (self.id, self.card.id)
 
     @property
+    def recorded(self) -> str:
+        """Return the requested name, of which a wildcard has no end."""
+        return self.card.id
+
+    @property
     def known(self) -> Sequence[str]:
         return [self.prefix + rest for rest in self._known()]
 

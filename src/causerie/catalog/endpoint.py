@@ -15,7 +15,6 @@ from causerie.protocol.targets import (
     NO_PREFERENCES,
     UNKNOWN_STATS,
     Candidate,
-    MostPrice,
     Preferences,
     SortBy,
     TargetStats,
@@ -93,9 +92,10 @@ class CatalogEndpoint:
         if preferences.private and not self.private:
             yield "data_collection", "may keep what it is sent"
         if preferences.max_price is not ANY_PRICE:
-            for name in self._dear(preferences.max_price):
-                price = self.tariff.by_million[name]
-                yield f"max_price.{name}", f"costs {price.normalize():f} ({name})"
+            for name, price in self.tariff.by_million.items():
+                most = getattr(preferences.max_price, name)
+                if most is not None and price > most:
+                    yield f"max_price.{name}", f"costs {price.normalize():f} ({name})"
         order = preferences.order
         if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"
@@ -108,12 +108,6 @@ class CatalogEndpoint:
             yield TargetExclusion(name, f"{self.falls_short} `{name}`")
         for name, why in self.disliked(preferences):
             yield TargetExclusion(f"provider.{name}", why)
-
-    def _dear(self, most: MostPrice) -> Iterator[str]:
-        for name, price in self.tariff.by_million.items():
-            bound = getattr(most, name)
-            if bound is not None and price > bound:
-                yield name
 
 
 # Without preferences cheap endpoints get more requests, by the inverse square of the price, and
@@ -165,10 +159,17 @@ def ranked(
         listed = list(dict.fromkeys(first))
         candidates = [one.candidate(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
-        candidates += _shifted(_sorted(rest, by, stats_of), len(listed))
+        for one in _sorted(rest, by, stats_of):
+            candidates.append(structs.replace(one, priority=one.priority + len(listed)))
         return candidates  # without fallbacks the others were left out before
     candidates = _sorted(endpoints, by, stats_of)
-    return candidates if preferences.allow_fallbacks else _single(candidates, stats_of)
+    if preferences.allow_fallbacks:
+        return candidates
+
+    def rank(one: Candidate) -> tuple[bool, int, float]:
+        return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
+
+    return [min(candidates, key=rank)]
 
 
 def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:
@@ -209,17 +210,6 @@ def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
     if by == "throughput":
         return -measured.p50
     return measured.p50 if target_stats.expected is None else target_stats.expected
-
-
-def _single(candidates: Sequence[Candidate], stats_of: StatsReader) -> Sequence[Candidate]:
-    def rank(one: Candidate) -> tuple[bool, int, float]:
-        return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
-
-    return [min(candidates, key=rank)]
-
-
-def _shifted(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
-    return [structs.replace(one, priority=one.priority + places) for one in candidates]
 
 
 def _nobody(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Literal, get_args
@@ -55,21 +55,14 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-@dataclass(frozen=True, slots=True)
-class ListingFacts:
-    """Facts that follow from all endpoints of a model at this moment."""
+@dataclass(slots=True)
+class _Facts:
+    # What follows from all endpoints; kept because lists ask a thousand models for them.
 
+    profiles: tuple[ModelProfile, ...] = ()
     parameters: frozenset[str] = frozenset()
     images: bool = False
     context_length: int | None = None
-
-
-@dataclass(slots=True)
-class _KeptFacts:
-    # Kept because lists ask a thousand models for them.
-
-    profiles: tuple[ModelProfile, ...] = ()
-    facts: ListingFacts = ListingFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +79,19 @@ class Listing:
     ends: date | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
-    _kept: _KeptFacts = field(default_factory=_KeptFacts, init=False, repr=False, compare=False)
+    _kept: _Facts = field(default_factory=_Facts, init=False, repr=False, compare=False)
 
     @property
     def id(self) -> str:
-        """Return the id, without a suffix."""
         return self.card.id
 
     @property
+    def recorded(self) -> str:
+        """Return the name of the model in records of its requests."""
+        return self.id
+
+    @property
     def names(self) -> Sequence[str]:
-        """Return the id and its aliases."""
         return (self.card.id, *self.card.aliases)
 
     @property
@@ -121,7 +117,7 @@ class Listing:
             lengths = {one.name: one.profile.context_length or 0 for one in endpoints}
             longest = max(lengths.values())
             endpoints = tuple(one for one in endpoints if lengths[one.name] == longest)
-        return Listing(self.card, endpoints, self.stats_of, self.ends, twist, self.clock)
+        return replace(self, endpoints=endpoints, twist=twist)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         """Apply the twist; raise :class:`InvalidRequest` if the request contradicts it."""
@@ -250,16 +246,14 @@ class Listing:
         return self._facts.context_length
 
     @property
-    def _facts(self) -> ListingFacts:
-        kept, profiles = self._kept, self.profiles
-        if kept.profiles != profiles:
-            kept.facts = ListingFacts(
-                frozenset[str]().union(*(one.parameters for one in self.endpoints)),
-                any(profile.images for profile in profiles),
-                _most(profile.context_length for profile in profiles),
-            )
-            kept.profiles = profiles
-        return kept.facts
+    def _facts(self) -> _Facts:
+        facts, profiles = self._kept, self.profiles
+        if facts.profiles != profiles:
+            facts.parameters = frozenset[str]().union(*(one.parameters for one in self.endpoints))
+            facts.images = any(profile.images for profile in profiles)
+            facts.context_length = _most(profile.context_length for profile in profiles)
+            facts.profiles = profiles
+        return facts
 
     def entry(self, *, reasoning_object: bool = True) -> RouterModel:
         """Return the entry of ``GET /models``."""
@@ -320,7 +314,9 @@ class Listing:
             supported_parameters=sorted(one.parameters),
             supported_parameters_measured=one.probed.isoformat() if one.probed else None,
             supports_implicit_caching=one.tariff.cached is not None,
-            supports_tool_choice=_tool_choice(one.parameters),
+            supports_tool_choice=dict.fromkeys(
+                ("none", "auto", "required", "function"), one.parameters >= {"tools", "tool_choice"}
+            ),
             keeps_data=not one.private,
             status=0 if stats.up else -1,
             latency_last_5m=_percentiles(stats.first_token, 1000),
@@ -361,12 +357,6 @@ def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
         default_effort=USUAL_EFFORT,
         mandatory=mandatory,
     )
-
-
-def _tool_choice(parameters: frozenset[str]) -> dict[str, bool]:
-    there = "tools" in parameters and "tool_choice" in parameters
-    names = ("none", "auto", "required", "function")
-    return dict.fromkeys(names, there)
 
 
 def _most(lengths: Iterable[int | None]) -> int | None:

@@ -48,12 +48,14 @@ class Tariff:
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
 
     def cost(self, usage: Usage) -> Decimal:
-        """Return the price of a reply, to a billionth; 0 without output.
+        """Return the price of a reply, to a billionth; 0 without output."""
+        return self.charge(usage) if usage.completion or usage.units else Decimal(0)
+
+    def charge(self, usage: Usage) -> Decimal:
+        """Return the price of these tokens and a request, to a billionth, half to even.
 
         A rerank costs the price of a request for each search unit.
         """
-        if not (usage.completion or usage.units):
-            return Decimal(0)
         cached = self.prompt if self.cached is None else self.cached
         thought = self.completion if self.reasoning is None else self.reasoning
         cost = (
@@ -63,6 +65,16 @@ class Tariff:
             + thought * usage.reasoning
             + self.request * max(usage.units, 1)
         )
+        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
+
+    @property
+    def dearest_output(self) -> Decimal:
+        return max(self.completion, self.reasoning or Decimal(0))
+
+    def most(self, prompt: int, completion: int, units: int = 0) -> Decimal:
+        """Return the highest price of so many tokens, whatever part of them is reasoning."""
+        cost = self.prompt * prompt + self.dearest_output * completion
+        cost += self.request * max(units, 1)
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     @property
@@ -91,8 +103,7 @@ class Tariff:
 
 def plain(price: Decimal) -> str:
     """Return a price in decimal notation, without zeros at its end."""
-    text = f"{price:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{price.normalize():f}"
 
 
 _ALWAYS = frozenset(
@@ -247,8 +258,12 @@ class ServedModel:
         return self._tariff.cost(usage) if self._is_priced else _NOTHING
 
     @property
+    def recorded(self) -> str:
+        """Return the name of the model in records of its requests."""
+        return self.id
+
+    @property
     def names(self) -> Sequence[str]:
-        """Return the id and its aliases."""
         return (self.card.id, *self.card.aliases)
 
     @property

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -29,7 +30,8 @@ _NAMES = (
 )
 
 
-SORTS: Mapping[str, Callable[[Listing], Decimal | float]] = {
+SortKey = Callable[[Listing], Decimal | float]
+SORTS: Mapping[str, SortKey] = {
     "pricing-low-to-high": lambda one: one.price,
     "pricing-high-to-low": lambda one: -one.price,
     "context-high-to-low": lambda one: -(one.context_length or 0),
@@ -73,19 +75,13 @@ class Filters:
             max_price=_money(given, "max_price"),
         )
 
-    @property
-    def end(self) -> int | None:
-        return None if self.limit is None else self.offset + self.limit
-
-    def query(self, *, offset: int) -> str:
-        return urlencode({**self.given, "offset": str(offset)})
-
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
         """Return the matching entries of all pages, without blocking the event loop for long."""
         wanted = self._words("supported_parameters")
         returned = self._words("output_modalities") or frozenset({"text"})
         authors, providers = self._words("model_authors"), self._words("providers")
         text = self.given.get("q", "").lower()
+        low, high = self.min_price, self.max_price
 
         def fits(one: Listing) -> bool:
             return (
@@ -95,34 +91,20 @@ class Filters:
                 and (not providers or not providers.isdisjoint(one.providers))
                 and text in one.id.lower()
                 and self.context <= (one.context_length or 0)
-                and self._affordable(one.price)
+                and (low is None or low <= one.price)
+                and (high is None or one.price <= high)
             )
 
+        key: SortKey = SORTS.get(self.given.get("sort", ""), lambda _: 0)
         turns, found = Turns(), []
         for one in entries:
             if fits(one):
-                found.append(one)
+                found.append((key(one), one))
             await turns.pause()
-        sort = self.given.get("sort")
-        return found if sort is None else await _sorted(found, SORTS[sort], turns)
-
-    def _affordable(self, price: Decimal) -> bool:
-        low, high = self.min_price, self.max_price
-        return (low is None or low <= price) and (high is None or price <= high)
+        return [one for _, one in sorted(found, key=itemgetter(0))]
 
     def _words(self, name: str) -> frozenset[str]:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
-
-
-async def _sorted(
-    entries: Sequence[Listing], key: Callable[[Listing], Decimal | float], turns: Turns
-) -> Sequence[Listing]:
-    # The key takes time to compute, so it is computed once for each entry.
-    keys = []
-    for one in entries:
-        keys.append(key(one))
-        await turns.pause()
-    return [entries[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
@@ -201,7 +183,10 @@ class CatalogCache:
             if old.etag == page.etag:
                 page = old
             self._pages[place] = self._clock(), page
-            while self._too_many():
+            while (
+                len(self._pages) > _MOST_PAGES
+                or sum(one.size for _, one in self._pages.values()) > _MOST_BYTES
+            ):
                 del self._pages[next(iter(self._pages))]
         return page
 
@@ -209,17 +194,13 @@ class CatalogCache:
         at, page = self._pages.get(place, (float("-inf"), None))
         return page if self._clock() - at < _FRESH_SECONDS else None
 
-    def _too_many(self) -> bool:
-        size = sum(one.size for _, one in self._pages.values())
-        return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
-
     async def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
         found = await filters.of(entries)
-        first, last = filters.offset, filters.end
-        shown = found[first:last]
+        last = None if filters.limit is None else filters.offset + filters.limit
+        shown = found[filters.offset : last]
         following = None
         if last is not None and last < len(found):
-            following = f"{path}?{filters.query(offset=last)}"
+            following = f"{path}?{urlencode({**filters.given, 'offset': str(last)})}"
         tail = PageTail(total_count=len(found), links=PageLinks(next=following))
         written, turns = [], Turns()
         for one in shown:

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
@@ -32,7 +31,6 @@ def fields(pairs: Iterable[tuple[str, str]]) -> Fields:
 
 
 def first(given: Fields, name: str) -> str:
-    """Return the first value of a field, or an empty text."""
     return given[name][0] if name in given else ""
 
 
@@ -143,7 +141,7 @@ class CatalogQuery:
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, T]]()
         for one in entries:
-            if self._fits(one) and _says(one, words):
+            if self._fits(one) and (not words or _says(one, words)):
                 found.append(((*key(one), one.card.name.casefold(), one.id), one))
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
@@ -201,8 +199,6 @@ def gives(one: Searchable) -> frozenset[str]:
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:
-    if not words:
-        return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
 
@@ -266,21 +262,15 @@ class CostAssumptions:
     def parse(given: Iterable[tuple[str, str]]) -> CostAssumptions:
         """Read the fields of an address; raise :class:`InvalidRequest`."""
         query = fields(given)
-        prompt, cached = _whole_tokens(query, "in"), _whole_tokens(query, "cached")
-        if cached > prompt:
-            raise InvalidRequest(
-                f"{cached:,} cached tokens are more than the {prompt:,} input tokens.",
-                param="cached",
-            )
-        completion, thinking = _whole_tokens(query, "out"), _whole_tokens(query, "thinking")
-        if thinking > completion:
-            raise InvalidRequest(
-                f"{thinking:,} thinking tokens are more than the {completion:,} output tokens.",
-                param="thinking",
-            )
-        return CostAssumptions(
-            prompt, cached, completion, thinking, _whole_tokens(query, "requests")
-        )
+        counts = {name: _whole_tokens(query, name) for name in USUAL}
+        for part, whole in (("cached", "in"), ("thinking", "out")):
+            if counts[part] > counts[whole]:
+                raise InvalidRequest(
+                    f"{counts[part]:,} {_TITLES[part]} are more than the {counts[whole]:,} "
+                    f"{_TITLES[whole]}.",
+                    param=part,
+                )
+        return CostAssumptions(*counts.values())
 
     @property
     def usage(self) -> Usage:
@@ -302,20 +292,14 @@ class CostEstimate:
 def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
     """Return the costs at every endpoint of every variant, the cheapest first."""
     usage = load.usage
-    found = [(one.id, endpoint) for one in variants for endpoint in one.endpoints]
-    dearest = max((endpoint.tariff.cost(usage) for _, endpoint in found), default=Decimal(0))
-    made = [_cost(variant, endpoint, load, dearest) for variant, endpoint in found]
+    found = [(one.id, each, each.tariff.cost(usage)) for one in variants for each in one.endpoints]
+    dearest = max((cost for *_, cost in found), default=Decimal(0))
+    made = []
+    for variant, each, cost in found:
+        share = int(cost * 100 / dearest) if dearest else 0
+        month = cost * load.requests
+        made.append(CostEstimate(variant, each.provider, each.name, cost, month, share))
     return sorted(made, key=lambda each: (each.month, each.variant, each.target))
-
-
-def _cost(
-    variant: str, endpoint: CatalogEndpoint, load: CostAssumptions, dearest: Decimal
-) -> CostEstimate:
-    cost = endpoint.tariff.cost(load.usage)
-    share = int(cost * 100 / dearest) if dearest else 0
-    return CostEstimate(
-        variant, endpoint.provider, endpoint.name, cost, cost * load.requests, share
-    )
 
 
 def _whole_tokens(query: Fields, name: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,17 +10,18 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.lark import embed
+from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import (
     WhiteSpace,
     check_size,
     choice,
-    json_object,
+    constraint,
     prepare,
     regex,
 )
@@ -58,13 +58,11 @@ def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
     )
 
 
-@dataclass(slots=True)
 class SchemaCache:
-    """Cache of results computed from the schemas of one model; evicts the oldest first."""
+    """Cache of results computed from the schemas of one model."""
 
-    most: int = _MOST
-    _known: OrderedDict[Hashable, tuple[object, int]] = field(default_factory=OrderedDict)
-    _characters: int = 0
+    def __init__(self, most: int = _MOST) -> None:
+        self._known = BoundedCache[Hashable, object](most)
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
         """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
@@ -73,19 +71,13 @@ class SchemaCache:
         """
         key = text, what
         if (found := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
-            return cast(_T, found[0])
+            return cast(_T, found)
         slow = len(text) > _LONG or _SLOW in text
         try:
             made = await offload(make) if slow else make()
         except SchemaRefused as refused:
             raise unsupported_schema(refused) from None
-        if key not in self._known:
-            self._characters += len(text)
-            self._known[key] = made, len(text)
-        while self._characters > self.most:
-            _, (_, characters) = self._known.popitem(last=False)
-            self._characters -= characters
+        self._known.keep(key, made, len(text))
         return made
 
 
@@ -93,16 +85,12 @@ class SchemaCache:
 class Functions:
     """The functions that may be called."""
 
-    tools: Mapping[str, Schema]
-    """Closed schemas by name, as constraints and readers take them."""
-    text: str = ""
-    """All schemas as they were sent, as JSON."""
-    spell: bool = False
-    """Whether a constraint of them may hold the text of a control token."""
+    tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
+    text: str = ""  # all schemas as they were sent, as JSON
+    spell: bool = False  # whether a constraint of them may hold the text of a control token
     arguments: Mapping[str, CheckedSchema] = field(default_factory=dict)
     """Schemas by name, to check finished calls by."""
-    watched: bool = False
-    """Whether a schema has rules that no grammar has."""
+    watched: bool = False  # whether a schema has rules that no grammar has
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
 
@@ -123,10 +111,7 @@ class Functions:
 async def callable_functions(
     request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
-    """Return those that ``tool_choice`` leaves.
-
-    Raises ``InvalidRequest`` (``unsupported_schema``).
-    """
+    """Return those that ``tool_choice`` leaves; raise ``InvalidRequest`` for a bad schema."""
     allowed = request.tool_choice.allowed
     asked = [
         (index, tool)
@@ -183,14 +168,11 @@ class AnswerPlan:
     """The answer as a part of a Lark grammar."""
 
     expression: str
-    rules: str = ""
-    """Rules that the expression refers to."""
-    spell: bool = False
-    """Whether the answer may hold the text of a control token."""
+    rules: str = ""  # rules that the expression refers to
+    spell: bool = False  # whether the answer may hold the text of a control token
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
-    watched: bool = False
-    """Whether its schema has rules that no grammar has."""
+    watched: bool = False  # whether its schema has rules that no grammar has
     checked: CheckedSchema | None = field(default=None, compare=False)
     """Its schema, to check the finished answer by."""
 
@@ -206,21 +188,31 @@ async def answer_plan(
     match output:
         case JsonObject():
             any_object = {"type": "object"}
-            text = json_object(white_space)
+            text = constraint(any_object, param="response_format", white_space=white_space)
             return _document_plan(any_object, "response_format", white_space, text)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
             make = partial(_schema, output, text, control_tokens, white_space)
             return await schema_cache.of(text, (output.param, white_space), make)
         case Regex(pattern):
-            return await schema_cache.of(pattern, Regex, partial(_regex, pattern))
+            # There is no telling what it spells.
+            return await schema_cache.of(
+                pattern,
+                Regex,
+                lambda: AnswerPlan(regex(pattern, param="structured_outputs.regex"), spell=True),
+            )
         case ToolMode(options):
             text = "\n".join(options)
-            return await schema_cache.of(
-                text, options, partial(_choice, options, text, control_tokens)
-            )
+
+            def chosen() -> AnswerPlan:
+                rule = choice(options, param="structured_outputs.choice")
+                return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
+
+            return await schema_cache.of(text, options, chosen)
         case Grammar(text):
-            return await schema_cache.of(text, Grammar, partial(_grammar, text))
+            return await schema_cache.of(
+                text, Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
+            )
 
 
 def _schema(
@@ -251,18 +243,3 @@ def _document_plan(
         else:
             return AnswerPlan(written, grammar.rules)
     return AnswerPlan("answer", f"answer: %json {text}")
-
-
-def _regex(pattern: str) -> AnswerPlan:
-    rule = regex(pattern, param="structured_outputs.regex")
-    return AnswerPlan(rule, spell=True)  # there is no telling what it spells
-
-
-def _choice(options: tuple[str, ...], text: str, control_tokens: Collection[str]) -> AnswerPlan:
-    rule = choice(options, param="structured_outputs.choice")
-    return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
-
-
-def _grammar(text: str) -> AnswerPlan:
-    part = embed(text, "g")
-    return AnswerPlan(part.start, part.rules, spell=True)

@@ -127,8 +127,7 @@ class _Backtracking:
     _tokens: list[Token] = field(init=False, default_factory=list)
     _generated: int = field(init=False, default=0)
     """Tokens that the engine has generated, including those that were taken back."""
-    _discarded: int = field(init=False, default=0)
-    """Tokens that have been reported to ``discard``."""
+    _discarded: int = field(init=False, default=0)  # tokens that have been reported to ``discard``
     _given: int = field(init=False, default=0)
     _stopped: Stopped | None = field(init=False, default=None)
     _unreported: int = field(init=False, default=0)
@@ -139,8 +138,7 @@ class _Backtracking:
     """For one item each, by the number of tokens before it."""
     _attempts: dict[tuple[int, int | None], _Attempts] = field(init=False, default_factory=dict)
     """By the first token of a value, and of the part that a fault is about."""
-    _drawn: int = field(init=False, default=0)
-    """For values."""
+    _drawn: int = field(init=False, default=0)  # for values
     _open: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
 
@@ -180,8 +178,9 @@ class _Backtracking:
                     await self._add(output)
                     if self._documents.fault is not None:
                         return
-                    for token in self._final_tokens():
-                        yield token
+                    while self._given < self._documents.final:
+                        self._given += 1
+                        yield self._tokens[self._given - 1]
                     continue
                 if isinstance(output, Started) and self._cached is None:
                     yield output
@@ -207,17 +206,12 @@ class _Backtracking:
         if documents.is_behind:
             await offload(documents.catch_up)
 
-    def _final_tokens(self) -> Iterator[Token]:
-        while self._given < self._documents.final:
-            self._given += 1
-            yield self._tokens[self._given - 1]
-
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
         content = self._documents.content_behind(self._given)
         if await self._end_array(repeat):
             return
-        while content and self._may_draw():
+        while content and self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0:
             at = content[-1]
             await self._return_and_ban(written, at)
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
@@ -266,9 +260,6 @@ class _Backtracking:
     @property
     def _draws_left(self) -> int:
         return _OF_A_RUN - self._drawn - sum(self._draws.values())
-
-    def _may_draw(self) -> bool:
-        return self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0
 
     async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -58,6 +59,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
         return "unchecked"
 
 
+@dataclass(eq=False)
 class CallChecker:
     """Classifies calls in the order of their delivery.
 
@@ -65,21 +67,18 @@ class CallChecker:
     target whether all of its replies are checked. ``run`` works until it is cancelled.
     """
 
-    def __init__(
-        self,
-        count: Callable[[str, Sequence[CallClass]], None],
-        is_own: Callable[[str], bool],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._count = count
-        self._is_own = is_own
-        self._clock = clock
-        self._due: dict[str, float] = {}  # when a reply of a provider is checked again
-        self._waiting: asyncio.Queue[_Job] = asyncio.Queue(MOST_WAITING)
+    count: Callable[[str, Sequence[CallClass]], None]
+    is_own: Callable[[str], bool]
+    clock: Callable[[], float] = time.monotonic
+    # When a reply of a provider is checked again.
+    _due: dict[str, float] = field(init=False, default_factory=dict)
+    _waiting: asyncio.Queue[_Job] = field(
+        init=False, default_factory=lambda: asyncio.Queue(MOST_WAITING)
+    )
 
     def take(self, target: str, delivered: Callable[[], Calls], tools: Sequence[Tool]) -> None:
         """Check the calls of a reply soon, if it is one that is to be checked."""
-        own, now = self._is_own(target), self._clock()
+        own, now = self.is_own(target), self.clock()
         if not own and now < self._due.get(target, now):
             return
         calls = delivered()
@@ -90,13 +89,13 @@ class CallChecker:
             self._waiting.put_nowait((target, calls, tools))
         except asyncio.QueueFull:
             if own:
-                self._count(target, ["unchecked"] * len(calls))
+                self.count(target, ["unchecked"] * len(calls))
 
     async def run(self) -> None:
         while True:
             target, calls, tools = await self._waiting.get()
             try:
-                self._count(target, await offload(_classes, calls, tools))
+                self.count(target, await offload(_classes, calls, tools))
             except Exception as failure:  # noqa: BLE001 - one bad reply must not hold up all others
                 log.error(
                     "calls not checked", target=target, error=type(failure).__name__

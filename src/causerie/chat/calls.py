@@ -22,7 +22,8 @@ from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
 from causerie.chat.call_syntax.parameters import ParameterReader
-from causerie.chat.call_syntax.python import LooseReader, PythonReader
+from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -73,7 +74,6 @@ class CallTail:
         self._space: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
-        """Return the text behind the call, or ``None`` while it may still be part of it."""
         if not self._text and text.isspace():
             self._space.append(text)
             return None
@@ -174,13 +174,7 @@ class CallEnded:
     pass
 
 
-_HOLDS_ARGUMENTS = (
-    JsonArguments | ParameterList | PythonArguments | LooseArguments | ElementArguments
-)
-
 CallPart = CallStarted | CallArguments | CallEnded
-
-_NOTHING_GIVEN = ("", "{", "{}")  # arguments of which there are none yet
 
 
 def name_from_id(value: str) -> str:
@@ -201,7 +195,7 @@ def _call_marks(form: CallSection) -> tuple[list[str], list[str]]:
     fixed = [one for one in form.call if isinstance(one, Literal)] or [Literal("")]
     heads = (text.partition("{")[0] for text in (form.begin, fixed[0].text))
     opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
-    triggers = [mark for mark in form.triggers if not mark.endswith(('"', "="))]
+    triggers = [mark for mark in form.starts if not mark.endswith(('"', "=", ":"))]
     marks = [mark for mark in opening if mark.endswith((">", "]", "json"))]
     last = (fixed[-1].text, *fixed[-1].also)
     closing = ([mark for mark in markers(text) if mark.endswith(">")] for text in last)
@@ -235,12 +229,11 @@ def name_triggers(calls: CallSection, name: str) -> tuple[str, ...]:
 class SectionReader:
     """Reads ``begin`` call (``separator`` call)* ``end``.
 
-    ``feed`` returns the parts understood; ``rest`` is the text behind the
-    section once it has ended, ``None`` before. ``broken`` tells that the text
-    is no call, ``open`` whether a call was started, ``complete`` how many
-    have ended, ``unread`` what came since then if none was started. ``begin``
-    is still to come; ``read`` came already, and so did the ``name`` of the first
-    function if it is given.
+    ``feed`` returns the parts understood; ``rest`` is the text behind the section once it has
+    ended, ``None`` before. ``broken`` tells that the text is no call, ``open`` whether a call was
+    started, ``complete`` how many have ended, ``unread`` what came since then if none was started.
+    ``begin`` is still to come; ``read`` came already, and so did the ``name`` of the first function
+    if it is given.
 
     A call that deviates from the declared form before its arguments begin is read
     leniently; behind its arguments nothing can make it less of a call.
@@ -274,7 +267,6 @@ class SectionReader:
 
     @property
     def open(self) -> bool:
-        """Return whether a call has started and not ended."""
         return self._call.started
 
     @property
@@ -288,7 +280,6 @@ class SectionReader:
         return unread and isinstance(self._queue[0], ParameterList)
 
     def feed(self, text: str) -> Sequence[CallPart]:
-        """Read the next piece of text."""
         parts: list[CallPart] = []
         if not self._call.started:
             self.unread.add(text)
@@ -324,13 +315,13 @@ class SectionReader:
         self._queue.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
         is_sure = self._call.started or isinstance(segment, JsonArguments)
-        if not self._queue or (is_sure and isinstance(segment, _HOLDS_ARGUMENTS)):
+        if not self._queue or (is_sure and not isinstance(segment, Literal | Name | CallId)):
             self._end_call(parts)
         return read.rest
 
     def _feed_segment(self, segment: Segment, text: str) -> Read:
         if self._reader is None:
-            if isinstance(segment, _HOLDS_ARGUMENTS):
+            if not isinstance(segment, Literal | Name | CallId):
                 if not self._call.name:
                     raise Unreadable
                 self._before_arguments = self.unread.size - len(text)
@@ -343,7 +334,7 @@ class SectionReader:
         call.arguments.append(text)
         if text.isspace() and not call.started:
             return
-        if call.started or "".join(call.arguments).strip() not in _NOTHING_GIVEN:
+        if call.started or "".join(call.arguments).strip() not in ("", "{", "{}"):
             self._start(parts)
 
     def _start(self, parts: list[CallPart]) -> None:
@@ -384,8 +375,8 @@ class SectionReader:
     def _add_lenient_calls(
         self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]
     ) -> None:
-        for call in calls:
-            parts += (CallStarted(call.name, ""), CallArguments(call.arguments), CallEnded())
+        for name, arguments in calls:
+            parts += (CallStarted(name, ""), CallArguments(arguments), CallEnded())
         self._lenient = None
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
@@ -449,6 +440,6 @@ class SectionReader:
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):
-                return LooseReader(quote)
+                return RelaxedReader(quote=quote)
             case ElementArguments(mark):
                 return ElementReader(mark, schema)

@@ -7,27 +7,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+import structlog
 from msgspec import structs
 
 from causerie.chat import thinking
 from causerie.chat.compiler import Compiler
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
-from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.rendering import MakeRenderer, in_process
-from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
+from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, is_whole, writings
+from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
-from causerie.chat.verification import Enforced, verified
+from causerie.chat.validation import decided, validate
 from causerie.engines.base import ModelFacts, TextEngine
-from causerie.errors import InvalidRequest, UpstreamFailed
-from causerie.protocol.events import Batch, CacheReport, CacheReporter, Partial, Trail, Usage
+from causerie.errors import InternalError, InvalidRequest, UpstreamFailed
+from causerie.protocol.events import (
+    Batch,
+    CacheReport,
+    CacheReporter,
+    Event,
+    Finished,
+    Partial,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Trail,
+    Usage,
+)
 from causerie.protocol.known_fields import KNOWN, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.request import ChatRequest, image_not_fetched, images, without_billing_line
@@ -89,8 +103,6 @@ async def _resumed_replies(
         texts = tuple(await engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
         yield _without_last(resumed, _incomplete_tokens(resumed, model.facts))
-    if plan.form.reasoning is None and (partial.text or partial.calls):
-        partial = replace(partial, reasoning="")  # the model has no place for it
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = replace(form, answer_open="")
@@ -144,16 +156,12 @@ async def _tokens_behind_prompt(
 class TextChatOptions:
     """Settings of a model beyond its weights."""
 
-    format: str | None = None
-    """Overrides the detected format."""
-    template: str | None = None
-    """Replaces the model's own template."""
-    max_output_tokens: int | None = None
-    """Limit for requests that set none."""
+    format: str | None = None  # overrides the detected format
+    template: str | None = None  # replaces the model's own template
+    max_output_tokens: int | None = None  # limit for requests that set none
     sampling: ModelSampling = SamplingDefaults()  # noqa: RUF009 - frozen
     """Goes before the model's own recommendation."""
-    omit: tuple[str, ...] = ()
-    """What clients change at every turn, to be left out of prompts."""
+    omit: tuple[str, ...] = ()  # what clients change at every turn, to be left out of prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ class ChatReply:
     changes: Sequence[str]
     cache_report: CacheReporter
     on_arrival: None = None
+    verbatim: bool = False
 
 
 Reserve = Callable[[int, int], AbstractAsyncContextManager[None]]
@@ -185,34 +194,26 @@ def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None
     return nullcontext()
 
 
+@dataclass(eq=False)
 class TextChat:
     """Chat completions on one text engine, which get from ``reserve`` the room that they need."""
 
-    def __init__(
-        self,
-        engine: TextEngine,
-        grammars: Compiler,
-        options: TextChatOptions = TextChatOptions(),
-        renderer: MakeRenderer = in_process,
-        reserve: Reserve = without_limit,
-    ) -> None:
-        self._engine = engine
-        self._reserve = reserve
-        self._grammars = grammars
-        self._options = options
-        self._renderer = renderer
-        self._loaded: LoadedModel | None = None
-        self._conversations = Conversations()
+    engine: TextEngine
+    grammars: Compiler
+    options: TextChatOptions = field(default_factory=TextChatOptions)
+    renderer: MakeRenderer = in_process
+    reserve: Reserve = without_limit
+    _loaded: LoadedModel | None = field(init=False, default=None)
+    _conversations: Conversations = field(init=False, default_factory=Conversations)
 
     def model(self, facts: ModelFacts) -> LoadedModel:
         """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
         if self._loaded is None or self._loaded.facts is not facts:
-            self._loaded = _loaded(facts, self._options, self._renderer)
+            self._loaded = _loaded(facts, self.options, self.renderer)
         return self._loaded
 
     def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
-        """Return the sampling of a request that sets none of it."""
-        return default_sampling(self._options.sampling, facts.sampling)
+        return default_sampling(self.options.sampling, facts.sampling)
 
     @asynccontextmanager
     async def generate(
@@ -220,9 +221,9 @@ class TextChat:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         dropped = _dropped_parameters(request)
-        request, omitted = without_changing_parts(request, self._options.omit)
+        request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
-            model = self.model(await self._engine.facts())
+            model = self.model(await self.engine.facts())
             _check_images(request, model.facts)
             plan, choices = await self._prepare(request, model, partial)
 
@@ -246,10 +247,10 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
-            source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
+            source = verified(source, request, plan, choices, partial)
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
-        async with self._reserve(request.n, most), aclosing(source) as events:
+        async with self.reserve(request.n, most), aclosing(source) as events:
             changes = [*dropped, *omitted, *plan.changes]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
@@ -262,6 +263,8 @@ class TextChat:
             for choice in choices:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
 
+    retries = 0  # its engine is restarted by whoever supervises it
+
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
 
@@ -272,10 +275,10 @@ class TextChat:
         if self._loaded is None or knows(self._loaded.facts, partial.trail):
             return True
         try:
-            form = thinking.plan(self._loaded.form, request.thinking).form
+            thinking.plan(self._loaded.form, request.thinking)
         except InvalidRequest:
             return False
-        return can_write(form, partial)
+        return can_write(self._loaded.form, partial)
 
     async def _prepare(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
@@ -284,23 +287,17 @@ class TextChat:
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
-        plan = await make_plan(request, model, self._engine, partial)
+        plan = await make_plan(request, model, self.engine, partial)
         facts = model.facts
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
-                await self._grammars.check(
+                await self.grammars.check(
                     grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
                 )
         if partial is not None:
-            return plan, [await resumed(self._engine, request, model, plan, partial)]
-        return plan, [Generation(self._engine, request, plan, n) for n in range(request.n)]
-
-
-def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
-    document = plan.answer.checked if plan.answer else None
-    required = request.tool_choice.mode == "required"
-    return Enforced(request.output, document, plan.functions.arguments, required)
+            return plan, [await resumed(self.engine, request, model, plan, partial)]
+        return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
@@ -318,7 +315,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
 def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
     source = options.template or facts.template
     form = by_name(options.format) if options.format else detect(source)
-    own = source + "".join(_texts(form))
+    own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
     return LoadedModel(
         facts=facts,
         form=form,
@@ -328,11 +325,6 @@ def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer)
         sampling=options.sampling,
         shows_documents="documents" in source,
     )
-
-
-def _texts(form: ModelFormat) -> list[str]:
-    marks = form.reasoning
-    return [*marks.opens, *marks.closes] if marks else []
 
 
 def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
@@ -381,3 +373,97 @@ async def _merged_events(
         first = failures.exceptions[0]
         raise first from first.__cause__
     yield [usage()]
+
+
+# What the grammar enforced has to hold at the end: an engine that gives up a grammar says so only
+# in its log. A choice that breaks a rule ends with an error; one that takes too much work to check
+# is delivered, and marked.
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Choice:
+    text: list[str] = field(default_factory=list)
+    calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self.text.append(text)
+            case ToolCallStarted(index, _, name):
+                self.calls[index] = name, []
+            case ToolCallDelta(index, arguments):
+                self.calls[index][1].append(arguments)
+
+    @property
+    def characters(self) -> int:
+        arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
+        return sum(map(len, self.text)) + sum(map(len, arguments))
+
+    def fault(self, request: ChatRequest, plan: Plan, work: Work, *, whole: bool) -> str | None:
+        said = "".join(self.text)
+        required = request.tool_choice.mode == "required"
+        if required and (said.strip() or (whole and not self.calls)):
+            return "A call was required, and there is text in its place."
+        if self.calls or request.output is None or not whole:
+            return self.fault_of_calls(plan, work, whole=whole)
+        if plan.answer is not None and plan.answer.checked is not None:
+            return plan.answer.checked.fault_of_text(said, work)
+        return validate(said, request.output, work)
+
+    def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
+        calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
+        if calls and not whole and not is_whole(calls[-1][1]):
+            calls.pop()
+        for name, arguments in calls:
+            schema = plan.functions.arguments.get(name)
+            if schema is None:
+                return f"It calls {name[:64]!r}, which may not be called."
+            fault = schema.fault_of_text(arguments, work)
+            if fault is not None:
+                return f"The arguments of {name!r}: {fault}"
+        return None
+
+
+async def verified(
+    source: AsyncGenerator[Batch, None],
+    request: ChatRequest,
+    plan: Plan,
+    choices: Sequence[Generation],
+    begun: Partial | None,
+) -> AsyncGenerator[Batch, None]:
+    """Yield the same batches; raise :class:`InternalError` where a finished choice breaks a rule.
+
+    The end of a choice that takes too much work to check says so. ``begun`` is what was sent of the
+    reply before these events.
+    """
+    sent = begun or Partial()
+    calls = {call.index: (call.name, call.arguments) for call in sent.calls}
+    found = [
+        _Choice([plan.resumed + sent.text], {at: (name, [of]) for at, (name, of) in calls.items()})
+        for _ in choices
+    ]
+    async with aclosing(source):
+        async for batch in source:
+            for at, event in enumerate(batch):
+                if isinstance(event, Finished):
+                    choice = found[event.choice]
+                    if choices[event.choice].stopped:
+                        check = partial(choice.fault_of_calls, plan, whole=False)
+                    else:
+                        whole = event.reason in ("stop", "tool_calls")
+                        check = partial(choice.fault, request, plan, whole=whole)
+                    try:
+                        fault = await decided(check, choice.characters)
+                    except WorkExceeded:
+                        log.warning("reply not verified", choice=event.choice)
+                        unverified = structs.replace(event, verified=False)
+                        batch = [*batch[:at], unverified, *batch[at + 1 :]]
+                        continue
+                    if fault is not None:
+                        raise InternalError(f"The answer does not have the form asked for: {fault}")
+                elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
+                    found[event.choice].add(event)
+            yield batch

@@ -1,8 +1,7 @@
 """Compilation check of composed grammars at a bounded cost.
 
 An engine that cannot compile a grammar generates without one, and a slow compilation blocks all
-requests. So every grammar is compiled first in a process with a limit of processor time and
-memory.
+requests. So every grammar is compiled first in a process with a limit of processor time and memory.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
 
 from causerie.chat.answer import unsupported_schema
+from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.worker import Died, WorkerProcess
@@ -25,17 +26,12 @@ _START_SECONDS = 30.0
 _ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
-@dataclass(frozen=True, slots=True)
-class GrammarVerdict:
+class GrammarVerdict(msgspec.Struct, frozen=True):
     """Why a grammar was refused, where, and of which function; no ``reason``: it is fine."""
 
     reason: str | None = None
     pointer: str | None = None
     function: str | None = None
-
-    def size(self) -> int:
-        """Return the approximate bytes of remembering it."""
-        return _ENTRY_BYTES + len(f"{self.reason}{self.pointer}{self.function}")
 
 
 class _Vocabulary(NamedTuple):
@@ -49,11 +45,10 @@ class Compiler:
     """Checks grammars in ``workers`` processes, with ``limit`` seconds of processor time each.
 
     ``reader`` names the function (``module:name``) that reads a vocabulary
-    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from the path that the
-    model's facts give; without one, or without a path, single bytes are the
-    tokens. ``memory`` is a worker's address space in bytes, ``patience`` how
-    many seconds a check may wait for a worker, and then for its answer where
-    others have the processor, ``cache_bytes`` what verdicts may take.
+    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from the path that the model's facts
+    give; without one, or without a path, single bytes are the tokens. ``memory`` is a worker's
+    address space in bytes, ``patience`` how many seconds a check may wait for a worker, and then
+    for its answer where others have the processor, ``cache_bytes`` what verdicts may take.
     """
 
     def __init__(
@@ -68,10 +63,8 @@ class Compiler:
     ) -> None:
         self._limit = limit
         self._patience = patience
-        self._cache_bytes = cache_bytes
-        self._verdicts: OrderedDict[bytes, GrammarVerdict] = OrderedDict()
-        self._held = 0
-        self._turns: dict[bytes, _Turn] = {}
+        self._verdicts = BoundedCache[bytes, GrammarVerdict](cache_bytes)
+        self._turns = WeakValueDictionary[bytes, asyncio.Lock]()
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         self._workers = [_Worker(reader, memory) for _ in range(workers)]
         for worker in self._workers:
@@ -87,22 +80,19 @@ class Compiler:
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of the workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     def remembered(self) -> int:
-        """Return the approximate bytes of all verdicts."""
-        return self._held
+        return self._verdicts.size
 
     async def check(
         self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
     ) -> None:
         """Return if the grammar compiles and its first steps are quick.
 
-        ``vocabulary`` is the path that the model's facts give, ``words`` what
-        they say of its contents, ``param`` the field of the request for errors.
-        Raises ``InvalidRequest`` (``unsupported_schema``), or ``Overloaded``
-        when all workers stay busy.
+        ``vocabulary`` is the path that the model's facts give, ``words`` what they say of its
+        contents, ``param`` the field of the request for errors. Raises ``InvalidRequest``
+        (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
         """
         verdict = await self._verdict(grammar, _Vocabulary(vocabulary, words))
         if verdict.reason is None:
@@ -117,22 +107,16 @@ class Compiler:
         key = _key(grammar, vocabulary)
         known = self._verdicts.get(key)
         if known is not None:
-            self._verdicts.move_to_end(key)
             return known
         # One compiles, the others wait; were it cancelled, the next of them would.
-        turn = self._turns.setdefault(key, _Turn())
-        turn.waiting += 1
-        try:
-            async with turn.lock:
-                known = self._verdicts.get(key)
-                if known is None:
-                    known = await self._compile(grammar, vocabulary)
-                    self._remember(key, known)
-                return known
-        finally:
-            turn.waiting -= 1
-            if not turn.waiting:
-                del self._turns[key]
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        async with turn:
+            known = self._verdicts.get(key)
+            if known is None:
+                known = await self._compile(grammar, vocabulary)
+                size = _ENTRY_BYTES + len(f"{known.reason}{known.pointer}{known.function}")
+                self._verdicts.keep(key, known, size)
+            return known
 
     async def _compile(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         try:
@@ -154,7 +138,7 @@ class Compiler:
             await worker.prepare(vocabulary)
             try:
                 async with asyncio.timeout(self._limit + self._patience * BOUNDS_WORK):
-                    answer = json.loads(await worker.ask(asked))
+                    answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine
                     raise _busy() from None
@@ -163,22 +147,8 @@ class Compiler:
                 if died.worked:
                     break
                 continue
-            told = (answer.get(name) for name in ("reason", "pointer", "function"))
-            return GrammarVerdict(*(str(each) if each is not None else None for each in told))
+            return msgspec.json.decode(answer, type=GrammarVerdict)
         return GrammarVerdict(TOO_COMPLEX)
-
-    def _remember(self, key: bytes, verdict: GrammarVerdict) -> None:
-        self._verdicts[key] = verdict
-        self._held += verdict.size()
-        while self._held > self._cache_bytes:
-            _, oldest = self._verdicts.popitem(last=False)
-            self._held -= oldest.size()
-
-
-@dataclass(slots=True)
-class _Turn:
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
 
 
 def _busy() -> Overloaded:

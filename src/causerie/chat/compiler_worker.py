@@ -93,7 +93,6 @@ class CompilerWorker:
             self._tokenizers[path] = _tokenizer(self._read(Path(path)))
 
     def answer(self, request: bytes) -> bytes:
-        """Execute one request and return its answer, both in JSON."""
         asked = json.loads(request)
         if "load" not in asked:
             with limited_work(asked["seconds"]):
@@ -151,17 +150,11 @@ def _some_token(mask: bytes, sampling: random.Random) -> int | None:
     return at * 8 + rest[0].bit_length() - 1
 
 
-def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
-    if not name:
-        return None
-    module, _, function = name.partition(":")
-    found: Callable[[Path], WorkerVocabulary] = getattr(importlib.import_module(module), function)
-    return found
-
-
 def main(memory: str, reader: str) -> None:
     """Serve with at most ``memory`` bytes of address space, where the system can say so."""
-    worker = CompilerWorker(_reader(reader))  # before the limit, which is for grammars
+    module, _, function = reader.partition(":")
+    read = getattr(importlib.import_module(module), function) if module else None
+    worker = CompilerWorker(read)  # before the limit, which is for grammars
     limit_memory(int(memory))
     serve(sys.stdin.buffer, sys.stdout.buffer, worker.answer)
 

@@ -32,7 +32,6 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
-from causerie.chat.parser import call_triggers
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
@@ -46,18 +45,12 @@ _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 class CallPlan:
     """Functions that may be called, and bounds on the number of calls."""
 
-    tools: Mapping[str, Schema]
-    """Closed schemas by name."""
-    required: bool
-    """At least one call has to come."""
-    parallel: bool
-    """Several calls may come."""
-    unmarked: bool = False
-    """A reply may be calls without the marker of the format."""
-    text: str = ""
-    """All schemas as sent: equal texts mean equal schemas."""
-    forbidden: bool = False
-    """The prompt shows functions, but no call may come."""
+    tools: Mapping[str, Schema]  # closed schemas by name
+    required: bool  # at least one call has to come
+    parallel: bool  # several calls may come
+    unmarked: bool = False  # a reply may be calls without the marker of the format
+    text: str = ""  # all schemas as sent: equal texts mean equal schemas
+    forbidden: bool = False  # the prompt shows functions, but no call may come
 
 
 def compose(
@@ -75,9 +68,11 @@ def compose(
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
     ``SchemaRefused`` from the schemas of the tools.
     """
-    if answer is None and (calls is None or (calls.forbidden and form.calls is None)):
+    if answer is None and calls is None:
         return None
-    text = GrammarText(control_tokens, _marks_between_parts(form), manner)
+    thought = form.reasoning
+    marks = (*thought.opens, *thought.closes, form.answer_open, form.answer_close, *form.skip)
+    text = GrammarText(control_tokens, tuple(filter(None, marks)), manner)
     free = leaves_free(form, calls, answer)
     thinks = reasoning != "none"
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
@@ -99,8 +94,7 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
     """
     if calls is None or calls.forbidden:
         return answer is None
-    at_start = form.calls is not None and form.calls.at_start
-    return answer is None and not (calls.required or at_start)
+    return answer is None and not (calls.required or form.calls.at_start)
 
 
 def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls: CallPlan) -> bool:
@@ -109,7 +103,7 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
     So it is if control tokens begin both the call and the end of the reasoning. Where they are
     plain text, reasoning may speak of a call.
     """
-    if not calls.required or form.calls is None or form.reasoning is None:
+    if not calls.required:
         return False
     held = _enforced_from(form.calls)
     if not held or form.calls.at_start or form.header is not None:
@@ -121,8 +115,6 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
 def _reasoning_or_calls(
     form: ModelFormat, text: GrammarText, calls: CallPlan, *, is_open: bool
 ) -> str:
-    assert form.calls is not None
-    assert form.reasoning is not None
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
     held = _enforced_from(form.calls)
@@ -136,15 +128,9 @@ def _reasoning_or_calls(
     return text.rule(f"{_any_of(map(text.literal, marks.opens))} {rest} | {whole}")
 
 
-def _marks_between_parts(form: ModelFormat) -> tuple[str, ...]:
-    thought = form.reasoning
-    own = (*thought.opens, *thought.closes) if thought else ()
-    return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
-
-
 def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
     marks = form.reasoning
-    if marks is None or state == "none" or free:
+    if state == "none" or free:
         return ""
     close = f"{_any_of(map(text.until, marks.closes))} {_after_reasoning(form, text)}"
     if state == "open":
@@ -154,7 +140,6 @@ def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free
 
 
 def _after_reasoning(form: ModelFormat, text: GrammarText) -> str:
-    assert form.reasoning is not None
     after = form.reasoning.after_close
     return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
@@ -168,7 +153,7 @@ def _body(
     form: ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
 ) -> str:
     said = _answer(form, text, answer) if answer else None
-    if calls is None or form.calls is None:
+    if calls is None:
         return said or text.free()
     if form.calls.addressed:
         text.shut = f"[ \\n]*{spelled(_first_text(form.calls))}"
@@ -199,9 +184,10 @@ def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> lis
     )
     if found is None:
         return []
-    text.shut = f"({text.shut}|{found.shut})" if text.shut else found.shut
-    text.include(found.rules)
-    return [text.free_before(found.expression)]
+    expression, rules, shut = found
+    text.shut = f"({text.shut}|{shut})" if text.shut else shut
+    text.include(rules)
+    return [text.free_before(expression)]
 
 
 def _call_markers(calls: CallSection) -> tuple[str, ...]:
@@ -223,7 +209,7 @@ def _first_text(calls: CallSection) -> str:
 
 
 def _enforced_from(calls: CallSection) -> tuple[str, ...]:
-    return (calls.holds_at,) if calls.holds_at else call_triggers(calls)
+    return (calls.holds_at,) if calls.holds_at else calls.starts
 
 
 def _with_optional_calls(sections: Sequence[_Section], text: GrammarText) -> list[str]:
@@ -248,8 +234,7 @@ class _Section:
         self._form = form
         self._plan = plan
         self._text = text
-        names = sorted(plan.tools)
-        self._call = text.rule(" | ".join(text.rule(self._one_call(name)) for name in names))
+        self._call = self._any_call(form.call)
 
     def whole(self) -> str:
         begin = self._text.literal(self._form.lead + self._form.begin)
@@ -263,7 +248,10 @@ class _Section:
         if form.addressed:
             return self._calls_at_message_start()
         if form.is_named:
-            return [text.free_before(self._rest())] if self._ends_names() else []
+            # Else the lexer would follow free text, of which the name may be a part.
+            name = min(self._plan.tools)
+            marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
+            return [text.free_before(self._rest())] if all(map(text.is_control, marks)) else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in _enforced_from(form):
             options.append(f"{text.free_until(mark)} {self.behind(mark)}")
@@ -280,12 +268,6 @@ class _Section:
             options.append(f"{text.free_until(opening)} {self.behind(_first_text(form))}")
         return options
 
-    def _ends_names(self) -> bool:
-        # Else the lexer would follow free text, of which the name may be a part.
-        name = min(self._plan.tools)
-        marks = (mark.removeprefix(name).strip() for mark in name_triggers(self._form, name))
-        return all(self._text.is_control(mark) for mark in marks)
-
     def _section_at_start(self) -> str:
         # The first texts are one literal: else the lexer would follow free text.
         form, text = self._form, self._text
@@ -297,19 +279,15 @@ class _Section:
 
     def marks_at_start(self) -> tuple[str, ...]:
         form = self._form
-        return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
+        return (*form.starts, *form.lead_ins) if form.at_start else ()
 
-    def _rest(self) -> str:
+    def _rest(self, first: str = "") -> str:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
-        return f"{self._call} {again} {self._end()}".strip()
-
-    def _end(self) -> str:
-        if not self._form.end:
-            return ""
-        end = self._text.literal(self._form.end)
-        return f"({end})?" if self._form.optional_end else end
+        end = text.literal(form.end) if form.end else ""
+        end = f"({end})?" if end and form.optional_end else end
+        return f"{first or self._call} {again} {end}".strip()
 
     def behind(self, trigger: str) -> str:
         form, text = self._form, self._text
@@ -326,17 +304,16 @@ class _Section:
         return self._with_first((Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[Segment]) -> str:
-        form, text = self._form, self._text
-        names = sorted(self._plan.tools)
-        call = text.rule(" | ".join(text.rule(self._one_call(name, segments)) for name in names))
-        many = form.parallel and self._plan.parallel
-        again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
-        return f"{call} {again} {self._end()}".strip()
+        return self._rest(self._any_call(segments))
 
-    def _one_call(self, name: str, segments: Sequence[Segment] | None = None) -> str:
+    def _any_call(self, segments: Sequence[Segment]) -> str:
+        calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))
+        return self._text.rule(" | ".join(map(self._text.rule, calls)))
+
+    def _one_call(self, name: str, segments: Sequence[Segment]) -> str:
         out: list[str] = []
         fixed = ""
-        for segment in segments if segments is not None else self._form.call:
+        for segment in segments:
             if isinstance(segment, Literal) and not segment.also:
                 fixed += segment.text
             elif isinstance(segment, Literal):

@@ -58,18 +58,6 @@ _INSTRUCTING = ("system", "developer")
 _SLACK = 16  # tokens: fewer are no miss
 _SHARE = 20  # nor is a twentieth of what could be reused
 
-EVICTED = "evicted from the cache"
-TOOLS_CHANGED = "tools changed"
-TOOLS_REORDERED = "tools reordered"
-INSTRUCTIONS_CHANGED = "system prompt changed"
-EDITED = "message edited"
-REMOVED = "messages removed"
-REASONING_NOT_SENT = "reasoning not sent back"
-REASONING_DROPPED = "template dropped reasoning"
-REPLY_CHANGED = "reply not sent back as it was"
-SETTINGS_CHANGED = "thinking or template settings changed"
-RENDERED_ANEW = "template wrote earlier messages differently"
-
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
 
@@ -81,18 +69,13 @@ class AskedBefore:
     instructing: tuple[bool, ...]
     tools: tuple[bytes, ...]
     settings: bytes
-    prompt: bytes
-    """Packed tokens."""
-    has_reasoning: bool
-    """A message holds reasoning."""
+    prompt: bytes  # packed tokens
+    has_reasoning: bool  # a message holds reasoning
     lines: tuple[tuple[int, ...], ...] = ()
     """The first lines of each message at the beginning that instructs."""
 
     def conversation(self, caller: str) -> tuple[bytes, ...]:
-        """Return the digests of the messages that are no instructions.
-
-        The first one is the caller's own.
-        """
+        """Return digests of the messages that instruct nobody; the first is the caller's own."""
         both = zip(self.messages, self.instructing, strict=True)
         said = [digest for digest, instructs in both if not instructs]
         return (_digest((caller, said[0])), *said[1:]) if said else ()
@@ -129,7 +112,12 @@ class Conversations:
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
     ) -> CacheReport:
         """Return the report on a request whose prompt the engine has started to read."""
-        last = self._most_similar(asked.conversation(caller))
+        said = asked.conversation(caller)
+        keys = self._by_first.get(said[0], ()) if said else ()
+        alike = max(
+            enumerate(keys), key=lambda each: (_common_length(each[1], said), each[0]), default=None
+        )
+        last = None if alike is None else self._answered[alike[1]]
         miss = None if last is None else _cache_miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 
@@ -155,13 +143,6 @@ class Conversations:
         self._size += kept.size
         while self._size > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
             self._forget(next(iter(self._answered)))
-
-    def _most_similar(self, said: tuple[bytes, ...]) -> _Answered | None:
-        keys = self._by_first.get(said[0], ()) if said else ()
-        best = max(
-            enumerate(keys), key=lambda each: (_common_length(each[1], said), each[0]), default=None
-        )
-        return None if best is None else self._answered[best[1]]
 
     def _forget(self, key: tuple[bytes, ...]) -> None:
         self._size -= self._answered.pop(key).size
@@ -210,40 +191,35 @@ def _cache_miss(
         return None
     common = common_tokens(last.computed, now.prompt)
     if _falls_short(reused, common):
-        return CacheMiss(EVICTED, reusable)
+        return CacheMiss("evicted from the cache", reusable)
     before = last.asked
     if before.tools != now.tools:
         reordered = sorted(before.tools) == sorted(now.tools)
-        return CacheMiss(TOOLS_REORDERED if reordered else TOOLS_CHANGED, reusable)
+        return CacheMiss("tools reordered" if reordered else "tools changed", reusable)
     if before.settings != now.settings:
-        return CacheMiss(SETTINGS_CHANGED, reusable)
+        return CacheMiss("thinking or template settings changed", reusable)
     at = _common_length(before.messages, now.messages)
     if at < len(before.messages):
-        reason = _changed_message(before, now, at)
-        return CacheMiss(reason, reusable, at, _changed_instruction_line(before, messages, at))
+        line, reason = "", "message edited" if at < len(now.messages) else "messages removed"
+        if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
+            reason = "system prompt changed"
+        if at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING:
+            line = changed_line(before.lines[at], messages[at].text)
+        return CacheMiss(reason, reusable, at, line)
     reason = _rendering_change(last, messages[at:], common)
     return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
-
-
-def _changed_message(before: AskedBefore, now: AskedBefore, at: int) -> str:
-    if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
-        return INSTRUCTIONS_CHANGED
-    return EDITED if at < len(now.messages) else REMOVED
-
-
-def _changed_instruction_line(before: AskedBefore, messages: Sequence[Message], at: int) -> str:
-    known = at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING
-    return changed_line(before.lines[at], messages[at].text) if known else ""
 
 
 def _rendering_change(last: _Answered, added: Iterable[Message], common: int) -> str:
     asked = token_count(last.asked.prompt)
     if common < asked:
-        return REASONING_DROPPED if last.asked.has_reasoning else RENDERED_ANEW
+        if last.asked.has_reasoning:
+            return "template dropped reasoning"
+        return "template wrote earlier messages differently"
     # Without its call a reply ends in another white space, which may belong to the last of these.
     thought = last.reasoning // 2 if last.cut else last.reasoning
     if common >= asked + thought:
-        return REPLY_CHANGED
+        return "reply not sent back as it was"
     reply = next(iter(added), None)
     sent = reply is not None and reply.reasoning_content
-    return REASONING_DROPPED if sent else REASONING_NOT_SENT
+    return "template dropped reasoning" if sent else "reasoning not sent back"

@@ -12,7 +12,7 @@ from itertools import islice
 
 from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
 from causerie.chat.parser import Mode, Parser
-from causerie.chat.schema.certain import Applicable, Certain, applicable, certain
+from causerie.chat.schema.certain import AppliedSchemas, applied_schemas
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.keywords import step
 from causerie.chat.schema.values import canonical
@@ -27,12 +27,9 @@ _MOST_STEPS = 10 * MOST_STEPS  # for all values of a reply
 class Repeat:
     """An item that equals an earlier one of its array."""
 
-    pointer: str
-    """Of the array."""
-    separated: int
-    """Position of the text that has the comma before the item."""
-    head: str
-    """That text, without the comma and what follows."""
+    pointer: str  # of the array
+    separated: int  # position of the text that has the comma before the item
+    head: str  # that text, without the comma and what follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,7 @@ class BrokenRule:
     """A complete value that breaks a rule."""
 
     reason: str
-    start: int
-    """Position of the text in which the value begins."""
+    start: int  # position of the text in which the value begins
     blamed: tuple[int, int] | None
     """Positions of the beginning and the end of the part that the fault is about, with its name."""
 
@@ -51,7 +47,7 @@ Fault = Repeat | BrokenRule
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    certain: Certain
+    certain: AppliedSchemas
     checked: tuple[Mapping[str, object], ...]
     start: int
     position: int
@@ -59,25 +55,22 @@ class _Value:
 
 @dataclass(slots=True)
 class _Container:
-    schemas: Applicable
+    schemas: AppliedSchemas
     is_array: bool
     distinct: bool
     pointer: str
     index: int = 0
-    name: str = ""
-    """Of the last property."""
-    named: int = 0
-    """Position of the last name."""
+    name: str = ""  # of the last property
+    named: int = 0  # position of the last name
     before_name: bool = True
-    start: int = 0
-    """Offset at which the last item or name began."""
+    start: int = 0  # offset at which the last item or name began
     empty: bool = True
     separated: int | None = None
     """Position of the comma before an item that may still repeat an earlier one."""
     head: str = ""
     earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
-    def inside(self) -> tuple[Applicable, str]:
+    def inside(self) -> tuple[AppliedSchemas, str]:
         if self.is_array:
             return self.schemas.item(self.index), step(self.pointer, self.index)
         return self.schemas.property(self.name), step(self.pointer, self.name)
@@ -118,11 +111,10 @@ class DocumentWatch:
 
         Of an empty value it is the end.
         """
-        self._schema = schema
         self._work = Work(_MOST_STEPS)
         self._waiting: list[_Check] = []
-        self._root = applicable(rules)
-        self._certain = certain(rules)
+        self._root = applied_schemas(rules, certain=False)
+        self._certain = applied_schemas(rules, certain=True)
         self._open: list[_Container] = []
         self._values: list[_Value] = []
         self._parts = GrowingList[tuple[str, int, int]]()
@@ -135,7 +127,6 @@ class DocumentWatch:
 
     @property
     def depth(self) -> int:
-        """Return the number of arrays and objects that are not closed."""
         return len(self._open)
 
     @property
@@ -147,7 +138,6 @@ class DocumentWatch:
         return min(held) if held else None
 
     def feed(self, text: str, position: int) -> None:
-        """Read on, up to the first fault."""
         self._piece, self._position = self._text.size, position
         self._text.add(text)
         for offset, character in enumerate(text, self._piece):
@@ -166,7 +156,10 @@ class DocumentWatch:
             self._in_string, self._quoted = True, offset
         elif character in "{[":
             self._begin(offset)
-            self._enter(is_array=character == "[")
+            is_array = character == "["
+            schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
+            distinct = is_array and schemas.distinct
+            self._open.append(_Container(schemas, is_array, distinct, pointer))
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
@@ -185,7 +178,12 @@ class DocumentWatch:
             self.content += self._open.pop().empty
             self._end(offset + 1)
         elif character == ",":
-            self._separate(self._open[-1], offset)
+            container = self._open[-1]
+            container.before_name = True
+            container.index += 1
+            if container.distinct:
+                container.separated = self._position
+                container.head = self._text.between(self._piece, offset)
 
     def _read_string(self, character: str, offset: int) -> None:
         if not self._escaped and character == '"':
@@ -214,18 +212,6 @@ class DocumentWatch:
                 held = above.item(container.index) if is_array else above.property(container.name)
             self._values.append(_Value(held, held.checked, offset, self._position))
 
-    def _enter(self, *, is_array: bool) -> None:
-        schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
-        distinct = is_array and schemas.distinct
-        self._open.append(_Container(schemas, is_array, distinct, pointer))
-
-    def _separate(self, container: _Container, offset: int) -> None:
-        container.before_name = True
-        container.index += 1
-        if container.distinct:
-            container.separated = self._position
-            container.head = self._text.between(self._piece, offset)
-
     def _end(self, offset: int) -> None:
         if self._is_name:
             container = self._open[-1]
@@ -251,7 +237,7 @@ class DocumentWatch:
 
     def _check(self, value: _Value, read: object) -> None:
         for rules in value.checked:
-            schema = self._schema.part(rules)
+            schema = CheckedSchema(rules)
             check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
             try:
                 fault = self._check_bounded(AT_ONCE, check)
@@ -275,7 +261,6 @@ class DocumentWatch:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether a value has been read that is still to be checked."""
         return bool(self._waiting)
 
     def catch_up(self) -> None:
@@ -357,7 +342,6 @@ class WatchedDocuments:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether a value has been read that is still to be checked."""
         return self._document is not None and self._document.is_behind
 
     def catch_up(self) -> None:
@@ -371,7 +355,6 @@ class WatchedDocuments:
         return self._document.fault if self._document is not None else None
 
     def feed(self, text: str) -> None:
-        """Read the text of the next token."""
         events = self._parser.feed(text)
         if self._feed(events, max(self._told, self.final)):
             self._content.append(self.read)
@@ -379,14 +362,11 @@ class WatchedDocuments:
         if events:
             self._told = self.read
         held = self._document.held_from if self._document is not None else None
-        known = self._told if self._may_hold_text_back else self.read
-        self.final = max(self.final, known if held is None else min(held, known))
-
-    @property
-    def _may_hold_text_back(self) -> bool:
         parser = self._parser
         answers = self._document is not None and parser.mode is not Mode.CALLS
-        return not parser.repeated and (parser.call_open or answers)
+        may_hold_back = not parser.repeated and (parser.call_open or answers)
+        known = self._told if may_hold_back else self.read
+        self.final = max(self.final, known if held is None else min(held, known))
 
     def _feed(self, events: Sequence[ContentEvent], position: int) -> bool:
         found = False

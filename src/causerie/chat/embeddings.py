@@ -23,8 +23,8 @@ from causerie.protocol.events import (
     CacheReporter,
     Finished,
     Partial,
-    PassedDelta,
     Usage,
+    Verbatim,
 )
 from causerie.protocol.known_fields import refusal
 from causerie.protocol.operations import FIELDS
@@ -36,6 +36,8 @@ _encode = msgspec.json.Encoder().encode
 
 class EmbeddingTarget:
     """Answers ``embeddings`` by the engine of the model ``model``."""
+
+    retries = 0
 
     def __init__(self, model: str, engine: EmbeddingEngine) -> None:
         self._model = model
@@ -55,6 +57,7 @@ class EmbeddingReply:
     """Use as an async context manager; ``events`` has one batch. Usage counts finished inputs."""
 
     cache_report: CacheReporter | None = None
+    verbatim = False
     on_arrival: Callable[[ArrivalSink], None] | None = None
     fingerprint = ""
 
@@ -116,7 +119,7 @@ class EmbeddingReply:
             _encode(self._model),
             _encode(usage),
         )
-        return [PassedDelta("", raw=raw), Finished("stop"), used]
+        return [Verbatim(raw), Finished("stop"), used]
 
     async def _inputs(self, facts: ModelFacts) -> Sequence[Sequence[int]]:
         given: Any = self._request.document["input"]

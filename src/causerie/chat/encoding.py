@@ -6,14 +6,210 @@ A control token's text that touches a character of a user is cut out and read as
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections import OrderedDict
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import Protocol
 
+from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.template import Rendered
-from causerie.chat.token_cache import ControlMatch, EncodedText, PromptEnd, TokenCache, Tokenizer
-from causerie.http.event_loop import offload
+from causerie.engines.base import PromptTooLong
+from causerie.http.event_loop import Turns, offload
+
+# A tokenizer often reads a text otherwise than a model writes it, above all under a grammar, and
+# the engine would compute the reply again from the first token that differs. So a reply that comes
+# back behind the very same texts, in the same cache scope, gets the tokens that the model made.
+
+
+@dataclass(frozen=True, slots=True)
+class PromptEnd:
+    """The last segment of a prompt, with which a reply goes on.
+
+    ``before`` is a hash of all segments before it. If two collide, a reply has tokens that the
+    same text had in another conversation.
+    """
+
+    before: int
+    text: str
+    ids: Sequence[int]
+
+
+# An engine takes some milliseconds to tokenize a thousand tokens, and a conversation comes back
+# with every turn. Tokenizers read what stands between two control tokens by itself; of each control
+# token the engine is asked once whether that is so.
+
+_MOST = 4_000_000  # characters, of a model; two to four times as many bytes
+# Around a control token, where some tokenizers take away or add blanks.
+_BEFORE, _BEHIND = "x \n", " \nx"
+_NONE = -1  # no token
+_AT_ONCE = 200_000  # characters of a question; the ids of many more take long to decode
+_MANY_TOKENS = 200_000  # tokens; up to here a prompt that does not fit is counted to its end
+_FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to a thread
+
+
+class Tokenizer(Protocol):
+    """Interface to the tokenizer of a text engine."""
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ControlMatch:
+    """A control token in a text: where it begins, what it says, and its id."""
+
+    at: int
+    text: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """Token ids of a text, and its last segment where it was read in segments."""
+
+    ids: list[int]
+    end: PromptEnd | None = None
+    shared: int = 0
+    """Tokens of the segments before the one that was asked for; 0 where it was not so read."""
+
+
+class TokenCache:
+    """Tokens of texts of one model, and of replies, of so many characters each."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._known: BoundedCache[str, array[int]] = BoundedCache(most)
+        self._replies: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
+        self._apart: dict[str, bool] = {}  # by control token
+
+    async def read(
+        self,
+        text: str,
+        heads: Sequence[ControlMatch],
+        engine: Tokenizer,
+        most: int | None = None,
+        parting: int = 0,
+        scope: str = "",
+    ) -> EncodedText:
+        """Return the ids of the text, which has these control tokens, in order, and no others.
+
+        ``shared`` counts those before the segment of the character at ``parting``. Replies have
+        the tokens that the model made of them if they were made in this cache ``scope``.
+        Asks the engine for what is new. Raises :class:`PromptTooLong` where far more than ``most``
+        ids come: millions of them take long to put together.
+        """
+        if not await self._may_cut_before(heads, engine):
+            return EncodedText(await engine.tokenize([text], special=True))
+        turns = Turns()
+        segments = _segments(text, heads)
+        segment_ids = dict(zip(segments, _first_ids(heads), strict=True))
+        await turns.pause()
+        replies, before = self._replies_in(segments, scope)
+        asked = {one for at, one in enumerate(segments) if one and at not in replies}
+        found = {one: self._known.get(one) for one in segment_ids if one in asked}
+        new = [one for one, ids in found.items() if ids is None]
+        if new:
+            read = await _tokenized(new, engine, most)
+            first = [segment_ids[one] for one in new]
+            few = len(read) <= _FEW
+            parts = (
+                _split_by_first_ids(read, first)
+                if few
+                else await offload(_split_by_first_ids, read, first)
+            )
+            if parts is None:
+                return EncodedText(await engine.tokenize([text], special=True))
+            for one, ids in zip(new, parts, strict=True):
+                found[one] = ids
+                self._known.keep(one, ids, len(one))
+        await turns.pause()
+        every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
+        end = PromptEnd(before, segments[-1], every[-1])
+        count = sum(map(len, every))
+        _check(count, most)
+        few = count <= _FEW
+        before = bisect_right(heads, parting, key=lambda head: head.at)
+        shared = sum(map(len, every[:before]))
+        return EncodedText(_joined(every) if few else await offload(_joined, every), end, shared)
+
+    def keep_reply(
+        self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]
+    ) -> None:
+        """Keep the ids of a reply to a prompt with this end.
+
+        ``text`` is that of the end and the reply, with these control tokens.
+        """
+        named = zip(_segments(text, heads), _first_ids(heads), strict=True)
+        segments = [(segment, first) for segment, first in named if segment]
+        parts = _split_by_first_ids([*end.ids, *ids], [first for _, first in segments])
+        before = end.before
+        for (segment, _), made in zip(segments, parts or (), strict=parts is not None):
+            self._replies.keep((before, segment), made, len(segment))
+            before = hash((before, segment))
+
+    async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
+        new = {head.text for head in heads}.difference(self._apart)
+        if new:
+            whole = [_BEFORE + head + _BEHIND for head in new]
+            cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
+            read = await engine.tokenize(whole, special=True)
+            self._apart |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
+        return all(self._apart[head.text] for head in heads)
+
+    def _replies_in(self, segments: Iterable[str], scope: str) -> tuple[dict[int, array[int]], int]:
+        # What a model made of the prompt, by position, and a hash of all segments but the last.
+        found: dict[int, array[int]] = {}
+        before = following = hash(scope) if scope else 0
+        for at, segment in enumerate(segments):
+            before, key = following, (following, segment)
+            following = hash(key)
+            ids = self._replies.get(key)
+            if ids is not None:
+                found[at] = ids
+        return found, before
+
+
+def _segments(text: str, heads: Iterable[ControlMatch]) -> list[str]:
+    cuts = [0, *(head.at for head in heads), len(text)]
+    return [text[start:stop] for start, stop in pairwise(cuts)]
+
+
+def _first_ids(heads: Iterable[ControlMatch]) -> list[int]:
+    return [_NONE, *(head.id for head in heads)]
+
+
+def _check(count: int, most: int | None) -> None:
+    if most is not None and count > max(most, _MANY_TOKENS):
+        raise PromptTooLong(count, most)
+
+
+async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | None) -> list[int]:
+    read: list[int] = []
+    part: list[str] = []
+    characters = 0
+    for segment in segments:
+        if part and characters + len(segment) > _AT_ONCE:
+            read += await engine.tokenize(part, special=True)
+            _check(len(read), most)
+            part, characters = [], 0
+        part.append(segment)
+        characters += len(segment)
+    return read + await engine.tokenize(part, special=True)
+
+
+def _joined(parts: Iterable[Sequence[int]]) -> list[int]:
+    return list(chain.from_iterable(parts))
+
+
+def _split_by_first_ids(ids: Sequence[int], segment_ids: Sequence[int]) -> list[array[int]] | None:
+    heads = set(segment_ids)
+    cuts = [at for at, id in enumerate(ids) if id in heads]
+    if segment_ids[0] == _NONE:
+        cuts, segment_ids = [0, *cuts], [ids[0], *segment_ids[1:]]
+    if cuts[:1] != [0] or [ids[at] for at in cuts] != list(segment_ids):
+        return None
+    return [array("i", ids[start:stop]) for start, stop in pairwise([*cuts, len(ids)])]
+
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
 _MANY = 400  # texts of users in it, likewise: each stands between control tokens
@@ -33,12 +229,6 @@ class EncodedPiece:
     heads: tuple[ControlMatch, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    start: int
-    stop: int
-
-
 class ControlTokens:
     """The texts of a vocabulary's control tokens, arranged for finding them."""
 
@@ -48,10 +238,9 @@ class ControlTokens:
         for text in self.ids:
             self._lengths.setdefault(text[:2], set()).add(len(text))
 
-    def found(self, text: str) -> list[_Found]:
-        """Return every occurrence of every token, overlapping ones too."""
+    def found(self, text: str) -> list[tuple[int, int]]:
         return [
-            _Found(at, at + size)
+            (at, at + size)
             for head, sizes in self._lengths.items()
             for at in _places(text, head)
             for size in sizes
@@ -71,55 +260,53 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
     return any(len(token.strip()) > 2 and token in plain for token in control_tokens)
 
 
-def split(
-    rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]
-) -> list[EncodedPiece]:
+def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiece]:
     """Return the prompt in pieces, together its whole text.
 
     No piece that is read with control tokens has the text of one that touches a user's character.
     If nothing is forged there is one piece.
     """
-    if not isinstance(control_tokens, ControlTokens):
-        control_tokens = ControlTokens(control_tokens)
     text = rendered.text
     if not text:
         return []
-    found = sorted(control_tokens.found(text), key=lambda f: (f.start - f.stop, f.start))
-    touches = _Touch(rendered.user)
+    starts = [start for start, _ in rendered.user]
+
+    def touches(place: tuple[int, int]) -> bool:
+        at = bisect_left(starts, place[1]) - 1
+        return at >= 0 and rendered.user[at][1] > place[0]
+
+    found = sorted(control_tokens.found(text), key=lambda place: (place[0] - place[1], place[0]))
     kept = bytearray(len(text))
-    own = _Claims([one for one in found if not touches(one) and _claim(kept, one)])
+    own = sorted(place for place in found if not touches(place) and _claim(kept, place))
+    edges = [edge for place in own for edge in place]
     cuts: set[int] = set()
-    forged: list[_Found] = []
+    forged: list[tuple[int, int]] = []
     taken = bytearray(len(text))
-    for one in (one for one in found if touches(one)):
-        edges = {e for whole in own.overlapping(one) for e in (whole.start, whole.stop)}
-        inside = {edge for edge in edges if one.start < edge < one.stop}
+    for place in filter(touches, found):
+        inside = edges[bisect_right(edges, place[0]) : bisect_left(edges, place[1])]
         if inside:
-            cuts |= inside  # cut alongside the template's own token, which stays whole
-        elif _claim(taken, one):
-            forged.append(one)
+            cuts.update(inside)  # cut alongside the template's own token, which stays whole
+        elif _claim(taken, place):
+            forged.append(place)
+    if forged or cuts:
+        return _pieces(text, forged, cuts)
     ids = control_tokens.ids
-    heads = [
-        ControlMatch(one.start, said := text[one.start : one.stop], ids[said]) for one in own.places
-    ]
-    return (
-        _pieces(text, forged, cuts) if forged or cuts else [EncodedPiece(text, heads=tuple(heads))]
-    )
+    heads = (ControlMatch(at, said := text[at:stop], ids[said]) for at, stop in own)
+    return [EncodedPiece(text, heads=tuple(heads))]
 
 
 class PromptEncoder:
     """Encodes prompts for one model; ``own`` is the text of its template and markers.
 
-    A vocabulary may hold words that its tokenizer always reads whole (a tag, a
-    run of blanks). Such a word counts as a control token only where ``own``
-    has it.
+    A vocabulary may hold words that its tokenizer always reads whole (a tag, a run of blanks). Such
+    a word counts as a control token only where ``own`` has it.
     """
 
     def __init__(self, control_tokens: Mapping[str, int], own: str = "") -> None:
         self._tokens = ControlTokens(control_tokens)
         self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
         self._control = frozenset(self._tokens.ids.values())
-        self._plain: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._plain = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
         self._cache = TokenCache()
 
     async def encode(
@@ -171,9 +358,7 @@ class PromptEncoder:
         known = self._plain.get(text)
         if known is None:
             known = tuple(await self._tokenize_unguarded(text, engine))
-            self._plain[text] = known
-            if len(self._plain) > _REMEMBERED:
-                self._plain.popitem(last=False)
+            self._plain.keep(text, known, 1)
         return known
 
     async def _tokenize_unguarded(self, text: str, engine: Tokenizer) -> list[int]:
@@ -185,34 +370,11 @@ class PromptEncoder:
         return first + await self._tokenize_unguarded(text[1:], engine)
 
 
-class _Touch:
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        self._spans = spans
-        self._starts = [start for start, _ in spans]
-
-    def __call__(self, place: _Found) -> bool:
-        at = bisect_right(self._starts, place.stop - 1) - 1
-        return at >= 0 and self._spans[at][1] > place.start
-
-
-class _Claims:
-    def __init__(self, places: Sequence[_Found]) -> None:
-        self.places = sorted(places, key=lambda place: place.start)
-        self._stops = [place.stop for place in self.places]
-
-    def overlapping(self, place: _Found) -> list[_Found]:
-        at = bisect_right(self._stops, place.start)
-        met = []
-        while at < len(self.places) and self.places[at].start < place.stop:
-            met.append(self.places[at])
-            at += 1
-        return met
-
-
-def _claim(taken: bytearray, place: _Found) -> bool:
-    if taken.find(1, place.start, place.stop) >= 0:
+def _claim(taken: bytearray, place: tuple[int, int]) -> bool:
+    start, stop = place
+    if taken.find(1, start, stop) >= 0:
         return False
-    taken[place.start : place.stop] = b"\x01" * (place.stop - place.start)
+    taken[start:stop] = b"\x01" * (stop - start)
     return True
 
 
@@ -223,10 +385,10 @@ def _places(text: str, head: str) -> Iterator[int]:
         at = text.find(head, at + 1)
 
 
-def _pieces(text: str, forged: Sequence[_Found], cuts: set[int]) -> list[EncodedPiece]:
+def _pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:
     pieces: list[EncodedPiece] = []
     at = 0
-    ends = [(cut, cut) for cut in cuts] + [(one.start, one.stop) for one in forged]
+    ends = [*((cut, cut) for cut in cuts), *forged]
     for start, stop in [*sorted(ends), (len(text), len(text))]:
         if at < start:
             pieces.append(EncodedPiece(text[at:start]))

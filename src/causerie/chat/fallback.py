@@ -22,17 +22,15 @@ from causerie.chat.formats.format import (
     Reasoning,
     Segment,
 )
-from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.history import content_text
+from causerie.chat.schema.values import json_type
 from causerie.chat.taint import Traced, authored, joined, origin_of, read_arguments, write_json
 from causerie.chat.template_capabilities import Entry
 
-PLAIN_CALLS = HERMES_CALLS
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
-    """Return the part of the system message about the tools."""
     lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     return joined(
@@ -49,7 +47,6 @@ def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
 
 
 def thinking_text(reasoning: Reasoning) -> Traced:
-    """Return the part of the system message about thinking."""
     return authored(
         f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
     )
@@ -107,7 +104,6 @@ def call_text(calls: CallSection, *call: str) -> Traced:
 
 
 def said_calls(entry: Entry, calls: CallSection) -> Entry:
-    """Return a message with its calls written after its content."""
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
@@ -173,20 +169,12 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)
         if not isinstance(value, str):
-            between = (segment.between_json or between).replace("{type}", _json_type(value))
+            between = (segment.between_json or between).replace("{type}", json_type(value))
             python = segment.constants == "python" and (value is None or isinstance(value, bool))
             written = Traced(written) if python else write_json(value)
         parts += (authored(segment.before), key, authored(between), written)
         parts.append(authored(segment.after))
     return joined(parts)
-
-
-def _json_type(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, Mapping):
-        return "object"
-    return "null" if value is None else "array" if isinstance(value, list) else "number"
 
 
 def _elements(value: object, mark: str) -> str:

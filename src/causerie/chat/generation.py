@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+import secrets
+import string
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,9 +14,10 @@ import structlog
 from msgspec import structs
 
 from causerie.chat.backtracking import without_faults
-from causerie.chat.choice_output import ChoiceOutput, call_ids
+from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
+from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
@@ -39,7 +42,15 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.protocol.events import Batch, ContentEvent, Finished, FinishReason, Usage
+from causerie.protocol.events import (
+    Batch,
+    ContentEvent,
+    Finished,
+    FinishReason,
+    TextDelta,
+    TokenLogprob,
+    Usage,
+)
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
 
@@ -138,14 +149,6 @@ class State(Enum):
     FINISHED = "finished"
 
 
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.THINKING: frozenset({State.ANSWERING, State.CALLING, State.CLOSING, State.FINISHED}),
-    State.CLOSING: frozenset({State.ANSWERING, State.FINISHED}),
-    State.ANSWERING: frozenset({State.THINKING, State.CALLING, State.CLOSING, State.FINISHED}),
-    State.CALLING: frozenset({State.ANSWERING, State.THINKING, State.CLOSING, State.FINISHED}),
-    State.FINISHED: frozenset(),
-}
-
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _THINKING, _ANSWERING = State.THINKING, State.ANSWERING  # likewise
 _WITHOUT_ENGINE = (State.CLOSING, State.FINISHED)
@@ -173,19 +176,16 @@ class Generation:
     """Tokens that the engine generated and that were taken back; no part of ``completion``."""
     cached: int | None = field(init=False, default=None)
     """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
-    asked: bool = field(init=False, default=False)
-    """An engine has received the prompt."""
-    cut: bool = field(init=False, default=False)
-    """The reply has ended in the middle of a call."""
+    asked: bool = field(init=False, default=False)  # an engine has received the prompt
+    cut: bool = field(init=False, default=False)  # the reply has ended in the middle of a call
     said: int = field(init=False, default=0)
     """Tokens of ``resumed`` whose text had been sent to the client."""
     _parser: Parser = field(init=False)
     _output: ChoiceOutput = field(init=False)
     _plain: bool = field(init=False)
     _generated: list[int] = field(init=False, default_factory=list)
-    _texts: list[str] = field(
-        init=False, default_factory=list
-    )  # of those, as the parser reads them
+    # Of those, as the parser reads them.
+    _texts: list[str] = field(init=False, default_factory=list)
     # Tokens among them that another has counted, less those that the engine has not reported.
     _uncounted: int = field(init=False, default=0)
     _reason: FinishReason = field(init=False, default="length")
@@ -217,11 +217,13 @@ class Generation:
     def _new_parser(self) -> Parser:
         plan = self.plan
         known = [call.id for call in self.resumed.partial.calls] if self.resumed else []
+        taken = {call.id for message in self.request.messages for call in message.tool_calls}
+        short = CallId() in plan.form.calls.call
         parser = Parser(
             plan.form,
             tools=plan.functions.tools or None,
             reasoning_open=plan.reasoning_open,
-            call_id=call_ids(self.request, plan.form, known),
+            call_id=GeneratedCallIds(taken.union(known), short, known),
             leading=plan.leading,
             reasoning_end=plan.reasoning_end,
         )
@@ -232,7 +234,6 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Return all tokens of the reply so far, including those of ``resumed``."""
         return tuple(self._generated)
 
     @property
@@ -253,7 +254,6 @@ class Generation:
 
     @property
     def completion(self) -> int:
-        """Return the number of tokens that were generated here."""
         return len(self._generated) - self._uncounted
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
@@ -282,7 +282,11 @@ class Generation:
                         if self.state in _WITHOUT_ENGINE:
                             break
                 self._first_run = False
-        end = [*self._flush(), Finished(self._finish_reason(), choice=self.choice)]
+        flushed = self._flush()
+        # A call that was cut never counts as complete.
+        called = self._parser.calls and not self._parser.call_open and not self.cut
+        reason: FinishReason = "tool_calls" if called else self._reason
+        end = [*flushed, Finished(reason, choice=self.choice)]
         yield end if usage is None else [*end, usage()]
 
     # Transitions.
@@ -303,7 +307,8 @@ class Generation:
         if mode is _ANSWER:
             state = _ANSWERING
         elif mode is _REASONING:
-            state = _THINKING if self._thought < self._budget else State.CLOSING
+            thought = self._thought_before + self.reasoning
+            state = _THINKING if thought < self._budget else State.CLOSING
         else:
             state = State.CALLING
         if state is not self.state:
@@ -409,21 +414,17 @@ class Generation:
     # What is asked of the engine.
 
     def _start_run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        request = self._text_request()
-        if not self.plan.watched:
+        request, plan = self._text_request(), self.plan
+        if not plan.watched:
             return self.engine.generate(request)
-        return without_faults(self.engine, request, self._documents(), self._discard)
-
-    def _documents(self) -> WatchedDocuments:
-        plan = self.plan
-        answer = plan.answer.checked if plan.answer else None
-        return WatchedDocuments(
+        documents = WatchedDocuments(
             self._new_parser(),
-            answer,
+            plan.answer.checked if plan.answer else None,
             plan.functions.arguments,
             resumed=plan.resumed,
             texts=tuple(self._texts),
         )
+        return without_faults(self.engine, request, documents, self._discard)
 
     def _discard(self, tokens: int) -> None:
         self.discarded += tokens
@@ -431,10 +432,6 @@ class Generation:
     @property
     def _made(self) -> int:
         return self._tokens_made_before + self.completion
-
-    @property
-    def _thought(self) -> int:
-        return self._thought_before + self.reasoning
 
     def _text_request(self) -> TextRequest:
         request = self.request
@@ -468,7 +465,6 @@ class Generation:
 
     async def _close_reasoning(self) -> list[ContentEvent]:
         marks = self.plan.form.reasoning
-        assert marks is not None
         text = marks.before_close + marks.close + marks.after_close
         tokens = await tokens_before_text(self.engine, text)
         room = self._limit - self._made
@@ -492,20 +488,117 @@ class Generation:
             return []
         ended = self._to_choice_events(self._parser.end()) if self._ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
-        half = self._parser.under_way or self._before_forced_call
-        self.cut = half and self.plan.grammar is not None
+        forced = self.request.tool_choice.mode == "required"
+        before_call = forced and self._parser.mode is _ANSWER and not self._parser.calls
+        self.cut = (self._parser.under_way or before_call) and self.plan.grammar is not None
         events = [] if self.cut else self._to_choice_events(self._parser.finish())
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
         return ended + events + output.finish()
 
-    @property
-    def _before_forced_call(self) -> bool:
-        forced = self.request.tool_choice.mode == "required"
-        return forced and self._parser.mode is _ANSWER and not self._parser.calls
 
-    def _finish_reason(self) -> FinishReason:
-        # A call that was cut never counts as complete.
-        if self._parser.calls and not self._parser.call_open and not self.cut:
-            return "tool_calls"
-        return self._reason
+@dataclass(slots=True)
+class GeneratedCallIds:
+    """Return the id of each call, by the order of the calls."""
+
+    taken: set[str]  # all ids of the conversation
+    short: bool  # ids are nine letters and digits: the template of the format accepts no others
+    resumed: list[str] = field(default_factory=list)
+    """Ids of the calls that have been sent to the client already, in order."""
+
+    def __call__(self, name: str, given: str) -> str:
+        del name
+        if self.resumed:
+            return self.resumed.pop(0)
+        if given and given not in self.taken:
+            self.taken.add(given)
+            return given
+        while True:
+            made = (
+                "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+                if self.short
+                else f"call_{secrets.token_hex(12)}"
+            )
+            if made not in self.taken:
+                self.taken.add(made)
+                return made
+
+
+class ChoiceOutput:
+    """Places the events that the parser has read into the choice with this index."""
+
+    __slots__ = ("_choice", "_logprobs", "_stops", "_undecided", "plain", "stopped")
+
+    def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
+        self._choice = choice
+        self._stops = StopStrings(stop) if stop else None
+        self._logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
+        self._undecided: list[TokenLogprob] = []  # of tokens that may still become answer text
+        # Events go out exactly as the parser returns them.
+        self.plain = not (choice or stop or logprobs)
+        self.stopped = False  # a stop string has ended the choice
+
+    def note(self, token: Token) -> None:
+        """Keep the log-probability of a token until its text is known to be answer text."""
+        written = token.text or token.raw.decode("utf-8", "replace")
+        if token.logprob is not None and (token.text or written.endswith("\ufffd")):
+            top = tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top)
+            self._undecided.append(TokenLogprob(written, token.logprob, token.raw, top))
+
+    def forget(self) -> None:
+        self._undecided.clear()
+
+    def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
+        """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
+        if self.plain:
+            return events
+        out: list[ContentEvent] = []
+        for event in events:
+            if not isinstance(event, TextDelta):
+                self._undecided.clear()
+                out.append(structs.replace(event, choice=self._choice))
+                continue
+            self._logprobs += self._undecided
+            self._undecided.clear()
+            text = event.text
+            if self._stops is not None and not uncut:
+                text = self._stops.feed(text)
+                self.stopped = self._stops.met
+            if text:
+                out.append(self._delta(text))
+            if self.stopped:
+                break
+        return out
+
+    def finish(self) -> list[ContentEvent]:
+        held = self._stops.finish() if self._stops is not None else ""
+        return [self._delta(held)] if held or self._logprobs else []
+
+    def _delta(self, text: str) -> TextDelta:
+        logprobs, self._logprobs = tuple(self._logprobs), []
+        return TextDelta(text, logprobs, self._choice)
+
+
+class StopStrings:
+    """Passes text on until one of ``texts`` appears; the stop string itself is not passed."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = tuple(texts)
+        self._held = ""
+        self.met = False
+
+    def feed(self, text: str) -> str:
+        """Return the part of the text that can no longer belong to a stop string."""
+        text = self._held + text
+        found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
+        if found:
+            self.met = True
+            self._held = ""
+            return text[: min(found)]
+        keep = max((text_overlap(text, stop) for stop in self._texts), default=0)
+        self._held = text[len(text) - keep :] if keep else ""
+        return text[: len(text) - keep]
+
+    def finish(self) -> str:
+        held, self._held = self._held, ""
+        return held

@@ -13,13 +13,10 @@ from causerie.chat.schema.keywords import SchemaRefused
 
 ANY_TEXT = "/(.|\\n)*/"
 SOME = "/(.|\\n)+/"
-_HEADER = "%llguidance {}\n"
-_UNFORCED = '%llguidance {"no_forcing": true}\n'
 _MAX_CHARACTERS = 1_000_000  # the text for each part may repeat a definition
 
 
 def quoted(text: str) -> str:
-    """Return fixed text as a literal of a grammar."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -27,12 +24,11 @@ def quoted(text: str) -> str:
 class Manner:
     """Options of how a grammar is written.
 
-    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
-    one. ``white_space`` is what arguments in JSON may have between their tokens. A
-    constrained reply begins with the white space ``leading``. Texts without
-    alternatives are written in the model's usual tokens, which an engine may read
-    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
-    model instead.
+    ``end_tokens`` are all tokens that end a text; an engine by itself knows only one.
+    ``white_space`` is what arguments in JSON may have between their tokens. A constrained reply
+    begins with the white space ``leading``. Texts without alternatives are written in the model's
+    usual tokens, which an engine may read as control tokens if they spell one. ``as_spelled``
+    leaves their tokens to the model instead.
     """
 
     end_tokens: Sequence[int] = ()
@@ -68,18 +64,15 @@ class GrammarText:
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
-        held = dict.fromkeys(mark for mark in self.marks if self._has_control_token(mark))
+        known = self.control_tokens.keys()
+        held = [mark for mark in self.marks if not known.isdisjoint(self._parts(mark))]
         if held:
-            self._marked = self.rule(" | ".join(self.literal(mark) for mark in held))
+            self._marked = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
 
     def _parts(self, text: str) -> list[str]:
         return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
 
-    def _has_control_token(self, text: str) -> bool:
-        return any(part in self.control_tokens for part in self._parts(text))
-
     def is_control(self, text: str) -> bool:
-        """Return whether a text begins with a control token."""
         return self._parts(text)[0] in self.control_tokens
 
     def rule(self, expression: str, options: str = "") -> str:
@@ -105,7 +98,6 @@ class GrammarText:
         return f"{self.prefix}r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
-        """Define a reserved rule."""
         line = f"{name}: {expression}"
         self._count(line)
         self._rules[int(name.removeprefix(self.prefix)[1:])] = line
@@ -137,7 +129,9 @@ class GrammarText:
         head = parts[0]
         if head in self.control_tokens:
             return f"{self.terminal(without(head))} {self.literal(marker)}"
-        lazy = self.rule(f"{self._any()} {quoted(head)}", "lazy")
+        if "ANY: " + ANY_TEXT not in self._rules:
+            self._rules.append("ANY: " + ANY_TEXT)
+        lazy = self.rule(f"ANY {quoted(head)}", "lazy")
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def text_without(self, markers: Sequence[str]) -> str:
@@ -148,9 +142,8 @@ class GrammarText:
     def closed(self, text: str, marker: str) -> str:
         """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
 
-        White space around a marker belongs to it.
-        A plain marker is of one lexeme with the text, which would else swallow its
-        beginning: what may stand in a text goes on as text.
+        White space around a marker belongs to it. A plain marker is of one lexeme with the text,
+        which would else swallow its beginning: what may stand in a text goes on as text.
         """
         core = marker.strip()
         if self.is_control(marker):  # white space before it included
@@ -191,7 +184,6 @@ class GrammarText:
         return f"{self._texts_before_marks()} {lazy} {left}".strip()
 
     def free_before(self, expression: str) -> str:
-        """Return ``expression`` at the beginning of a text of the reply."""
         return f"{self._texts_before_marks()} {expression}".strip()
 
     def _texts_before_marks(self) -> str:
@@ -206,21 +198,16 @@ class GrammarText:
         text = constraint(schema, param=self.param, white_space=self.manner.white_space)
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
 
-    def _any(self) -> str:
-        if "ANY: " + ANY_TEXT not in self._rules:
-            self._rules.append("ANY: " + ANY_TEXT)
-        return "ANY"
-
     def include(self, rules: str) -> None:
-        """Add rules that were written elsewhere, with names of their own."""
         self._rules.append(rules)
 
     @property
     def rules(self) -> str:
-        """The rules written so far."""
         return "\n".join(self._rules)
 
     def finish(self, start: str, extra: str) -> str:
         """Return the whole grammar; ``extra`` are rules that ``start`` refers to."""
-        header = _UNFORCED if self.manner.as_spelled else _HEADER
+        header = (
+            '%llguidance {"no_forcing": true}\n' if self.manner.as_spelled else "%llguidance {}\n"
+        )
         return f"{header}start: {start}\n{self.rules}\n{extra}"

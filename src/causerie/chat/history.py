@@ -69,11 +69,6 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
     return {**entry, "content": _final(content)}
 
 
-def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return the tool definitions in the shape of the wire."""
-    return [_tool(tool, capabilities) for tool in tools]
-
-
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     """Return the messages with system messages where they are shown and no refused neighbours.
 
@@ -160,27 +155,15 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 
 def prefixed(text: str, content: object) -> object:
-    """Return the content, a string or parts, with the text in front."""
     if isinstance(content, list):
         return [{"type": authored("text"), "text": text}, *content]
     return joined((text, content or ""))
 
 
 def content_text(content: object) -> Traced:
-    """Return the text of content, a string or parts, with its origin."""
     if isinstance(content, list):
         return joined(part.get("text", "") for part in content)
     return joined((content or "",))
-
-
-def in_parts(conversation: Sequence[Entry]) -> list[Entry]:
-    """Return the messages with every text as the only part of a list."""
-    return [
-        {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}
-        if isinstance(entry["content"], str)
-        else entry
-        for entry in conversation
-    ]
 
 
 def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
@@ -188,8 +171,11 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
     if conversation and conversation[0]["role"] == "system":
         first = conversation[0]
         content = first["content"]
-        items = _appended(content, text)
-        return [{**first, "content": items}, *conversation[1:]]
+        if isinstance(content, list):
+            appended = {"type": authored("text"), "text": joined((_GAP, text))}
+            return [{**first, "content": [*content, appended]}, *conversation[1:]]
+        text = joined((content, _GAP, text)) if content else text
+        return [{**first, "content": text}, *conversation[1:]]
     return [_said("system", text), *conversation]
 
 
@@ -218,13 +204,12 @@ def _content(message: Message) -> object:
         return Traced(message.content or "")
     if not any(isinstance(part, ImagePart) for part in message.content):
         return Traced(message.text)
-    return [_part(part) for part in message.content]
-
-
-def _part(part: TextPart | ImagePart) -> Entry:
-    if isinstance(part, TextPart):
-        return {"type": authored("text"), "text": Traced(part.text)}
-    return {"type": authored("image"), "image": Traced(part.url)}
+    return [
+        {"type": authored("text"), "text": Traced(part.text)}
+        if isinstance(part, TextPart)
+        else {"type": authored("image"), "image": Traced(part.url)}
+        for part in message.content
+    ]
 
 
 def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
@@ -258,7 +243,7 @@ def _with_descriptions(parameters: Mapping[str, object]) -> Mapping[str, object]
     return {**parameters, "properties": described}
 
 
-def _tool(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
+def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     function: Entry = {"name": tool.name}
     if tool.description is not None or not capabilities.undescribed:
         function["description"] = tool.description or ""
@@ -309,12 +294,6 @@ def _together(first: Entry, second: Entry) -> object:
             following = [{"type": authored("text"), "text": following}]
         return [*first["content"], {"type": authored("text"), "text": _GAP}, *following]
     return prefixed(joined((first["content"], _GAP)), second["content"])
-
-
-def _appended(content: object, text: str) -> object:
-    if isinstance(content, list):
-        return [*content, {"type": authored("text"), "text": joined((_GAP, text))}]
-    return joined((content, _GAP, text)) if content else text
 
 
 def _said(role: str, text: str) -> Entry:

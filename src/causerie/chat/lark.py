@@ -51,40 +51,26 @@ _DIRECTIVES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
-
-    start: str
-    rules: str
+EMBEDDED = "g_start"
+"""Name of the rule to refer to."""
 
 
-def embed(text: str, prefix: str, *, param: str = _PARAM) -> Embedded:
-    """Put ``prefix`` (lower-case letters) before every name of the grammar ``text``.
-
-    Raises ``SchemaRefused`` naming the line.
-    """
+def embed(text: str) -> str:
+    """Return the grammar as lines of Lark with other names; raise ``SchemaRefused`` for a line."""
     if len(text) > MAX_CHARACTERS:
-        raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
-    if _is_gbnf(text):
-        text = _converted(text, param)
-    embedder = _Embedder(text, prefix, param)
-    rules = embedder.run()
-    return Embedded(start=f"{prefix}_start", rules=rules)
+        raise SchemaRefused(_PARAM, f"The grammar is longer than {MAX_CHARACTERS} characters.")
+    is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
+    return _Embedder(_converted(text) if is_gbnf else text).run()
 
 
-def _is_gbnf(text: str) -> bool:
-    return re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE) is not None
-
-
-def _converted(text: str, param: str) -> str:
+def _converted(text: str) -> str:
     if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
-        raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
+        raise SchemaRefused(_PARAM, "The GBNF grammar has no rule `root`.")
     try:
         return gbnf_to_lark(text)
     except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
         told = str(error).partition("\n")[0][:160]
-        raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
+        raise SchemaRefused(_PARAM, f"The GBNF grammar cannot be read: {told}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +82,8 @@ class _Token:
 
 
 class _Embedder:
-    def __init__(self, text: str, prefix: str, param: str) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n")
-        self._prefix = prefix
-        self._param = param
         self._line = 1
         self._at = 0
         self._out: list[str] = []
@@ -119,7 +103,7 @@ class _Embedder:
         return "\n".join(line for line in lines if line) + "\n"
 
     def _refuse(self, reason: str, line: int | None = None) -> SchemaRefused:
-        return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
+        return SchemaRefused(_PARAM, f"Line {line or self._line} of the grammar: {reason}")
 
     def _next(self) -> _Token | None:
         if self._at >= len(self._text):
@@ -197,8 +181,7 @@ class _Embedder:
         return sign + self._renamed(name)
 
     def _renamed(self, name: str) -> str:
-        prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
-        return f"{prefix}_{name}"
+        return f"{'G' if name.lstrip('_')[0].isupper() else 'g'}_{name}"
 
     def _directive(self, token: _Token) -> None:
         if token.text == "%json":
@@ -217,10 +200,10 @@ class _Embedder:
         schema = self._json("%json")
         if not isinstance(schema, dict | bool):
             raise self._refuse("`%json` takes a schema, an object.")
-        prepared = prepare(schema, param=self._param)
+        prepared = prepare(schema, param=_PARAM)
         for pointer, keyword in prepared.left:
             reason = f"`{keyword}` cannot be enforced inside a grammar."
-            raise SchemaRefused(self._param, reason, pointer)
+            raise SchemaRefused(_PARAM, reason, pointer)
         return prepared.text
 
     def _json(self, directive: str) -> object:
@@ -256,7 +239,7 @@ class _Embedder:
 
     def _check_names(self) -> None:
         if "start" not in self._defined:
-            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
+            raise SchemaRefused(_PARAM, "The grammar has no rule `start`.")
         for name, line in self._used.items():
             if name not in self._defined:
                 raise self._refuse(f"`{name}` is not defined.", line)

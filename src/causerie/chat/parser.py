@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from causerie.chat.call_syntax.base import Schema, Unreadable, text_overlap
+from causerie.chat.call_syntax.base import Schema, Unreadable, offered_name, text_overlap
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
 from causerie.chat.calls import (
     CallArguments,
@@ -18,15 +18,13 @@ from causerie.chat.calls import (
     SectionReader,
     name_triggers,
 )
-from causerie.chat.formats.format import CallSection, Literal, ModelFormat
-from causerie.chat.formats.hermes import GENERIC
-from causerie.chat.message_header import (
-    ParsedHeader,
-    function_of,
-    is_reasoning,
-    may_call,
-    read_header,
+from causerie.chat.formats.format import (
+    CallSection,
+    MessageHeader,
+    ModelFormat,
+    Reasoning,
 )
+from causerie.chat.formats.hermes import GENERIC
 from causerie.protocol.events import (
     ContentEvent,
     ReasoningDelta,
@@ -40,6 +38,10 @@ from causerie.protocol.events import (
 
 _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
+
+
+_Rest = Generator[ContentEvent, None, str]
+"""Events of what was read; returns the text that is left."""
 
 
 class Mode(Enum):
@@ -66,12 +68,11 @@ class ReasoningEnd(Enum):
 class Parser:
     """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
 
-    ``reasoning_open`` says that the prompt ended inside the reasoning, and
-    ``leading`` what white space the model still has to write there. Just the
-    white space that the format declares is taken off the reasoning and the
-    answer behind it, so that both, sent back, give the same prompt again.
-    ``tools`` are the schemas by name of the functions that may be called; with
-    none, nothing is read as a call. ``reasoning_end`` says what ends the reasoning.
+    ``reasoning_open`` says that the prompt ended inside the reasoning, and ``leading`` what white
+    space the model still has to write there. Just the white space that the format declares is taken
+    off the reasoning and the answer behind it, so that both, sent back, give the same prompt again.
+    ``tools`` are the schemas by name of the functions that may be called; with none, nothing is
+    read as a call. ``reasoning_end`` says what ends the reasoning.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Parser:
         self._marks = _Marks(form, self._calls_form, self._tools, reasoning_end)
         self._unmarked: UnmarkedReader | None = None
         self._section: SectionReader | None = None
+        self._heading = form.header or MessageHeader((), "", ())
         self._header: str | None = None  # of a message, as far as it has come
         self._headed = False  # a header has been read
         self._mark = ""  # the marker that it began with
@@ -125,12 +127,8 @@ class Parser:
         """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and section.unread.size > 0
-        held = self._header is not None or self._holds_unmarked
+        held = self._header is not None or bool(self.unmarked_pieces)
         return unread or held or bool(self._pending or self._spaces)
-
-    @property
-    def _holds_unmarked(self) -> bool:
-        return self._unmarked is not None and self._unmarked.started
 
     @property
     def unmarked_pieces(self) -> int:
@@ -142,8 +140,7 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
         if self._header is not None:
-            assert self._form.header is not None
-            return bool(self._tools) and may_call(self._form.header, self._header)
+            return bool(self._tools) and may_call(self._heading, self._header)
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -175,31 +172,35 @@ class Parser:
 
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
-        out: list[ContentEvent] = list(self._end_unmarked())
+        return list(self._finish())
+
+    def _finish(self) -> Iterator[ContentEvent]:
+        yield from self._end_unmarked()
         while self._section is not None or self._header is not None:
-            parts, text = self._leave_section() if self._section else self._leave_cut_header()
-            out += [*parts, *self._advance(text)]
+            if self._section is not None:
+                text = yield from self._leave_section(self._section)
+            else:
+                text = yield from self._leave_cut_header(self._header or "")
+            yield from self._advance(text)
         pending, self._pending = self._pending, ""
-        out += self._emit_trimmed(pending)
+        yield from self._emit_trimmed(pending)
         space = self._release_space()
         if self.mode is Mode.ANSWER and space and not self.calls:
-            out += self._emit(space)
-        return out
+            yield from self._emit(space)
 
     def _advance(self, text: str) -> Iterator[ContentEvent]:
         text = self._pending + text
         self._pending = ""
         while text and not self._lost:
             if self._section is not None:
-                parts, text = self._read_section(text)
-                yield from parts
+                text = yield from self._read_section(self._section, text)
                 continue
             if self._header is not None:
-                parts, text = self._read_header(text)
-                yield from parts
+                text = yield from self._read_header(self._header + text)
                 continue
-            if self._may_be_unmarked(text):
-                text = yield from self._read_unmarked(text)
+            unmarked = self._unmarked
+            if unmarked and (unmarked.started or (self._at_start and unmarked.may_begin(text))):
+                text = yield from self._read_unmarked(unmarked, text)
                 continue
             at_start = self._at_start or (self.mode is Mode.REASONING and self._fresh)
             found = self._marks.find(self.mode, text, at_start=at_start)
@@ -210,22 +211,16 @@ class Parser:
                 return
             start, mark = found
             yield from self._emit_trimmed(text[:start])
-            yield from self._emit_space_before_close(mark)
+            reasoning = self._form.reasoning
+            if mark in reasoning.closes and self.mode is Mode.REASONING:
+                yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
             left = self._change_mode_at(mark, text[start:])
             if left is None:
                 yield from self._emit_trimmed(mark)
                 left = text[start + len(mark) :]
             text = left
 
-    def _may_be_unmarked(self, text: str) -> bool:
-        reader = self._unmarked
-        if reader is None:
-            return False
-        return reader.started or (self._at_start and reader.may_begin(text))
-
-    def _read_unmarked(self, text: str) -> Generator[ContentEvent, None, str]:
-        reader = self._unmarked
-        assert reader is not None
+    def _read_unmarked(self, reader: UnmarkedReader, text: str) -> _Rest:
         if not reader.started:
             resumed = text.lstrip()
             yield from self._emit_trimmed(text[: len(text) - len(resumed)])
@@ -256,11 +251,6 @@ class Parser:
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
 
-    def _emit_space_before_close(self, mark: str) -> Iterator[ContentEvent]:
-        reasoning = self._form.reasoning
-        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
-            yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
-
     def _change_mode_at(self, mark: str, text: str) -> str | None:
         form, rest = self._form, text[len(mark) :]
         reasoning = form.reasoning
@@ -274,17 +264,17 @@ class Parser:
         if mark in self._marks.lead_ins:
             self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
             return rest
-        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
+        if mark in reasoning.closes and self.mode is Mode.REASONING:
             self._begin_part(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in self._marks.answer:
             self._begin_part(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
-        if reasoning and mark in reasoning.closes:
+        if mark in reasoning.closes:
             return None if self._answered else rest  # a stray one, before any answer
         if self._answered and not self._fresh:
             return None  # an answer that only mentions the marker
-        self._begin_part(Mode.REASONING, reasoning.after_open if reasoning else None)
+        self._begin_part(Mode.REASONING, reasoning.after_open)
         return rest
 
     def _begin_part(self, mode: Mode, edge: str | None = None) -> None:
@@ -302,23 +292,20 @@ class Parser:
         self._gap = self._lead or self._gap
         self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
 
-    def _read_header(self, text: str) -> tuple[list[ContentEvent], str]:
-        assert self._header is not None
-        assert self._form.header is not None
-        self._header += text
+    def _read_header(self, read: str) -> _Rest:
+        self._header = read
         try:
-            header = read_header(self._form.header, self._header)
+            header = read_header(self._heading, read)
         except Unreadable:
-            return self._leave_header()
+            return (yield from self._leave_header(read))
         if header is None:
-            return [], ""
-        rest, self._header = self._header[header.size :], None
+            return ""
+        self._header = None
         self._begin_message(header)
-        return [], rest
+        return read[header.size :]
 
     def _begin_message(self, header: ParsedHeader) -> None:
-        form, reasoning, self._headed = self._form.header, self._form.reasoning, True
-        assert form is not None
+        form, self._headed = self._heading, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
         name = function_of(form, header, self._tools)
         if header.ended:
@@ -326,38 +313,33 @@ class Parser:
         if name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif is_reasoning(form, header):
-            self._begin_part(Mode.REASONING, reasoning.after_open if reasoning else None)
+            self._begin_part(Mode.REASONING, self._form.reasoning.after_open)
 
-    def _leave_header(self) -> tuple[list[ContentEvent], str]:
-        assert self._header is not None
-        text, self._header = self._header, None
-        return self._emit_trimmed(self._mark), text.removeprefix(self._mark)
+    def _leave_header(self, read: str) -> _Rest:
+        self._header = None
+        yield from self._emit_trimmed(self._mark)
+        return read.removeprefix(self._mark)
 
-    def _leave_cut_header(self) -> tuple[list[ContentEvent], str]:
+    def _leave_cut_header(self, read: str) -> _Rest:
         # A marker of its own is never text.
-        assert self._form.header is not None
-        if self._mark in self._form.header.opens:
+        if self._mark in self._heading.opens:
             self._header = None
-            return [], ""
-        return self._leave_header()
+            return ""
+        return (yield from self._leave_header(read))
 
-    def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
-        assert self._section is not None
-        section = self._section
-        events: list[ContentEvent] = []
+    def _read_section(self, section: SectionReader, text: str) -> _Rest:
         for part in section.feed(text):
-            events += self._call_event(part)
+            yield from self._call_event(part)
             if self.repeated:
                 self._section, self._lost = None, True
-                return events, ""
+                return ""
         if section.broken:
-            said, rest = self._leave_section()
-            return events + said, rest
+            return (yield from self._leave_section(section))
         if section.rest is None:
-            return events, ""
+            return ""
         self._section = None
         self._begin_part(Mode.ANSWER)
-        return events, section.rest
+        return section.rest
 
     def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
         match part:
@@ -376,25 +358,25 @@ class Parser:
                     yield from left
                     self.calls += 1
 
-    def _leave_section(self) -> tuple[list[ContentEvent], str]:
+    def _leave_section(self, section: SectionReader) -> _Rest:
         # A call that was started cannot be taken back.
-        assert self._section is not None
-        section, self._section = self._section, None
+        self._section = None
         if section.open:
             self._lost = self.call_open = True
-            return [], ""
+            return ""
         if section.complete:
             self._begin_part(Mode.ANSWER)
-            return [], str(section.unread)
+            return str(section.unread)
         self._begin_part(self._before, "")
         self._fresh = self._before_fresh
         rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._lead
         again = rest.lstrip()
         if not self._doubled and self._mark and again.startswith(self._mark):
             self._doubled = lead + self._mark + rest[: len(rest) - len(again)]
-            return [], again
+            return again
         self._doubled = ""
-        return self._emit_trimmed(lead + self._mark), rest
+        yield from self._emit_trimmed(lead + self._mark)
+        return rest
 
     def _emit_trimmed(self, text: str) -> list[ContentEvent]:
         if self._fresh and self._edge != "":
@@ -459,10 +441,7 @@ class _Flow:
 
 
 class _Marks:
-    """The markers of a format that mean something, by mode, as compiled searches.
-
-    ``names`` are those of the functions on offer.
-    """
+    """The markers of a format that mean something, by mode, as compiled searches."""
 
     def __init__(
         self,
@@ -479,10 +458,9 @@ class _Marks:
             for name in names
             for mark in name_triggers(way, name)
         }
-        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)} | named
+        self.triggers = {mark: way for way in reversed(ways) for mark in way.starts} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
-        opens = form.reasoning.opens if form.reasoning else ()
-        closes = form.reasoning.closes if form.reasoning else ()
+        opens, closes = form.reasoning.opens, form.reasoning.closes
         answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
         self.headers: tuple[str, ...] = ()
         if form.header is not None:
@@ -501,7 +479,7 @@ class _Marks:
         if reasoning_end is ReasoningEnd.ANY_MARKER:
             ends = (*answer, *anywhere)
         elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
-            ends = call_triggers(calls)
+            ends = calls.starts
         thinking = _Search((*closes, *ends))
         self._searches = {
             (Mode.REASONING, False): thinking,
@@ -540,25 +518,20 @@ class _Search:
         return (found.start(), found.group()) if found else None
 
 
-def call_triggers(calls: CallSection) -> tuple[str, ...]:
-    """Return the texts at which a section of calls has started, as declared or derived."""
-    if calls.triggers:
-        return calls.triggers
-    first = calls.call[0]
-    text = first.text if isinstance(first, Literal) else ""
-    if calls.at_start:
-        return (calls.begin + text,)
-    return tuple((calls.begin or text).split()[:1])
-
-
 # The family of another's model is not known: the tags are those that most families use, and calls
 # are not looked for.
 
-_TAGS = replace(GENERIC, calls=None)
-
 
 class Separation:
-    """Makes a parser for each choice whose content may begin with a tag."""
+    """Makes a parser for each choice whose content may begin with a tag; ``tag`` is the name of one
+    that means reasoning too.
+    """
+
+    def __init__(self, tag: str = "") -> None:
+        reasoning = Reasoning()
+        if tag:
+            reasoning = Reasoning(also_open=(f"<{tag}>",), also_close=(f"</{tag}>",))
+        self._format = replace(GENERIC, reasoning=reasoning)
 
     def may_begin(self, text: str) -> bool:
         """Return whether ``text`` is the beginning of content that may begin with reasoning."""
@@ -566,4 +539,107 @@ class Separation:
         return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
-        return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)
+        return Parser(
+            self._format, tools=None, reasoning_open=False, call_id=lambda _, given: given
+        )
+
+
+# A header is read however models spell it: the recipient before or behind the channel, with or
+# without a type of content.
+
+
+_MOST_CHARACTERS = 200
+_LONGEST_MARKER = 40
+_MOST_WORDS = 6
+_WORDS = re.compile(r"[\w.=\-\s]*")
+_RECIPIENT = re.compile(r"to\s*=\s*([\w\-]+(?:\s*\.\s*[\w\-]+)*)")
+_SPACED_DOT = re.compile(r"\s*\.\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedHeader:
+    """A header that was read; ``size`` counts its characters, closing marker included."""
+
+    recipient: str
+    channel: str
+    size: int
+    close: str  # marker that it ends with
+    ended: bool = False  # whether the message ended within its header, so it has no text
+
+
+def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
+    """Return the header at the beginning of ``text``, or ``None`` while more of it may come.
+
+    Raises :class:`Unreadable` where the text is no header.
+    """
+    marks = (*form.closes, *form.ends)
+    whole, text = text, text[: _MOST_CHARACTERS + _LONGEST_MARKER]
+    found = min(((at, mark) for mark in marks if (at := text.find(mark)) >= 0), default=None)
+    if found is None:
+        inside = (*marks, *form.opens, *form.within)
+        text = text[: len(text) - max(text_overlap(text, mark) for mark in inside)]
+        _header_words(form, text)
+        if len(whole) > _MOST_CHARACTERS + _LONGEST_MARKER:
+            raise Unreadable
+        return None
+    at, mark = found
+    words = _header_words(form, text[:at])
+    recipient = _RECIPIENT.search(text, 0, at)
+    named = _SPACED_DOT.sub(".", recipient[1]) if recipient else ""
+    return ParsedHeader(
+        " ".join(words) if mark == form.call_close else named,
+        _channel(form, text[:at]),
+        at + len(mark),
+        mark,
+        ended=mark not in form.closes,
+    )
+
+
+def _header_words(form: MessageHeader, text: str) -> list[str]:
+    if len(text) > _MOST_CHARACTERS:
+        raise Unreadable
+    for mark in (*form.opens, *form.within):
+        if not _WORDS.fullmatch(mark):
+            text = text.replace(mark, " ")
+    words = text.split()
+    if len(words) > _MOST_WORDS or not _WORDS.fullmatch(text):
+        raise Unreadable
+    return words
+
+
+def _channel(form: MessageHeader, text: str) -> str:
+    if not form.channel:
+        return ""
+    behind = text.rpartition(form.channel)
+    words = behind[2].split() if behind[1] else []
+    return words[0] if words and "=" not in words[0] else ""
+
+
+def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str | None:
+    """Return the function that a message calls; empty if its text says so, ``None`` if none.
+
+    A recipient in the functions' own namespace is always one; another only by the name of a tool.
+    """
+    name = offered_name(header.recipient, tools)
+    if not name and header.close == form.call_close:
+        return ""
+    if form.functions and name.startswith(form.functions):
+        return name.removeprefix(form.functions)
+    return name if name in tools else None
+
+
+def may_call(form: MessageHeader, text: str) -> bool:
+    """Return whether the part of a header that has come names a recipient or a function."""
+    return bool(_header_words(form, text)) if form.call_close else "to=" in text
+
+
+def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:
+    """Return whether a message that calls no function is reasoning.
+
+    A message to a tool that nobody offered is not for the user.
+    """
+    if header.recipient and header.recipient not in form.readers:
+        return True
+    if header.close in (form.reasoning_close, form.call_close):
+        return True
+    return header.channel in form.reasoning

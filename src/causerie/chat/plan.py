@@ -1,7 +1,6 @@
 """A request on one text engine, decided before the first token.
 
-Everything that can be refused is refused here: by the template, the context's length, or a
-schema.
+Everything that can be refused is refused here: by the template, the context's length, or a schema.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan, callable_functions
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
-from causerie.chat.encoding import PromptEncoder
+from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
@@ -24,7 +23,6 @@ from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.chat.token_cache import EncodedText, PromptEnd
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.events import Partial
@@ -43,24 +41,18 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
-    shared: int
-    """Tokens of the prompt that conversations with the same instructions share."""
-    limit: int
-    """Output limit, in tokens."""
-    lowered: tuple[str, ...]
-    """The report of a limit that did not fit."""
-    room: int
-    """Rest of the context after the prompt, in tokens."""
-    budget: int
-    """Limit on reasoning, in tokens."""
+    shared: int  # tokens of the prompt that conversations with the same instructions share
+    limit: int  # output limit, in tokens
+    lowered: tuple[str, ...]  # the report of a limit that did not fit
+    room: int  # rest of the context after the prompt, in tokens
+    budget: int  # limit on reasoning, in tokens
     reasoning_open: bool
     reasoning_end: ReasoningEnd
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     unmarked_calls: bool
     """An answer that is nothing but calls without their marker is read as these."""
-    grammar: str | None
-    """Applies from the first token."""
+    grammar: str | None  # applies from the first token
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
     sampling: SamplingParams
@@ -70,7 +62,6 @@ class Plan:
 
     @property
     def watched(self) -> bool:
-        """Return true if a schema has rules that no grammar has."""
         return self.functions.watched or (self.answer is not None and self.answer.watched)
 
     @property
@@ -103,15 +94,15 @@ async def make_plan(
     """
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
-    form = (thought := thinking.plan(model.form, request.thinking)).form
+    form, thought = model.form, thinking.plan(model.form, request.thinking)
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
-    reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
+    state = reasoning_state(rendered, form, thought, request.continue_final_message)
+    reasoning_open = state == "open"
     if not reasoning_open:
         form = _with_call_lead(form, told.leading_call, rendered, space)
-    state = "open" if reasoning_open else _reasoning_state(form, thought)
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
@@ -128,7 +119,7 @@ async def make_plan(
         prompt_end=encoded.end,
         shared=encoded.shared,
         limit=limit,
-        lowered=_lowered(request, limit),
+        lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
         room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
@@ -169,12 +160,10 @@ async def _render_prompt(
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
     if thought.written and not continued:
-        return told, _opened(told.rendered, thought.form, space), ""
+        marks = model.form.reasoning
+        opened = told.rendered.text + space + marks.open + marks.after_open
+        return told, Rendered(opened, told.rendered.user), ""
     return told, told.rendered, space
-
-
-def _reasoning_state(form: ModelFormat, thought: ThinkingPlan) -> str:
-    return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
 def _continued_answer(request: ChatRequest) -> str:
@@ -197,25 +186,17 @@ def _call_plan(
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
     asked = request.parallel_tool_calls
-    several = _ends_several_calls(told, form, required=required) if asked is None else asked
-    parallel = several and not named
-    free = not (required or request.output or request.continue_final_message)
-    forbidden = _forbids_calls(request)
-    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
-
-
-def _ends_several_calls(told: Prompt, form: ModelFormat, *, required: bool) -> bool:
     # Where a call is forced, the model has not chosen to call. Then many write call after call,
     # unless their families close a section of calls with a marker of its own.
-    closes = form.calls is not None and bool(form.calls.end)
-    return told.several_calls and (closes or not required)
-
-
-def _forbids_calls(request: ChatRequest) -> bool:
+    usual = told.several_calls and (bool(form.calls.end) or not required)
+    several = usual if asked is None else asked
+    parallel = several and not named
+    free = not (required or request.output or request.continue_final_message)
     # A constraint that would end the reply before `min_tokens`, or against `ignore_eos`, is left
     # out: a call is text then.
     endless = request.min_tokens or request.ignore_eos
-    return bool(request.tools) and request.tool_choice.mode == "none" and not endless
+    forbidden = bool(request.tools) and choice.mode == "none" and not endless
+    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
 
 
 async def _answer(
@@ -286,29 +267,25 @@ def _check_ending(request: ChatRequest, grammar: str | None) -> None:
             )
 
 
-def _opened(rendered: Rendered, form: ModelFormat, space: str) -> Rendered:
-    assert form.reasoning is not None
-    opened = space + form.reasoning.open + form.reasoning.after_open
-    return Rendered(rendered.text + opened, rendered.user)
-
-
-def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
+def reasoning_state(
+    rendered: Rendered, form: ModelFormat, thought: ThinkingPlan, continued: bool
+) -> str:
+    """Return ``open`` for a prompt that ends in reasoning, ``possible`` if it may begin, or
+    ``none``."""
     # A prompt whose last message is continued ends in the text of that message.
-    if form.reasoning is None:
-        return False
     spans, end = rendered.user, len(rendered.text)
     if continued and spans and spans[-1][1] == end:
         end, spans = spans[-1][0], spans[:-1]
     tail = rendered.text[spans[-1][1] if spans else 0 : end]
     opened = max(map(tail.rfind, form.reasoning.opens))
-    return opened > max(map(tail.rfind, form.reasoning.closes))
+    if opened > max(map(tail.rfind, form.reasoning.closes)):
+        return "open"
+    return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
 def _with_call_lead(
     form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
 ) -> ModelFormat:
-    if form.calls is None:
-        return form
     lead = form.calls.lead
     blanks = None if lead.strip() else leading_call
     if blanks is None:
@@ -319,7 +296,6 @@ def _with_call_lead(
 
 
 def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
-    assert form.reasoning is not None
     space = form.reasoning.after_open
     return "" if request.continue_final_message or rendered.text.endswith(space) else space
 
@@ -367,11 +343,6 @@ def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
     return asked or min(room, model.max_output_tokens or room, most or room)
 
 
-def _lowered(request: ChatRequest, limit: int) -> tuple[str, ...]:
-    asked = request.max_tokens
-    return (f"max_tokens lowered to {limit}",) if asked is not None and limit < asked else ()
-
-
 def _context(request: ChatRequest, model: LoadedModel) -> int:
     context = model.facts.context_length
     return min(context, request.bounds.context_length or context)
@@ -383,9 +354,8 @@ def _visible_control_tokens(
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.header:
         texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]
-    if form.reasoning:
-        texts += [*form.reasoning.opens, *form.reasoning.closes]
-    for calls in (form.calls, *form.calls.also) if form.calls else ():
+    texts += [*form.reasoning.opens, *form.reasoning.closes]
+    for calls in (form.calls, *form.calls.also):
         texts += [calls.lead, calls.begin, calls.separator, calls.end]
         texts += [*calls.triggers, *calls.lead_ins]
         for segment in calls.call:

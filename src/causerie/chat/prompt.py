@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.chat import fallback, history, thinking
 from causerie.chat.formats.format import (
-    CallSection,
     Literal,
     ModelFormat,
     Name,
-    Reasoning,
     ThinkingSwitch,
 )
 from causerie.chat.history import content_text
-from causerie.chat.parser import call_triggers
 from causerie.chat.taint import FINAL, Traced, authored, joined, origin_of
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import (
     Entry,
     TemplateCapabilities,
     capabilities_of,
+    in_parts,
     leading_of,
 )
 from causerie.errors import InvalidRequest
@@ -46,12 +43,9 @@ def taken_out(
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
             first = _marked(calls[0], _mark(len(texts)))
-            opened, closed = (
-                form.said_open or form.answer_open,
-                form.said_close or form.answer_close,
-            )
-            said = content_text(entry["content"])
-            texts.append(joined((authored(opened), said, authored(closed))))
+            opened = authored(form.said_open or form.answer_open)
+            closed = authored(form.said_close or form.answer_close)
+            texts.append(joined((opened, content_text(entry["content"]), closed)))
             entry = {**entry, "content": capabilities.no_content, "tool_calls": [first, *calls[1:]]}
         left.append(entry)
     return left, texts
@@ -90,7 +84,7 @@ def _marked(call: Entry, mark: int) -> Entry:
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # Names in templates for showing the reasoning of earlier turns too. A client that sends it back
 # wants that; most leave it out unless they are told, and the prompt is not the one in the cache.
-_SCHEMA_CACHE: dict[str, object] = {
+_PAST_REASONING: dict[str, object] = {
     "clear_thinking": False,
     "drop_thinking": False,
     "keep_past_thinking": True,
@@ -100,17 +94,14 @@ _SCHEMA_CACHE: dict[str, object] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True, tag=True):
     """A request as the model's template shows it."""
 
     rendered: Rendered
-    leading: str
-    """White space that the model itself writes before its answer."""
+    leading: str  # white space that the model itself writes before its answer
     leading_call: str | None
     """White space before a call without preceding text; ``None`` if unknown."""
-    several_calls: bool
-    """The model writes several calls in one message."""
+    several_calls: bool  # the model writes several calls in one message
 
 
 def render(
@@ -131,38 +122,35 @@ def render(
             code="unsupported_parameter",
             param="documents",
         )
-    capabilities = _capabilities(template, format)
+    capabilities = format_capabilities(template, format)
     continued = request.continue_final_message
     conversation = _conversation(format, request, capabilities, thinking_on)
-    tools = history.tool_entries(request.tools, capabilities)
+    tools = [history.tool_entry(tool, capabilities) for tool in request.tools]
     shows_tools = format.native_tools and capabilities.tools
     if tools and not shows_tools:
-        conversation = history.with_system(conversation, fallback.tools_text(tools, _calls(format)))
+        conversation = history.with_system(conversation, fallback.tools_text(tools, format.calls))
     conversation = history.arranged(conversation, capabilities)
     said: list[Traced] = []
     if format.said_open or not capabilities.text_before_calls:
         conversation, said = taken_out(conversation, format, capabilities)
     rendered = template.render(
-        history.in_parts(conversation) if capabilities.parts else conversation,
+        list(map(in_parts, conversation)) if capabilities.parts else conversation,
         tools=tools if tools and shows_tools else capabilities.empty_tools,
         documents=request.documents or None,
         add_generation_prompt=request.add_generation_prompt and not continued,
         kwargs={
-            **_SCHEMA_CACHE,
+            **_PAST_REASONING,
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
         amended=partial(_with_omitted_texts, said=said, format=format, capabilities=capabilities),
     )
-    if continued and format.reasoning is not None:
-        thought = _only_reasoning(request.messages[-1])
+    if continued:
+        last = request.messages[-1]
+        thought = "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
         if thought and (rendered.final_end is None or not capabilities.reasoning):
             return _continue_reasoning(template, format, request, thought, effort)
     return _cut_at_end(rendered, request, format)
-
-
-def _only_reasoning(last: Message) -> str:
-    return "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
 
 
 def _continue_reasoning(
@@ -174,7 +162,6 @@ def _continue_reasoning(
 ) -> Rendered:
     # Many templates leave out the reasoning of a message without content.
     marks, on = format.reasoning, True if format.thinking else None
-    assert marks is not None
     fresh = structs.replace(
         request,
         messages=request.messages[:-1],
@@ -186,35 +173,9 @@ def _continue_reasoning(
     if opened.endswith(marks.open):
         opened += marks.after_open
     elif not opened.rstrip().endswith(marks.opens):
-        opened += leading(template, format, on) + marks.open + marks.after_open
+        space = leading_of(template, _thinking_arguments(format, on)) or ""
+        opened += space + marks.open + marks.after_open
     return Rendered(opened + thought, (*rendered.user, (len(opened), len(opened) + len(thought))))
-
-
-def leading(template: ChatTemplate, format: ModelFormat, thinking_on: bool | None) -> str:
-    """Return the white space that the model itself writes between its prompt and its answer."""
-    kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
-    return leading_of(template, kwargs) or ""
-
-
-def leading_call(
-    template: ChatTemplate, format: ModelFormat, thinking_on: bool | None
-) -> str | None:
-    """Return the same before a call without preceding text; ``None`` if unknown."""
-    capabilities = _capabilities(template, format)
-    if not (format.native_tools and capabilities.calls):
-        return None
-    kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
-    return leading_of(template, kwargs, capabilities)
-
-
-def writes_several_calls(template: ChatTemplate, format: ModelFormat) -> bool:
-    """Return whether the model is known to write several calls in one message.
-
-    It is where its template shows functions and messages with several calls.
-    """
-    capabilities = _capabilities(template, format)
-    parallel = format.calls is not None and format.calls.parallel
-    return parallel and format.native_tools and capabilities.tools and capabilities.several
 
 
 def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
@@ -222,7 +183,7 @@ def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
 
     The result is ``None`` if the template does not show it.
     """
-    calls = _calls(format)
+    calls = format.calls
     said, call = "Ahorn", ToolCall("abcdefgh1", "probe", "{}")
     answer = Message("assistant", said, tool_calls=(call,))
     messages = (Message("user", ""), answer, Message("tool", "", tool_call_id=call.id))
@@ -242,19 +203,20 @@ def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest)
     """Return the prompt of a request to a model of this format, and what a plan asks alongside
     it."""
     thought = thinking.plan(format, request.thinking)
+    capabilities = format_capabilities(template, format)
+    leading = partial(leading_of, template, _thinking_arguments(format, thought.on))
+    called = format.native_tools and capabilities.calls
+    several = format.native_tools and capabilities.tools and capabilities.several
     return Prompt(
-        rendered=render(
-            template, thought.form, request, thinking_on=thought.on, effort=thought.effort
-        ),
-        leading=leading(template, thought.form, thought.on),
-        leading_call=leading_call(template, thought.form, thought.on),
-        several_calls=writes_several_calls(template, format),
+        rendered=render(template, format, request, thinking_on=thought.on, effort=thought.effort),
+        leading=leading() or "",
+        leading_call=leading(capabilities) if called else None,
+        several_calls=format.calls.parallel and several,
     )
 
 
-def learn(template: ChatTemplate, format: ModelFormat) -> None:
-    """Find out what the template can show, before anybody asks for a prompt."""
-    _ = _capabilities(template, format)
+def _thinking_arguments(format: ModelFormat, on: bool | None) -> tuple[tuple[str, object], ...]:
+    return tuple(thinking_kwargs(format.thinking, on, None).items())
 
 
 def thinking_kwargs(
@@ -278,14 +240,13 @@ def _nearest(effort: str, known: Sequence[str]) -> str:
     return min(ranked, key=lambda word: (abs(_EFFORTS.index(word) - rank), _EFFORTS.index(word)))
 
 
-def _capabilities(template: ChatTemplate, format: ModelFormat) -> TemplateCapabilities:
-    thought = format.reasoning or Reasoning()
+def format_capabilities(template: ChatTemplate, format: ModelFormat) -> TemplateCapabilities:
     return capabilities_of(
         template,
         format.arguments,
         format.reasoning_keys,
-        (thought.open, thought.close),
-        tuple((_SCHEMA_CACHE | thinking_kwargs(format.thinking, True, None)).items()),
+        (format.reasoning.open, format.reasoning.close),
+        tuple((_PAST_REASONING | thinking_kwargs(format.thinking, True, None)).items()),
     )
 
 
@@ -299,7 +260,7 @@ def _conversation(
     items = history.entries(request.messages, capabilities, keys)
     if request.continue_final_message:
         items[-1] = history.with_final(items[-1], keys)
-    calls = _calls(format)
+    calls = format.calls
     shows_calls = format.native_tools and capabilities.calls
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
     whole = capabilities.together and (capabilities.text_before_calls or not in_messages)
@@ -308,10 +269,10 @@ def _conversation(
         if shows_calls
         else fallback.without_calls(items, calls)
     )
-    if format.reasoning is not None and capabilities.marked and not capabilities.reasoning:
-        reasoning = format.reasoning
+    if capabilities.marked and not capabilities.reasoning:
         items = [
-            fallback.with_reasoning(entry, reasoning, keys, capabilities.gap) for entry in items
+            fallback.with_reasoning(entry, format.reasoning, keys, capabilities.gap)
+            for entry in items
         ]
     items = history.in_turns(items, capabilities)
     if shows_calls and not capabilities.calls_alongside_text:
@@ -332,25 +293,19 @@ def _conversation(
         word = switch.system_on if thinking_on else switch.system_off
         if word:
             items = history.with_system(items, authored(word))
-    if switch is None and thinking_on and format.reasoning is not None:
+    if switch is None and thinking_on:
         items = history.with_system(items, fallback.thinking_text(format.reasoning))
     return items
-
-
-def _calls(format: ModelFormat) -> CallSection:
-    return format.calls or fallback.PLAIN_CALLS
 
 
 def _with_omitted_texts(
     prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
-    calls = _calls(format)
+    calls = format.calls
     marked = not isinstance(calls.call[0], Name)
-    begin = calls.lead + call_triggers(calls)[0] if marked else ""
+    begin = calls.lead + calls.starts[0] if marked else ""
     whole = put_back(prompt, said, begin=begin)
-    if format.reasoning is None or capabilities.reasoning:
-        return whole
-    return fallback.thought_once(whole, format.reasoning)
+    return whole if capabilities.reasoning else fallback.thought_once(whole, format.reasoning)
 
 
 def _cut_at_end(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:

@@ -8,25 +8,24 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 import msgspec
 
-from causerie.chat import thinking
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
-from causerie.chat.template_wire import (
+from causerie.chat.template_worker import (
     Answer,
     Ask,
+    BeforeCall,
     Costly,
     Done,
     Hello,
     Load,
     Refusal,
-    RenderedPrompt,
     encode,
     read_answer,
 )
@@ -73,12 +72,13 @@ class OwnRenderer:
     async def prompt(self, request: ChatRequest) -> Prompt:
         work = partial(prompt_of, self.template, self.form, request)
         with template_failures(request.model):
-            return await offload(work) if _is_long(request) else work()
+            many = len(request.messages) > _MANY or len(request.tools) > _MANY_TOOLS
+            long = many or sum(len(message.text) for message in request.messages) > _LONG
+            return await offload(work) if request.large or long else work()
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        """Return what stands between a text and its call in the history."""
         with template_failures(request.model):
-            return before_call(self.template, thinking.plan(self.form, request.thinking).form)
+            return before_call(self.template, self.form)
 
 
 class MakeRenderer(Protocol):
@@ -95,14 +95,7 @@ def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str
 
 
 def is_own(source: str) -> bool:
-    """Return whether the template comes with this program."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest() in _OWN
-
-
-def _is_long(request: ChatRequest) -> bool:
-    messages = request.messages
-    many = len(messages) > _MANY or len(request.tools) > _MANY_TOOLS
-    return request.large or many or sum(len(message.text) for message in messages) > _LONG
 
 
 @contextmanager
@@ -124,46 +117,34 @@ _CONDEMNED_SECONDS = 60.0
 _EACH = 2  # processes for a template; the second only starts while the first is busy
 
 
+@dataclass(eq=False, kw_only=True)
 class Renderers:
     """Makes renderers, and owns the processes of those that need one.
 
-    A rendering takes ``deadline`` seconds at most, the test of a template
-    ``test_deadline``. ``memory`` is a process's address space in bytes,
-    ``patience`` how many seconds a request may wait for a process of its
-    model's, ``most`` how many processes run at once; beyond them those that
-    were idle for longest end.
+    A rendering takes ``deadline`` seconds at most, the test of a template ``test_deadline``.
+    ``memory`` is a process's address space in bytes, ``patience`` how many seconds a request may
+    wait for a process of its model's, ``most`` how many processes run at once; beyond them those
+    that were idle for longest end.
     """
 
-    def __init__(
-        self,
-        *,
-        deadline: float = 3.0,
-        test_deadline: float = 10.0,
-        memory: int = 1 << 30,
-        patience: float = 5.0,
-        most: int = 8,
-    ) -> None:
-        self.deadline = deadline
-        self.test_deadline = test_deadline
-        self.memory = memory
-        self.patience = patience
-        self._most = most
-        self._used: OrderedDict[_ForeignRenderer, None] = OrderedDict()  # the last one last
-        self.jobs: set[asyncio.Task[Answer]] = set()
+    deadline: float = 3.0
+    test_deadline: float = 10.0
+    memory: int = 1 << 30
+    patience: float = 5.0
+    most: int = 8
+    jobs: set[asyncio.Task[Answer]] = field(init=False, default_factory=set)
+    # Those that have processes, the one that was used last at the end.
+    _used: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(
         self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
     ) -> Renderer:
-        """Return who renders this template.
-
-        Raises :class:`ValueError` where it is one of our own and no template.
-        """
+        """Return who renders this template; raise :class:`ValueError` where our own is none."""
         if is_own(source):
             return in_process(source, form, bos_token=bos_token, eos_token=eos_token)
         return _ForeignRenderer(self, Load(source, bos_token, eos_token, form.name))
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of the workers that run."""
         return tuple(pid for each in self._used for pid in each.processes())
 
     async def make_room(self, user: _ForeignRenderer) -> None:
@@ -171,7 +152,7 @@ class Renderers:
         self._used[user] = None
         self._used.move_to_end(user)
         for each in list(self._used):
-            if len(self.processes()) < self._most:
+            if len(self.processes()) < self.most:
                 return
             await each.rest()
 
@@ -200,12 +181,12 @@ class _ForeignRenderer:
         ask = Ask.of(request)
         question = await offload(encode, ask) if request.large else encode(ask)
         answer = await self._answer(question, request.model)
-        if not isinstance(answer, RenderedPrompt):
+        if not isinstance(answer, Prompt):
             raise InternalError("The process that renders templates answers something else.")
-        return answer.prompt()
+        return answer
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        answer = await self._answer(encode(Ask.of(request, call=True)), request.model)
+        answer = await self._answer(encode(BeforeCall()), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
@@ -220,7 +201,7 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _answer(self, question: bytes, model: str) -> Done | RenderedPrompt:
+    async def _answer(self, question: bytes, model: str) -> Done | Prompt:
         with template_failures(model):
             reason, until = self._condemned
             if time.monotonic() < until:
@@ -244,7 +225,7 @@ class _ForeignRenderer:
         job = asyncio.ensure_future(self._work(worker, question))  # noqa: TID251 - stop() ends it
         self._owner.jobs.add(job)
         job.add_done_callback(self._owner.jobs.discard)
-        job.add_done_callback(_ignore_failure)
+        job.add_done_callback(lambda job: job.cancelled() or job.exception())  # it is told here
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -295,8 +276,3 @@ async def _ask_within(worker: WorkerProcess, question: bytes, seconds: float) ->
     except msgspec.DecodeError:
         await worker.kill()
         raise Died from None
-
-
-def _ignore_failure(job: asyncio.Task[Answer]) -> None:
-    if not job.cancelled():
-        _ = job.exception()

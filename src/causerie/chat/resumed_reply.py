@@ -37,10 +37,8 @@ class ResumedReply:
     """A reply so far, from which generation continues."""
 
     tokens: tuple[int, ...]
-    texts: tuple[str, ...]
-    """Texts that the model's parser reads."""
-    partial: Partial
-    """The part that was sent."""
+    texts: tuple[str, ...]  # texts that the model's parser reads
+    partial: Partial  # the part that was sent
     made: int
     """Tokens that count towards the limits; another model may have counted them in its own."""
 
@@ -104,15 +102,13 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 def can_write(form: ModelFormat, partial: Partial) -> bool:
     """Return whether the format can write the text of this interrupted reply."""
-    if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
-        return False
     if not partial.calls:
         return True
     calls = form.calls
-    if calls is None or (len(partial.calls) > 1 and not calls.parallel):
+    if len(partial.calls) > 1 and not calls.parallel:
         return False
-    whole = all(_is_whole(call.arguments) for call in partial.calls[:-1])
-    return whole and (_as_json(calls) or _is_whole(partial.calls[-1].arguments))
+    whole = all(is_whole(call.arguments) for call in partial.calls[:-1])
+    return whole and (_as_json(calls) or is_whole(partial.calls[-1].arguments))
 
 
 def answer_space(text: str) -> WhiteSpace:
@@ -148,7 +144,7 @@ def writings(
     thought = _thought(form, partial, reasoning_open, leading)
     opened = (partial.calls and form.said_open) or form.answer_open
     said = joined((authored(opened), partial.text)) if partial.text else Traced("")
-    if not partial.calls or form.calls is None:
+    if not partial.calls:
         yield joined((thought, said))
         return
     gap = form.answer_close + "\n" if between is None else between
@@ -159,8 +155,6 @@ def writings(
 
 def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
     marks = form.reasoning
-    if marks is None:
-        return authored(leading)
     ended = bool(partial.text or partial.calls)
     opened = leading if is_open else leading + marks.open + marks.after_open
     if partial.reasoning:
@@ -220,7 +214,8 @@ def _as_json(calls: CallSection) -> bool:
     return any(isinstance(segment, JsonArguments) for segment in calls.call)
 
 
-def _is_whole(arguments: str) -> bool:
+def is_whole(arguments: str) -> bool:
+    """Return whether the text is a JSON object."""
     try:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):

@@ -149,11 +149,9 @@ class Traced(str):
 
     def _recased(self, plain: str) -> str:
         # No character ever becomes none, so texts of equal length correspond one for one.
-        return Traced(plain, self._origin if len(plain) == len(self) else self._uniform())
-
-    def _uniform(self) -> int:
         kinds = set(self._origin)
-        return kinds.pop() if len(kinds) == 1 else USER
+        uniform = kinds.pop() if len(kinds) == 1 else USER
+        return Traced(plain, self._origin if len(plain) == len(self) else uniform)
 
 
 def authored(text: str) -> Traced:
@@ -167,7 +165,6 @@ def origin_of(text: str) -> bytes:
 
 
 def joined(parts: Iterable[object]) -> Traced:
-    """Return all parts in order, each with its own origin."""
     texts = [part if isinstance(part, str) else str(part) for part in parts]
     return Traced("".join(texts), b"".join(map(origin_of, texts)))
 

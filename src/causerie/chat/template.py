@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any
@@ -23,6 +22,7 @@ from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import make_attrgetter
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment, SandboxedFormatter
+from msgspec import Struct
 
 from causerie.chat.taint import (
     AUTHOR,
@@ -46,7 +46,6 @@ _LONGEST_PATTERN = 1000  # characters of a pattern
 
 
 def strftime_now(pattern: str) -> str:
-    """Return today's date and time by a pattern of ``strftime``."""
     if not isinstance(pattern, str):
         raise TypeError(f"strftime_now() takes a text, not {type(pattern).__name__}")
     if len(pattern) > _LONGEST_PATTERN:
@@ -213,8 +212,7 @@ class TooMuch(TemplateError):
     """The rendering took more time, memory or characters than it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """A prompt. ``user`` are the half-open spans of characters that a user wrote, in order.
 
     ``final_end`` is where the content of a final message to be continued ends,
@@ -226,7 +224,6 @@ class Rendered:
     final_end: int | None = None
 
     def upto(self, end: int) -> Rendered:
-        """Return the prompt cut at ``end``."""
         spans = tuple((start, min(stop, end)) for start, stop in self.user if start < end)
         return Rendered(self.text[:end], spans)
 
@@ -234,29 +231,15 @@ class Rendered:
 class ChatTemplate:
     """One model's template, compiled once; rendering it is safe from any thread.
 
-    ``source`` is the text, or named texts (``default``, ``tool_use``) of which
-    the one for tools is used when there are tools; an empty text stands for
-    ChatML. Raises :class:`ValueError` where it is no Jinja template. Most templates pass over
-    documents; it says whether this one ``shows_documents``.
+    An empty ``source`` stands for ChatML. Raises :class:`ValueError` where it is no Jinja template.
+    Most templates pass over documents; it says whether this one ``shows_documents``.
     """
 
-    def __init__(
-        self,
-        source: str | Mapping[str, str] | Sequence[Mapping[str, str]],
-        *,
-        bos_token: str,
-        eos_token: str,
-    ) -> None:
-        self.sources = _named_sources(source)
+    def __init__(self, source: str, *, bos_token: str, eos_token: str) -> None:
+        self.source = source if source.strip() else _CHATML
         self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
-        environment = Sandbox()
-        self._compile = {name: _compile(environment, text) for name, text in self.sources.items()}
-
-    @property
-    def source(self) -> str:
-        """Return all texts of the template, one after the other."""
-        return "\n".join(self.sources.values())
+        self._compiled = _compile(self.source)
 
     def render(
         self,
@@ -283,15 +266,12 @@ class ChatTemplate:
             "documents": _mutable_copy(documents) if documents else None,
             "add_generation_prompt": add_generation_prompt,
         }
-        text = self._run(self._variant(bool(tools)), variables)
+        text = self._run(variables)
         text = amended(text) if amended else text
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
-    def _variant(self, tools: bool) -> Template:
-        wanted = "tool_use" if tools and "tool_use" in self._compile else "default"
-        return self._compile.get(wanted) or next(iter(self._compile.values()))
-
-    def _run(self, template: Template, variables: dict[str, object]) -> Traced:
+    def _run(self, variables: dict[str, object]) -> Traced:
+        template = self._compiled
         try:
             return joined(_bounded(template.root_render_func(template.new_context(variables))))
         except TemplateRefused as refusal:
@@ -321,21 +301,9 @@ def _bounded(parts: Iterable[str]) -> Iterator[str]:
         yield part
 
 
-def _named_sources(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
-    if isinstance(source, str):
-        return {"default": source if source.strip() else _CHATML}
-    if isinstance(source, Mapping):
-        named = dict(source)
-    else:
-        named = {entry["name"]: entry["template"] for entry in source}
-    if not named:
-        raise ValueError("The model has an empty list of chat templates; it needs at least one.")
-    return named
-
-
-def _compile(environment: Environment, text: str) -> Template:
+def _compile(text: str) -> Template:
     try:
-        return environment.from_string(text)
+        return Sandbox().from_string(text)
     except TemplateSyntaxError as error:
         raise ValueError(
             f"The model's chat template is not valid Jinja: line {error.lineno}: {error.message}"

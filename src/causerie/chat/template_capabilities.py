@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal
 
-from causerie.chat.taint import read_arguments
+from causerie.chat.taint import authored, read_arguments
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
 
@@ -23,59 +23,35 @@ _SHORT_ID, _LONG_ID = "abcdefgh", "call_0123456789abcdefghi"
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """Capabilities of one template.
+    """Capabilities of one template."""
 
-    - ``empty_tools``: the value that it expects without tools (``None`` or an empty list).
-    - ``parts``: it shows content only in parts.
-    - ``system``: it shows a system message; ``systems``: several at the start;
-      ``system_later``: one in the middle; ``system_alone``: one without messages after it;
-      ``system_kept``: one in a conversation that does not end with a user's message.
-    - ``repeats``: it shows two messages of a user in a row (otherwise roles must alternate);
-      ``interrupts``: one directly after a result.
-    - ``opens``: it shows an answer as the first message; ``unasked``: one in a conversation
-      without a user.
-    - ``blank``: the text that it accepts for an answer without text.
-    - ``tools``: it shows tools; ``undescribed``: also tools without descriptions.
-    - ``calls``: it shows earlier calls and their results; ``several``: also those of a message
-      with more than one.
-    - ``arguments`` and ``no_content``: the shapes that it expects of a call's arguments and of
-      the missing content.
-    - ``short_ids``: call ids must be nine letters or digits.
-    - ``reasoning``: it shows earlier reasoning somewhere.
-    - ``calls_alongside_text``: it shows a call also in a message with text;
-      ``text_before_calls``: it shows this text too, before the call, with the white space
-      ``gap`` between them.
-    - ``told``: it shows a result also if its call is described in text.
-    - ``together``: it accepts text, reasoning and a call in one message.
-    - ``marked``: an answer may begin with the markers of reasoning.
-    """
-
+    # The value that it expects without tools: ``None`` or an empty list.
     empty_tools: tuple[Mapping[str, object], ...] | None = None
-    parts: bool = False
-    system: bool = True
-    systems: bool = True
-    system_later: bool = True
-    system_alone: bool = True
-    system_kept: bool = True
-    repeats: bool = True
-    interrupts: bool = True
-    opens: bool = True
-    unasked: bool = True
-    blank: str = ""
-    tools: bool = True
-    undescribed: bool = True
-    calls: bool = True
-    several: bool = True
-    arguments: Shape = "object"
-    no_content: str | None = ""
-    short_ids: bool = False
-    reasoning: bool = True
-    calls_alongside_text: bool = True
-    text_before_calls: bool = True
-    gap: str = ""
-    told: bool = True
-    together: bool = True
-    marked: bool = True
+    parts: bool = False  # it shows content only in parts
+    system: bool = True  # it shows a system message
+    systems: bool = True  # it shows several at the start
+    system_later: bool = True  # it shows one in the middle
+    system_alone: bool = True  # it shows one without messages after it
+    system_kept: bool = True  # in a conversation that does not end with a user's message, too
+    repeats: bool = True  # it shows two messages of a user in a row: roles need not alternate
+    interrupts: bool = True  # it shows one directly after a result
+    opens: bool = True  # it shows an answer as the first message
+    unasked: bool = True  # it shows one in a conversation without a user
+    blank: str = ""  # the text that it accepts for an answer without text
+    tools: bool = True  # it shows tools
+    undescribed: bool = True  # it shows tools without descriptions
+    calls: bool = True  # it shows earlier calls and their results
+    several: bool = True  # it shows those of a message with more than one
+    arguments: Shape = "object"  # the shape that it expects of a call's arguments
+    no_content: str | None = ""  # what it expects for missing content
+    short_ids: bool = False  # call ids must be nine letters or digits
+    reasoning: bool = True  # it shows earlier reasoning somewhere
+    calls_alongside_text: bool = True  # it shows a call in a message with text
+    text_before_calls: bool = True  # it shows this text too, before the call
+    gap: str = ""  # the white space between them
+    told: bool = True  # it shows a result whose call is described in text
+    together: bool = True  # it accepts text, reasoning and a call in one message
+    marked: bool = True  # an answer may begin with the markers of reasoning
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +138,7 @@ class _Probe:
         self._render, self.empty, self.parts = render, empty, parts
 
     def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
-        shown = [_in_parts(entry) if self.parts else entry for entry in messages]
+        shown = [in_parts(entry) if self.parts else entry for entry in messages]
         try:
             return self._render(shown, tools=self.empty if tools is None else tools).text
         except InvalidRequest:
@@ -185,7 +161,7 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
     probe = _Probe(render, None)
     if probe.text([user]) is None and _Probe(render, ()).text([user]) is not None:
         probe = _Probe(render, ())
-    if not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE):
+    if not probe.shows([user], _ONE) and probe.shows([in_parts(user)], _ONE):
         probe = _Probe(render, probe.empty, parts=True)
     return probe
 
@@ -261,7 +237,8 @@ def _said(role: str, text: str) -> Entry:
     return {"role": role, "content": text}
 
 
-def _in_parts(entry: Entry) -> Entry:
+def in_parts(entry: Entry) -> Entry:
+    """Return the message with its text as the only part of a list."""
     if not isinstance(entry["content"], str):
         return entry
-    return {**entry, "content": [{"type": "text", "text": entry["content"]}]}
+    return {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}

@@ -1,31 +1,111 @@
-"""The process that renders a template that does not come with this program.
+"""The process that renders a template that does not come with this program, and its messages.
 
-It has one template at a time, and may be killed at any moment.
+It has one template at a time, and may be killed at any moment. Messages are JSON.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
-from causerie.chat import thinking
+import msgspec
+from msgspec import Struct, structs
+
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
-from causerie.chat.prompt import before_call, learn, prompt_of
+from causerie.chat.prompt import Prompt, before_call, format_capabilities, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
-from causerie.chat.template_wire import (
-    Answer,
-    Ask,
-    Costly,
-    Done,
-    Hello,
-    Load,
-    Refusal,
-    RenderedPrompt,
-    encode,
-    read_question,
-)
 from causerie.chat.worker_process import limit_memory, serve
 from causerie.errors import InvalidRequest
+from causerie.protocol.request import ChatRequest, Message, Thinking, Tool
+
+
+class Hello(Struct, frozen=True, tag=True):
+    """Asks nothing; the answer says that the process has started."""
+
+
+class Load(Struct, frozen=True, tag=True):
+    """From now on this template is rendered, in the format of that name."""
+
+    source: str
+    bos_token: str
+    eos_token: str
+    form: str
+
+
+class Ask(Struct, frozen=True, tag=True, array_like=True):
+    """A request, as far as a prompt depends on it."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    documents: tuple[dict[str, object], ...]
+    template_kwargs: dict[str, object]
+    continue_final_message: bool
+    add_generation_prompt: bool
+    thinking: Thinking
+
+    @classmethod
+    def of(cls, request: ChatRequest) -> Ask:
+        return cls(
+            request.messages,
+            request.tools,
+            tuple(map(dict, request.documents)),
+            dict(request.template_kwargs),
+            request.continue_final_message,
+            request.add_generation_prompt,
+            request.thinking,
+        )
+
+    def request(self) -> ChatRequest:
+        return ChatRequest("", **structs.asdict(self))
+
+
+class BeforeCall(Struct, frozen=True, tag=True):
+    """Asks what stands between a text and its call."""
+
+
+class Done(Struct, frozen=True, tag=True):
+    """It has been done; the text that was asked for."""
+
+    text: str | None = None
+
+
+class Refusal(Struct, frozen=True, tag=True):
+    """The request is wrong."""
+
+    message: str
+    code: str
+    param: str | None
+    metadata: Mapping[str, object]
+
+    def error(self) -> InvalidRequest:
+        return InvalidRequest(
+            self.message, code=self.code, param=self.param, metadata=self.metadata
+        )
+
+
+class Costly(Struct, frozen=True, tag=True):
+    """The template takes too much, or is none."""
+
+    reason: str
+
+
+Question = Hello | Load | BeforeCall
+Answer = Done | Prompt | Refusal | Costly
+
+encode = msgspec.json.encode
+_ASK = msgspec.json.Decoder(Ask)
+_QUESTION: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
+_ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+def read_question(body: bytes) -> Question | Ask:
+    return _ASK.decode(body) if body.startswith(b"[") else _QUESTION.decode(body)
+
+
+def read_answer(body: bytes) -> Answer:
+    """Read an answer; raise ``msgspec.DecodeError`` if it is malformed."""
+    return _ANSWER.decode(body)
 
 
 class TemplateWorker:
@@ -38,7 +118,8 @@ class TemplateWorker:
         try:
             return encode(self._answer(read_question(body)))
         except InvalidRequest as refused:
-            return encode(Refusal.of(refused))
+            refusal = Refusal(refused.message, refused.code, refused.param, refused.metadata)
+            return encode(refusal)
         except TooMuch as much:
             return encode(Costly(str(much)))
         except MemoryError:
@@ -46,7 +127,7 @@ class TemplateWorker:
         except UnicodeEncodeError:
             return encode(Costly("it writes half a character"))
 
-    def _answer(self, question: Hello | Load | Ask) -> Answer:
+    def _answer(self, question: Question | Ask) -> Answer:
         match question:
             case Hello():
                 return Done()
@@ -55,10 +136,9 @@ class TemplateWorker:
         if self._loaded is None:
             raise RuntimeError("no template has been loaded")
         template, form = self._loaded
-        request = question.request()
-        if question.call:
-            return Done(before_call(template, thinking.plan(form, request.thinking).form))
-        return RenderedPrompt.of(prompt_of(template, form, request))
+        if isinstance(question, BeforeCall):
+            return Done(before_call(template, form))
+        return prompt_of(template, form, question.request())
 
     def _load(self, load: Load) -> Answer:
         try:
@@ -66,7 +146,7 @@ class TemplateWorker:
         except ValueError as error:
             return Costly(str(error).rstrip("."))
         form = by_name(load.form)
-        learn(template, form)
+        format_capabilities(template, form)  # before anybody asks for a prompt
         self._loaded = template, form
         return Done()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import TypeVar
 
 from msgspec import structs
 
-from causerie.chat.formats.format import ModelFormat, Reasoning
+from causerie.chat.formats.format import ModelFormat
 from causerie.engines.base import RecommendedSampling
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import (
@@ -42,7 +42,10 @@ def request_sampling(
     chosen = _filled(wanted, configured)
     if chosen.temperature == 0:
         return _filled(chosen, NEUTRAL_SAMPLING)
-    return _filled(chosen, _recommended(recommended, thinks=thinks))
+    usual = USUAL_SAMPLING
+    if recommended is not None:
+        usual = recommended.usual if thinks else recommended.without_thinking
+    return _filled(chosen, _filled(usual, NEUTRAL_SAMPLING))
 
 
 def default_sampling(
@@ -51,12 +54,6 @@ def default_sampling(
     """Return the sampling of a request that says nothing about it, nor about thinking."""
     resolved = request_sampling(SamplingParams(), configured, recommended, thinks=True)
     return SamplingDefaults(**{each.name: getattr(resolved, each.name) for each in MODEL_SAMPLING})
-
-
-def _recommended(known: RecommendedSampling | None, *, thinks: bool) -> SamplingDefaults:
-    if known is None:
-        return _filled(USUAL_SAMPLING, NEUTRAL_SAMPLING)
-    return _filled(known.usual if thinks else known.without_thinking, NEUTRAL_SAMPLING)
 
 
 def _filled(values: S, others: SamplingDefaults) -> S:
@@ -75,15 +72,9 @@ _ANSWER_TOKENS = 256
 class ThinkingPlan:
     """Plan of the thinking of one request."""
 
-    form: ModelFormat
-    """The model's format, with reasoning added if the model has none and the request asks for
-    thinking.
-    """
-    on: bool | None
-    """The template's argument; ``None``: no argument."""
+    on: bool | None  # the template's argument; ``None``: no argument
     effort: str | None
-    written: bool
-    """The service opens the reasoning itself, because the model would not."""
+    written: bool  # the service opens the reasoning itself, because the model would not
 
 
 def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
@@ -98,12 +89,10 @@ def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
             param="reasoning_effort" if thinking.effort else "chat_template_kwargs.enable_thinking",
         )
     if switch is not None:
-        return ThinkingPlan(form, thinking.enabled, thinking.effort, written=False)
+        return ThinkingPlan(thinking.enabled, thinking.effort, written=False)
     if not thinking.enabled:
-        return ThinkingPlan(form, None, None, written=False)
-    return ThinkingPlan(
-        replace(form, reasoning=form.reasoning or Reasoning()), True, thinking.effort, written=True
-    )
+        return ThinkingPlan(None, None, written=False)
+    return ThinkingPlan(True, thinking.effort, written=True)
 
 
 def budget(thinking: Thinking, limit: int) -> int:

@@ -9,26 +9,25 @@ from __future__ import annotations
 import datetime
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
 from causerie.chat.call_syntax.base import json_value
-from causerie.chat.lark import embed
+from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
-from causerie.chat.schema.certain import Evaluated
 from causerie.chat.schema.compiled import (
     HEADER,
-    CompiledPatterns,
+    PATTERNS,
     Work,
     WorkExceeded,
     follows,
     matcher_of,
 )
-from causerie.chat.schema.keywords import as_list, step
+from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.values import canonical
+from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
 from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
@@ -36,20 +35,13 @@ MOST_STEPS = 60_000  # of one check
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
 _LARGE = 64 * 1024  # characters of a text that is decoded beside the loop
 _CONSTANTS_A_STEP = 50
+_NAMES_A_STEP = 50
 _CHARACTERS_A_STEP = 200  # of items that are compared
 _T = TypeVar("_T")
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 
 
 class _Wrong(Exception):
-    pointer: str | None = None
-    """Of the innermost value that is not as it should be."""
+    pointer: str | None = None  # of the innermost value that is not as it should be
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +49,20 @@ class Fault:
     """The first rule that a document breaks."""
 
     reason: str
-    pointer: str
-    """Of the value that breaks it, in the document."""
+    pointer: str  # of the value that breaks it, in the document
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedSchema:
-    """A rewritten schema (:class:`Rewriter`) by which documents are checked, with its patterns."""
+    """A rewritten schema (:class:`Rewriter`) by which documents are checked."""
 
     rules: Mapping[str, object]
-    patterns: CompiledPatterns = field(default_factory=CompiledPatterns, repr=False)
-
-    def part(self, rules: Mapping[str, object]) -> CheckedSchema:
-        """Return a part of the schema; the patterns are common to both."""
-        return CheckedSchema(rules, self.patterns)
 
     def fault(self, value: object, work: Work) -> Fault | None:
         """Return what a decoded document breaks; raise :class:`WorkExceeded` if that is unknown."""
-        definitions = self.rules.get("$defs")
-        known = definitions if isinstance(definitions, Mapping) else {}
+        known = as_mapping(self.rules.get("$defs"))
         try:
-            _Checker(known, self.patterns, work).check(value, self.rules, "#")
+            _Checker(known, work).check(value, self.rules, "#")
         except _Wrong as wrong:
             return Fault(str(wrong), wrong.pointer or "#")
         except RecursionError:
@@ -127,8 +112,7 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
             found = follows(text, matcher_of(grammar), work)
             return None if found else "The answer does not match the pattern."
         case Grammar(source):
-            part = embed(source, "g")
-            grammar = f"{HEADER}{part.start}\n{part.rules}"
+            grammar = f"{HEADER}{EMBEDDED}\n{embed(source)}"
             found = follows(text, matcher_of(grammar), work)
             return None if found else "The answer does not follow the grammar."
 
@@ -142,7 +126,6 @@ def following(values: Iterable[object], schema: Mapping[str, object]) -> list[ob
 @dataclass(slots=True)
 class _Checker:
     definitions: Mapping[str, object]
-    patterns: CompiledPatterns
     work: Work
 
     def check(self, value: object, schema: object, at: str) -> None:
@@ -175,7 +158,7 @@ class _Checker:
         declared = schema.get("type")
         if declared is None:
             return
-        names = declared if isinstance(declared, list) else [declared]
+        names = one_or_several(declared)
         if not any(_is_type(value, str(name)) for name in names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(map(str, names))}.")
 
@@ -246,7 +229,7 @@ class _Checker:
             raise _Wrong(f"The string at {at} names a day that does not exist.")
 
     def _matches(self, value: str, keyword: str, rule: str) -> bool:
-        return self.patterns.matches(value, keyword, rule, self.work)
+        return PATTERNS.matches(value, keyword, rule, self.work)
 
     def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
@@ -259,8 +242,7 @@ class _Checker:
         if "contains" in schema:
             self._check_contains(value, schema, at)
         if "unevaluatedItems" in schema:
-            known = self._evaluated().items(value, schema)
-            for index in sorted({*range(len(value))} - known):
+            for index in sorted({*range(len(value))} - self._evaluated(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(at, index))
 
     def _check_contains(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
@@ -282,11 +264,44 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _evaluated(self) -> Evaluated:
-        def is_key(name: str, pattern: str) -> bool:
-            return self._matches(name, "pattern", pattern)
+    def _evaluated(
+        self, value: dict[str, object] | list[object], schema: Mapping[str, object]
+    ) -> set[str | int]:
+        # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
+        self.work.spend(1 + len(value) // _NAMES_A_STEP)
+        known: set[str | int] = set()
+        if isinstance(value, dict):
+            every: set[str | int] = {*value}
+            others, unevaluated = "additionalProperties", "unevaluatedProperties"
+            known |= as_mapping(schema.get("properties")).keys() & every
+            for pattern in as_mapping(schema.get("patternProperties")):
+                known |= {name for name in value if self._matches(name, "pattern", pattern)}
+        else:
+            every = {*range(len(value))}
+            others, unevaluated = "items", "unevaluatedItems"
+            known |= {*range(len(as_list(schema.get("prefixItems"))))} & every
+            if "contains" in schema:
+                found = schema["contains"]
+                known |= {at for at, item in enumerate(value) if self.holds(item, found, "#")}
+        if others in schema:
+            known |= every
+        for part in self._parts_that_hold(value, schema):
+            known |= every if unevaluated in part else self._evaluated(value, part)
+        return known
 
-        return Evaluated(self._definition, self.holds, is_key, self.work.spend)
+    def _parts_that_hold(
+        self, value: object, schema: Mapping[str, object]
+    ) -> Iterator[Mapping[str, object]]:
+        parts = as_list(schema.get("allOf"))
+        if "$ref" in schema:
+            parts = [*parts, self._definition(str(schema["$ref"]))]
+        options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
+        parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
+        if "if" in schema:
+            holds = self.holds(value, schema["if"], "#")
+            branch = schema.get("then" if holds else "else")
+            parts = [*parts, *([schema["if"]] if holds else []), branch]
+        yield from (part for part in parts if isinstance(part, Mapping))
 
     def _check_object(
         self, value: dict[str, object], schema: Mapping[str, object], at: str
@@ -297,12 +312,13 @@ class _Checker:
         for name in required:
             if name not in value:
                 raise _Wrong(f"The object at {at} lacks the property {str(name)[:100]!r}.")
-        named, patterns = schema.get("properties"), schema.get("patternProperties")
+        named = as_mapping(schema.get("properties"))
+        patterns = as_mapping(schema.get("patternProperties"))
         for name, item in value.items():
-            known = isinstance(named, Mapping) and name in named
-            if isinstance(named, Mapping) and name in named:
+            known = name in named
+            if known:
                 self.check(item, named[name], step(at, name))
-            for pattern, rule in patterns.items() if isinstance(patterns, Mapping) else ():
+            for pattern, rule in patterns.items():
                 if self._matches(name, "pattern", pattern):
                     known = True
                     self.check(item, rule, step(at, name))
@@ -314,16 +330,14 @@ class _Checker:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(at, name))
         if "unevaluatedProperties" in schema:
-            for name in value.keys() - self._evaluated().properties(value, schema):
+            for name in value.keys() - self._evaluated(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(at, name))
 
 
 def _is_type(value: object, name: str) -> bool:
-    if name in _TYPES:
-        return isinstance(value, _TYPES[name])
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return name == "number" or isinstance(value, int) or value.is_integer()
+    if name == "integer":
+        return is_number(value) and (isinstance(value, int) or value.is_integer())
+    return name == json_type(value)
 
 
 def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, what: str) -> None:

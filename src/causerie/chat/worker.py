@@ -27,7 +27,6 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return the process's id while it runs."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
@@ -52,24 +51,20 @@ class WorkerProcess:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise Died
-        answered = False
         try:
             process.stdin.write(FRAME.pack(len(request)))
             process.stdin.write(request)
             await process.stdin.drain()
             (length,) = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
-            answer = await process.stdout.readexactly(length)
-            answered = True
-            return answer
+            return await process.stdout.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
             await self.kill()
             raise Died(worked=ended_for_work(process.returncode)) from None
-        finally:
-            if not answered:
-                await self.kill()
+        except BaseException:
+            await self.kill()
+            raise
 
     async def kill(self) -> None:
-        """End the process at once and wait until it is gone."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -28,7 +28,6 @@ BOUNDS_WORK = sys.platform != "win32"
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
-    """Answer until the input ends."""
     while len(head := requests.read(FRAME.size)) == FRAME.size:
         (length,) = FRAME.unpack(head)
         body = answer(requests.read(length))
@@ -75,15 +74,11 @@ def limit_memory(memory: int) -> None:
 
 def watch_memory(memory: int) -> None:
     """End the process soon after it has had more than ``memory`` bytes resident."""
-    threading.Thread(target=_end_beyond, args=(memory,), daemon=True).start()
+    unit = 1 if sys.platform == "darwin" else 1024
 
+    def end_beyond() -> None:
+        while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit <= memory:
+            time.sleep(_LOOK_SECONDS)
+        os._exit(_TOO_MUCH)
 
-def _end_beyond(memory: int) -> None:
-    while _peak() <= memory:
-        time.sleep(_LOOK_SECONDS)
-    os._exit(_TOO_MUCH)
-
-
-def _peak() -> int:
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    threading.Thread(target=end_beyond, daemon=True).start()

@@ -58,7 +58,7 @@ def talk(question: str | None, base_url: str, model: str | None, options: ChatOp
         try:
             fields = _fields(options.thinking, options.tools)
             name = model or runner.run(first_model(provider, base_url))
-            target = partial(ProviderTarget, provider, separators=Separation())
+            target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
             conversation = Conversation(target, name, fields, options.system or None)
             made = _ChatSession(runner, conversation, provider, base_url, plain=options.plain)
             if question is not None:

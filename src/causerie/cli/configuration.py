@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
@@ -54,7 +55,7 @@ def check(
     configuration file itself; a table of the doors stands at its end. Secrets
     are left out. Those in variables and files are looked for, and so are weights
     that are named by a path; commands that give secrets are not run, and nothing
-    is fetched.
+    is fetched. Below the doors stands when keys of providers are read again.
 
     With `--database` the entries that operators have made are shown too, and on
     stderr those that are not in force, with the reason.
@@ -77,7 +78,8 @@ def check(
     for note in notes(loaded.settings):
         typer.echo(f"causerie: {note}", err=True)
     if not quiet:
-        typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
+        tables = [*door_table(loaded.settings), *changing_keys(loaded.settings)]
+        typer.echo("\n".join([*in_force(loaded, everything), "", *tables]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def _toml_value(value: object) -> str:
 
     if isinstance(value, Secret):
         places = msgspec.structs.asdict(value)
-        value = {name: place for name, place in places.items() if place is not None}
+        value = {name: place for name, place in places.items() if place not in (None, ())}
     if isinstance(value, dict):
         pairs = (
             f"{msgspec.json.encode(key).decode()} = {_toml_value(item)}"
@@ -181,6 +183,24 @@ def _toml_value(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
+def changing_keys(settings: Settings) -> Iterator[str]:
+    """Yield as comments of TOML when the keys of providers are read again."""
+    from causerie.composition.provider_keys import renewal_seconds
+
+    for provider in settings.providers:
+        place = provider.key
+        if place is None or place.env is not None:
+            continue
+        what, seconds = f"the file {place.file} is read", renewal_seconds(place)
+        if place.command is not None:
+            program = place.command[0]
+            missing = "" if shutil.which(program) else " (not found in PATH here)"
+            given = "".join(f", {name}" for name in place.environment)
+            what = f"the command {program}{missing} is run, with PATH, HOME and the like{given},"
+        again = "" if math.isinf(seconds) else f", every {seconds:g} s"
+        yield f"# Key of {provider.name}: {what} at the start, a reload{again} and after a 401"
 
 
 _TITLES = ("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")

@@ -408,6 +408,7 @@ def _set_master_key(
 
 # Beginnings that are not the name of a known provider.
 _OTHER_NAMES = {
+    "bedrock": "",  # it speaks another API of Bedrock's
     "cohere_chat": "cohere", "fireworks_ai": "fireworks", "hosted_vllm": "vllm",
     "lm_studio": "lmstudio", "llamafile": "llama-server", "nvidia_nim": "nvidia",
     "ollama_chat": "ollama", "together_ai": "together",

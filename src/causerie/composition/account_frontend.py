@@ -13,14 +13,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from typing import Any
 
-import msgspec
 from msgspec import structs, to_builtins
 
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.catalog.catalog import DoorCatalog
+from causerie.catalog.model import Tariff
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
+from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to, logos
 from causerie.composition.providers import private_networks
@@ -29,7 +30,7 @@ from causerie.composition.service import RunningService
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
-from causerie.hosted.accounts.bookkeeping import ModelPrices, TokenPrice
+from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
@@ -54,7 +55,6 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings import values as configured_price
 from causerie.settings.alerts import Mail
 from causerie.settings.catalog import PublicChatSettings
 from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvider
@@ -311,32 +311,28 @@ def _link_path(_: LinkKind, token: str) -> str:
     return f"/console/link#{token}"
 
 
-def prices(settings: Settings) -> dict[str, TokenPrice]:
+def prices(settings: Settings) -> dict[str, Tariff]:
     models = {one.id: one.price for one in settings.models}
     models |= {one.id: one.price for one in settings.aliases}
-    return {name: _price(each) for name, each in models.items()}
+    return {name: tariff(each) for name, each in models.items()}
 
 
-def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
+def endpoint_prices(settings: Settings) -> dict[tuple[str, str], Tariff]:
     return {
-        (entry.id, endpoint.name): _price(endpoint.price)
+        (entry.id, endpoint.name): tariff(endpoint.price)
         for entry in settings.catalog
         for endpoint in entry.endpoints
     }
 
 
-def dearest(settings: Settings) -> dict[str, TokenPrice]:
+def dearest(settings: Settings) -> dict[str, Tariff]:
     """Return the highest price of each catalog entry."""
-    made: dict[str, TokenPrice] = {}
+    made: dict[str, Tariff] = {}
     for entry in settings.catalog:
-        every = [_price(endpoint.price) for endpoint in entry.endpoints]
-        made[entry.id] = TokenPrice(
+        every = [tariff(endpoint.price) for endpoint in entry.endpoints]
+        made[entry.id] = Tariff(
             prompt=max(one.prompt for one in every),
             completion=max(one.dearest_output for one in every),
             request=max(one.request for one in every),
         )
     return made
-
-
-def _price(price: configured_price.PriceSettings) -> TokenPrice:
-    return TokenPrice(**msgspec.structs.asdict(price.by_token))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from causerie.composition.provider_keys import key_conditions
 from causerie.composition.providers import private_networks
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable
@@ -241,6 +242,7 @@ class Alerting:
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
         return [
             *provider_conditions(settings, target_states),
+            *key_conditions(self._running.changing_keys()),
             *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(self._running.engines.status()),

@@ -167,6 +167,9 @@ class LiveConfiguration:
         found = [one for one in settings.providers if one.name == provider]
         if not found:
             raise NotFound("No provider of this name is in force.", code="not_found")
+        if (present := now.targets.providers.get(provider)) is not None and present.key:
+            keys = {**credentials.keys, provider: present.key}
+            credentials = replace(credentials, keys=keys)
         with self._one_of_few():
             outcome = await _trial(found[0], settings.server, credentials, model)
         await self._note(actor, found[0], outcome)

@@ -24,8 +24,8 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.bounds import UNBOUNDED
 from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import Grant, KeyState
-from causerie.hosted.accounts.operating import Operating
 from causerie.hosted.accounts.people import Action, Actor
+from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.operations.configuring import EntryView, EntryWish
 from causerie.hosted.operations.explanation import ExplainedRefusal, RoutingExplanation, explanation
 from causerie.hosted.operations.ports import (
@@ -43,7 +43,6 @@ from causerie.hosted.operations.ports import (
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
 from causerie.http.doors import MountedDoor
 from causerie.observe.alert_center import AlertCenter
-from causerie.observe.alerts import Delivery
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
@@ -60,7 +59,9 @@ _SHOWN = 50
 class LiveAlerts:
     """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
-    def __init__(self, running: RunningService, center: AlertCenter, operating: Operating) -> None:
+    def __init__(
+        self, running: RunningService, center: AlertCenter, operating: AccountService
+    ) -> None:
         self._running = running
         self._center = center
         self._operating = operating
@@ -75,7 +76,9 @@ class LiveAlerts:
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
             ),
-            deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
+            deliveries=convert(
+                await book.deliveries(_SHOWN), tuple[AlertDelivery, ...], from_attributes=True
+            ),
         )
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
@@ -139,21 +142,6 @@ def _listed(words: Iterator[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _delivery(kept: Delivery) -> AlertDelivery:
-    return AlertDelivery(
-        id=kept.id,
-        channel=kept.channel,
-        to=kept.to,
-        kind=kept.kind,
-        title=kept.message.title,
-        at=kept.at,
-        state=kept.state.value,
-        attempts=kept.attempts,
-        next_at=kept.next_at,
-        outcome=kept.outcome,
-    )
-
-
 _LONGEST_MODEL = 1000
 
 
@@ -174,7 +162,7 @@ class LiveOperations:
         self._examinations = examinations
         self._clock = clock
         self.configuration = LiveConfiguration(running, configuration, accounts.entries)
-        self.alerts = LiveAlerts(running, center, accounts.operating)
+        self.alerts = LiveAlerts(running, center, accounts.entries)
 
     def doors(self) -> Sequence[str]:
         names = [door.name for door in self._running.now.doors.doors]
@@ -185,14 +173,14 @@ class LiveOperations:
         return [entry.id for entry in self._running.now.catalog.visible(None)]
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
-        await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
+        await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await self._views()
         found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
-        await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
+        await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await self._views()
         for one in self._running.now.settings.providers:
             if one.name == name:
@@ -203,7 +191,7 @@ class LiveOperations:
         return own
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
-        await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
+        await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one, connected = self._one(name), self._running.now.targets.providers.get(name)
         if not model or len(model) > _LONGEST_MODEL:
             raise InvalidRequest("Name the model as the provider does.", param="model")
@@ -218,26 +206,26 @@ class LiveOperations:
         )
         started = self._examinations.begin(examinee, model, quick=quick)
         told = {"model": model, **({"quick": "yes"} if quick else {})}
-        await self._accounts.operating.record(
+        await self._accounts.entries.record(
             actor, Action.PROVIDERS_PROBE, "provider.probe", name, **told
         )
         return probe_view(started)
 
     async def cancel(self, actor: Actor, name: str) -> ProbeView:
-        await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
+        await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         last = self._examinations.last(self._one(name).name)
         if last is None:
             words = f"No probe of {name} was started since the service was started."
             raise NotFound(words, code="not_found")
         if last.state == "asking":
             await self._examinations.cancel(name)
-            await self._accounts.operating.record(
+            await self._accounts.entries.record(
                 actor, Action.PROVIDERS_PROBE, "provider.probe_cancel", name, model=last.model
             )
         return probe_view(last)
 
     async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
-        await self._accounts.operating.require(actor, Action.PROVIDERS_PROBE)
+        await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one = self._one(name)
         kept_results = await self._examinations.results.of(name)
         result = kept_results.get(model, NOTHING).newest
@@ -261,13 +249,13 @@ class LiveOperations:
             await self._examinations.results.use(result)
         if used.written:
             details = {"model": model, "changes": told[:500] or "none"}
-            await self._accounts.operating.record(
+            await self._accounts.entries.record(
                 actor, Action.PROVIDERS_PROBE, "provider.use_probe", name, **details
             )
         return used
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
-        await self._accounts.operating.require(actor, Action.PROVIDERS_SEE)
+        await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)

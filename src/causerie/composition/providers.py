@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from causerie.composition.provider_keys import ProviderKey
 from causerie.composition.worker import WorkerPlace
 from causerie.http.addresses import InsideHosts, IpNetwork
 from causerie.http.client import HttpClient, Reach
@@ -28,6 +29,7 @@ from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.provider import HealthCheckSettings, TlsSettings
 from causerie.settings.tree import ServerSettings, Settings
+from causerie.settings.values import Secret
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
@@ -51,14 +53,19 @@ def tls_digest(tls: TlsSettings) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProvider:
-    """A provider, its connections, and a digest of what it was made from; the key that is sent
-    there, and how it is reached."""
+    """A provider, its connections, and a digest of what it was made from; how it is reached, and
+    its key if that changes while the service runs."""
 
     provider: Provider
     client: HttpClient
     recipe: bytes
-    key: str | None = field(default=None, repr=False)
     reach: Reach = field(default_factory=Reach, repr=False)
+    changing_key: ProviderKey | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> str | None:
+        """The key that is sent there."""
+        return self.provider.credential
 
 
 def connected(
@@ -160,8 +167,14 @@ def _made(
             one.max_concurrent if place is None else place.share(one.max_concurrent)
         ),
     )
-    provider.max_reply_bytes = one.max_reply_bytes
-    return ConnectedProvider(provider, client, recipe, key, way)
+    provider.max_reply_bytes, provider.retries = one.max_reply_bytes, one.retries
+    changing = _changing(one)
+    key_renewal = None if changing is None else ProviderKey(provider, changing)
+    return ConnectedProvider(provider, client, recipe, way, key_renewal)
+
+
+def _changing(one: described.ProviderSettings) -> Secret | None:
+    return None if one.key is None or one.key.env is not None else one.key
 
 
 def private_networks(server: ServerSettings) -> Sequence[IpNetwork] | None:
@@ -195,7 +208,9 @@ def _recipe(
     proxy: str | None,
     networks: Sequence[str] | None,
 ) -> bytes:
-    # Certificates count by their contents, so that a reload takes renewed ones.
+    # Certificates count by their contents, so that a reload takes renewed ones. A key that changes
+    # does not count: it is put in its place.
+    key = key if _changing(one) is None else None
     plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))

@@ -24,6 +24,7 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
 from causerie.composition.doors import door_table, limits, own_paths, scopes
+from causerie.composition.provider_keys import ProviderKey, renewing
 from causerie.composition.providers import ConnectedProvider, checks, close, connected
 from causerie.composition.startup import CannotStart
 from causerie.composition.targets import (
@@ -224,17 +225,24 @@ class RunningService:
         before = self.now
         self.now = self._make(prepared, before.targets, before.router)
         self._retire(before.targets)
+        for key in self.changing_keys():
+            key.use(prepared.credentials.keys[key.provider.name])
         self._changed.set()
         self._serve()
 
     async def check_providers(self) -> None:
-        """Ask the providers in force whether they answer, for ever."""
+        """Ask the providers in force whether they answer, and renew their keys, for ever."""
         while True:
             self._changed.clear()
-            async with HealthChecker(
+            checker = HealthChecker(
                 lambda name: self.now.router.target_state(name), self.now.checks
-            ):
+            )
+            async with checker, renewing(self.changing_keys()):
                 await self._changed.wait()
+
+    def changing_keys(self) -> Sequence[ProviderKey]:
+        every = [one.changing_key for one in self.now.targets.providers.values()]
+        return [key for key in every if key is not None]
 
     async def close(self) -> None:
         await close([*self.now.targets.providers.values(), *self._retired])

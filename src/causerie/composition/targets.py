@@ -25,7 +25,6 @@ from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, Settings
 
-_SEPARATION = Separation()
 _INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
@@ -169,7 +168,10 @@ def provider_models(
         kept = before.remote.get(target.name)
         if kept is None or kept.chat.provider is not provider or kept.continues is not continues:
             chat = ProviderTarget(
-                provider, target.model, separators=_SEPARATION, continues=continues
+                provider,
+                target.model,
+                separators=Separation(provider.dialect.tag),
+                continues=continues,
             )
             kept = ProviderModel(chat, continues)
         made[target.name] = kept

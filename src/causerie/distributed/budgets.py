@@ -20,8 +20,8 @@ from causerie.distributed.connection import (
     KEPT_MILLISECONDS,
     SETTLE,
     Argument,
+    Command,
     ConnectionLost,
-    PendingCommand,
     Replica,
     Reply,
 )
@@ -58,12 +58,11 @@ class DistributedBudgets:
             if answer.outcome is HoldOutcome.HELD:
                 self.give_back(wants)
 
-        asked = PendingCommand(partial(self._answer, wants), undo)
         arguments: list[Argument] = [self._replica.process, int(read), KEPT_MILLISECONDS]
         for want in wants:
             arguments += [want.amount, want.estimate, want.spent]
-        self._replica.send(HOLD, self._keys(wants), arguments, asked.answered, asked.failed)
-        return await asked.outcome()
+        answer = partial(self._answer, wants)
+        return await self._replica.ask(HOLD, self._keys(wants), arguments, answer, undo)
 
     def _answer(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
         if isinstance(reply, int) or reply[0] == -1:
@@ -85,7 +84,7 @@ class DistributedBudgets:
         """Release holds without waiting for the server."""
         self._count(wants, -1)
         keys, arguments = self._settling(wants, [0] * len(wants), held=True)
-        self._replica.send(SETTLE, keys, arguments)
+        self._replica.send(Command(SETTLE, keys, arguments))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
@@ -93,11 +92,9 @@ class DistributedBudgets:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count(wants, -1)
-        asked = PendingCommand(_require_joined)
         keys, arguments = self._settling(wants, spent, held=held)
-        self._replica.send(SETTLE, keys, arguments, asked.answered, asked.failed)
         with suppress(ConnectionLost):
-            await asked.outcome()
+            await self._replica.ask(SETTLE, keys, arguments, _require_joined)
 
     def _settling(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool

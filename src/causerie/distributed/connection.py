@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from importlib.resources import files
 from secrets import token_hex
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import structlog
 from valkey.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
@@ -54,8 +54,8 @@ Argument = str | bytes | int
 Reply = Sequence[int] | int
 
 
-def _ignore(outcome: object) -> None:
-    del outcome
+def _ignore(*_: object) -> None:
+    pass
 
 
 class ConnectionLost(Exception):
@@ -85,186 +85,12 @@ class Command:
     script: LuaScript
     keys: Sequence[Argument]
     arguments: Sequence[Argument]
-    answered: Callable[[Reply], None]
-    failed: Callable[[ConnectionLost], None]
-
-
-class ValkeyConnection:
-    """A connection that sends commands in order, and reconnects after any failure.
-
-    Commands that wait for a reply to earlier ones are sent together. All commands without a reply
-    fail with the connection.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        options: ConnectionOptions,
-        *,
-        join: Callable[[], Command],
-        joined: Callable[[], None],
-        beat: Callable[[], Command],
-    ) -> None:
-        """Raise :class:`ValueError` for a wrong address.
-
-        ``join`` is sent first on every new connection, ``beat`` every few seconds. ``joined`` is
-        called before any other command is sent.
-        """
-        tls: dict[str, Any] = {}
-        if url.startswith(("valkeys:", "rediss:")):
-            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
-        self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-        self._options = options
-        self._join = join
-        self._joined = joined
-        self._beat = beat
-        self._waiting: deque[Command] = deque()
-        self._work = asyncio.Event()
-        self._random = random.Random()
-        self._loss_logged = False
-        self.here = False
-        self.ready = asyncio.Event()  # set while it is connected
-
-    def send(self, command: Command) -> None:
-        """Send a command after the earlier ones; it fails at once without a connection."""
-        if not self.here:
-            command.failed(ConnectionLost())
-            return
-        self._waiting.append(command)
-        self._work.set()
-
-    async def run(self) -> None:
-        """Keep a connection and send the commands, until cancelled."""
-        pause = _FIRST_PAUSE
-        try:
-            while True:
-                connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
-                try:
-                    await self._connect(connection)
-                    pause = _FIRST_PAUSE
-                    await self._serve(connection)
-                except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
-                    self._lost(failure)
-                finally:
-                    await connection.disconnect(nowait=True)
-                await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE)
-        finally:
-            self._lost(None)
-
-    async def _connect(self, connection: AbstractConnection) -> None:
-        async with asyncio.timeout(self._options.connect_seconds):
-            if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
-                await asyncio.to_thread(connection.ssl_context.get)
-            await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
-            for script in ALL:
-                await connection.send_command("SCRIPT LOAD", script.text)
-                await connection.read_response()
-            await self._exchange(connection, [self._join()])
-        self._loss_logged = False
-        self.here = True
-        self._joined()
-        self.ready.set()
-        _log.info("limits.shared")
-
-    async def _serve(self, connection: AbstractConnection) -> None:
-        beat_seconds = self._options.beat_seconds
-        loop = asyncio.get_running_loop()
-        beat_at = loop.time() + beat_seconds
-        while True:
-            if not self._waiting:
-                self._work.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(beat_at):
-                        await self._work.wait()
-            if loop.time() >= beat_at:
-                self._waiting.append(self._beat())
-                beat_at = loop.time() + beat_seconds
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
-            try:
-                async with asyncio.timeout(self._options.reply_seconds):
-                    await self._exchange(connection, batch)
-            finally:
-                for command in batch:  # those that have no answer; the others are gone from it
-                    command.failed(ConnectionLost())
-
-    async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
-        packed = connection.pack_commands(
-            ("EVALSHA", each.script.name, len(each.keys), *each.keys, *each.arguments)
-            for each in batch
-        )
-        await connection.send_packed_command(packed, check_health=False)
-        while batch:
-            reply: Any = await connection.read_response()
-            batch[0].answered(reply)
-            del batch[0]
-
-    def _lost(self, failure: Exception | None) -> None:
-        if failure is not None and not self._loss_logged:
-            self._loss_logged = True
-            reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
-            _log.warning("limits.store_away", failure=type(failure).__name__, **reason)
-        self.here = False
-        self.ready.clear()
-        while self._waiting:
-            self._waiting.popleft().failed(ConnectionLost())
-
-
-def _tls_failure(failure: BaseException | None) -> str | None:
-    # The library wraps the exception that has the reason.
-    while failure is not None:
-        if isinstance(failure, ssl.SSLCertVerificationError):
-            return f"the certificate is not trusted: {failure.verify_message}"
-        if isinstance(failure, ssl.SSLError):
-            return "the server does not speak TLS as it should"
-        failure = failure.__cause__ or failure.__context__
-    return None
+    answered: Callable[[Reply], None] = _ignore
+    failed: Callable[[], None] = _ignore
 
 
 Answer = TypeVar("Answer")
-
-
-class PendingCommand(Generic[Answer]):
-    """A caller that waits for the answer to a command, and may leave before it comes.
-
-    ``read`` makes the answer of a reply, or raises :class:`ConnectionLost` to reconnect. ``undo``
-    is called with an answer whose caller has left.
-    """
-
-    __slots__ = ("_outcome", "_read", "_undo")
-
-    def __init__(
-        self, read: Callable[[Reply], Answer], undo: Callable[[Answer], None] = _ignore
-    ) -> None:
-        self._read = read
-        self._undo = undo
-        self._outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    async def outcome(self) -> Answer:
-        """Return the answer; raise :class:`ConnectionLost`. If cancelled, the answer is undone."""
-        try:
-            return await self._outcome
-        except asyncio.CancelledError:
-            if not self._outcome.cancelled() and self._outcome.exception() is None:
-                self._undo(self._outcome.result())
-            raise
-
-    def answered(self, reply: Reply) -> None:
-        """Set the answer of a reply; raise :class:`ConnectionLost` to reconnect."""
-        answer = self._read(reply)
-        if self._outcome.done():
-            self._undo(answer)  # the caller has left meanwhile
-        else:
-            self._outcome.set_result(answer)
-
-    def failed(self, failure: ConnectionLost) -> None:
-        """Let the caller fail."""
-        if not self._outcome.done():
-            self._outcome.set_exception(failure)
-
-
 KEPT_MILLISECONDS = 86_400_000  # longer than any request runs
-_MILLION = 1_000_000
 
 Held = Mapping[str, Argument]  # by key
 
@@ -288,15 +114,23 @@ class Replica:
     Its running requests are counted under its name in the server. On every new connection it takes
     a new name, because nobody knows which commands of the former one were executed, and reports
     what it really holds.
+
+    Commands are sent in order; those that wait for a reply to earlier ones are sent together. All
+    commands without a reply fail with the connection.
     """
 
     def __init__(self, url: str, options: DistributedOptions | None = None) -> None:
         """Raise :class:`ValueError` for a wrong address; connects in :meth:`running` only."""
-        options = options or DistributedOptions()
-        self._options = options
-        self._connection = ValkeyConnection(
-            url, options.line, join=self._join, joined=self._joined, beat=self._beat
-        )
+        self._options = options = options or DistributedOptions()
+        tls: dict[str, Any] = {}
+        if url.startswith(("valkeys:", "rediss:")):
+            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
+        self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
+        self._waiting: deque[Command] = deque()
+        self._work = asyncio.Event()
+        self._random = random.Random()
+        self._loss_logged = False
+        self._ready = asyncio.Event()
         self._holders: list[Callable[[], Held]] = []
         self._reported: Held = {}  # what was held when this process joined
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
@@ -307,12 +141,12 @@ class Replica:
     @property
     def here(self) -> bool:
         """Return whether the server is connected; otherwise each replica counts for itself."""
-        return self._connection.here
+        return self._ready.is_set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep a connection to the server during the block, without waiting for it."""
-        task = asyncio.get_running_loop().create_task(self._connection.run())
+        task = asyncio.get_running_loop().create_task(self._run())
         try:
             yield
         finally:
@@ -322,8 +156,7 @@ class Replica:
                 raise failure
 
     async def wait(self) -> None:
-        """Wait until the server is connected."""
-        await self._connection.ready.wait()
+        await self._ready.wait()
 
     def holder(self, held: Callable[[], Held]) -> None:
         """Add a callback that returns what a part of this process holds."""
@@ -338,46 +171,154 @@ class Replica:
             )
 
     def key(self, name: str) -> str:
-        """Return the key of a name in the server."""
         return f"{self._place}:{name}"
 
     @property
     def processes(self) -> str:
         return self.key("processes")
 
-    def send(
+    def send(self, command: Command) -> None:
+        """Send a command after all earlier ones; it fails at once without a connection.
+
+        What is lost with a connection is part of what this process reports on the next one.
+        """
+        if self.here:
+            self._waiting.append(command)
+            self._work.set()
+        else:
+            command.failed()
+
+    async def ask(
         self,
         script: LuaScript,
         keys: Sequence[Argument],
         arguments: Sequence[Argument],
-        answered: Callable[[Reply], None] = _ignore,
-        failed: Callable[[ConnectionLost], None] = _ignore,
-    ) -> None:
-        """Send a :class:`Command` after all earlier ones.
+        read: Callable[[Reply], Answer],
+        undo: Callable[[Answer], None] = _ignore,
+    ) -> Answer:
+        """Send a command, and return what ``read`` makes of its reply.
 
-        What is lost with a connection is part of what this process reports on the next one.
+        Raises :class:`ConnectionLost`, as ``read`` may. ``undo`` is called with an answer whose
+        caller was cancelled.
         """
-        self._connection.send(Command(script, keys, arguments, answered, failed))
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def answered(reply: Reply) -> None:
+            answer = read(reply)
+            if outcome.done():
+                undo(answer)
+            else:
+                outcome.set_result(answer)
+
+        def failed() -> None:
+            if not outcome.done():
+                outcome.set_exception(ConnectionLost())
+
+        self.send(Command(script, keys, arguments, answered, failed))
+        try:
+            return await outcome
+        except asyncio.CancelledError:
+            if not outcome.cancelled() and outcome.exception() is None:
+                undo(outcome.result())
+            raise
 
     def waits_until(self) -> int:
         """Return the time limit of a command sent now, in microseconds of the server's clock."""
-        return _now() + self._ahead + int(self._options.line.reply_seconds * _MILLION)
+        return _now() + self._ahead + int(self._options.line.reply_seconds * 1_000_000)
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        try:
+            while True:
+                connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
+                try:
+                    await self._connect(connection)
+                    pause = _FIRST_PAUSE
+                    await self._serve(connection)
+                except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
+                    self._lost(failure)
+                finally:
+                    await connection.disconnect(nowait=True)
+                await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            self._lost(None)
+
+    async def _connect(self, connection: AbstractConnection) -> None:
+        async with asyncio.timeout(self._options.line.connect_seconds):
+            if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
+                await asyncio.to_thread(connection.ssl_context.get)
+            await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
+            for script in ALL:
+                await connection.send_command("SCRIPT LOAD", script.text)
+                await connection.read_response()
+            former, self.process = self.process, token_hex(8)
+            self.joins += 1
+            self._reported = self._held()
+            await self._exchange(
+                connection, [self._report(former, self._reported, self._set_clock)]
+            )
+        self._loss_logged = False
+        self._ready.set()
+        self._report_changes()
+        _log.info("limits.shared")
+
+    async def _serve(self, connection: AbstractConnection) -> None:
+        beat_seconds = self._options.line.beat_seconds
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time() + beat_seconds
+        while True:
+            if not self._waiting:
+                self._work.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(beat_at):
+                        await self._work.wait()
+            if loop.time() >= beat_at:
+                arguments: list[Argument] = [self.process, self._life]
+                self._waiting.append(Command(BEAT, [self.processes], arguments, self._beaten))
+                beat_at = loop.time() + beat_seconds
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
+            try:
+                async with asyncio.timeout(self._options.line.reply_seconds):
+                    await self._exchange(connection, batch)
+            finally:
+                for command in batch:  # those that have no answer; the others are gone from it
+                    command.failed()
+
+    async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
+        packed = connection.pack_commands(
+            ("EVALSHA", each.script.name, len(each.keys), *each.keys, *each.arguments)
+            for each in batch
+        )
+        await connection.send_packed_command(packed, check_health=False)
+        while batch:
+            reply: Any = await connection.read_response()
+            batch[0].answered(reply)
+            del batch[0]
+
+    def _lost(self, failure: Exception | None) -> None:
+        if failure is not None and not self._loss_logged:
+            self._loss_logged = True
+            reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
+            _log.warning("limits.store_away", failure=type(failure).__name__, **reason)
+        self._ready.clear()
+        while self._waiting:
+            self._waiting.popleft().failed()
 
     def _held(self) -> dict[str, Argument]:
         return {key: value for held in self._holders for key, value in held().items()}
-
-    def _join(self) -> Command:
-        former, self.process = self.process, token_hex(8)
-        self.joins += 1
-        self._reported = self._held()
-        return self._report(former, self._reported, self._set_clock)
 
     def _set_clock(self, reply: Reply) -> None:
         # Again and again: the server's clock may be put forward or back.
         if isinstance(reply, int):
             self._ahead = reply - _now()
 
-    def _joined(self) -> None:
+    def _beaten(self, reply: Reply) -> None:
+        if not reply:
+            raise ConnectionLost
+        self._set_clock(reply)
+
+    def _report_changes(self) -> None:
         # Counts may have changed while the reply to the first report was on its way.
         held = self._held()
         changed = {
@@ -386,25 +327,29 @@ class Replica:
             if self._reported.get(key, 0) != held.get(key, 0)
         }
         if changed:
-            self._connection.send(self._report("", changed, _ignore))
+            self.send(self._report("", changed))
 
-    def _report(self, former: str, held: Held, answered: Callable[[Reply], None]) -> Command:
-        life = int(1000 * self._options.life_seconds)
-        arguments: list[Argument] = [former, self.process, life, KEPT_MILLISECONDS]
-        return Command(
-            JOIN, [self.processes, *held], arguments + list(held.values()), answered, _ignore
-        )
+    def _report(
+        self, former: str, held: Held, answered: Callable[[Reply], None] = _ignore
+    ) -> Command:
+        arguments: list[Argument] = [former, self.process, self._life, KEPT_MILLISECONDS]
+        return Command(JOIN, [self.processes, *held], arguments + list(held.values()), answered)
 
-    def _beat(self) -> Command:
-        life = int(1000 * self._options.life_seconds)
-
-        def answered(reply: Reply) -> None:
-            if not reply:
-                raise ConnectionLost
-            self._set_clock(reply)
-
-        return Command(BEAT, [self.processes], [self.process, life], answered, _ignore)
+    @property
+    def _life(self) -> int:
+        return int(1000 * self._options.life_seconds)
 
 
 def _now() -> int:
     return time.monotonic_ns() // 1000
+
+
+def _tls_failure(failure: BaseException | None) -> str | None:
+    # The library wraps the exception that has the reason.
+    while failure is not None:
+        if isinstance(failure, ssl.SSLCertVerificationError):
+            return f"the certificate is not trusted: {failure.verify_message}"
+        if isinstance(failure, ssl.SSLError):
+            return "the server does not speak TLS as it should"
+        failure = failure.__cause__ or failure.__context__
+    return None

@@ -32,8 +32,8 @@ from causerie.distributed.connection import (
     RELEASE,
     TAKE,
     Argument,
+    Command,
     ConnectionLost,
-    PendingCommand,
     Replica,
     Reply,
 )
@@ -239,23 +239,14 @@ class DistributedCounters:
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
-
-        answer = partial(self._answer, scopes, need.input, outputs)
-        asked = PendingCommand(answer, _undo)
-        keys, arguments = self._taking(scopes, need.input, outputs)
-        self.replica.send(TAKE, keys, arguments, asked.answered, asked.failed)
-        return await asked.outcome()
-
-    def _taking(
-        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int]
-    ) -> tuple[list[Argument], list[Argument]]:
         keys: list[Argument] = [self.replica.processes]
-        arguments: list[Argument] = [self.replica.process, self.moment(), input]
+        arguments: list[Argument] = [self.replica.process, self.moment(), need.input]
         for scope, output in zip(scopes, outputs, strict=True):
             keys += self.keys(scope)
             arguments += [scope.requests, scope.tokens, scope.input, scope.output]
             arguments += [scope.concurrent, int(scope.counts_tokens), output]
-        return keys, arguments
+        answer = partial(self._answer, scopes, need.input, outputs)
+        return await self.replica.ask(TAKE, keys, arguments, answer, _undo)
 
     def _answer(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: Reply
@@ -285,14 +276,14 @@ class DistributedCounters:
         for each, (input, output) in zip(found, changes, strict=True):
             keys += self.keys(each.scope)
             arguments += [each.tick, input, output]
-        self.replica.send(RELEASE, keys, arguments)
+        self.replica.send(Command(RELEASE, keys, arguments))
 
     def left(self, scopes: Sequence[RateScope]) -> None:
         """Release a lease that was taken without the server, which may know of it by now."""
         self.count(scopes, -1)
         keys = [key for scope in scopes for key in self.keys(scope)]
         arguments: list[Argument] = [self.replica.process, self.moment(), 0]
-        self.replica.send(RELEASE, keys, arguments + [0, 0, 0] * len(scopes))
+        self.replica.send(Command(RELEASE, keys, arguments + [0, 0, 0] * len(scopes)))
 
     def moment(self) -> str:
         """Return the argument of the scripts for the present time; empty: the server's."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import gzip
 import io
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
@@ -16,13 +16,12 @@ import msgspec
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import ErrorDetails
+from causerie.http.decoding import zstd
 from causerie.http.event_loop import offload
 from causerie.http.exchange import Exchange
-from causerie.protocol import sse
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
-from causerie.protocol.request import ChatRequest
-from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
+from causerie.protocol.response import CompletionIdentity, ResponseContext, StreamEncoder
+from causerie.shapes.shape import ParsedRequest
 
 
 class KeepAlive:
@@ -64,13 +63,13 @@ _encode_json = msgspec.json.Encoder().encode
 class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
-    __slots__ = ("_context", "_events", "_headers", "_joined")
+    __slots__ = ("_context", "_events", "_headers", "_joined", "completion", "places")
 
     early_start = False
 
-    @staticmethod
-    def completion(context: ResponseContext, events: Sequence[Event]) -> object:
-        return completion(context, events)
+    def __init__(self, parsed: ParsedRequest) -> None:
+        self.completion = parsed.reply.completion
+        self.places = parsed.places
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
@@ -88,12 +87,17 @@ class PlainAnswer:
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
-        events, context = self._events, self._context
+        events, context, completion = self._events, self._context, self.completion
         if is_large_batch(events):
             body = await offload(lambda: _encode_json(self.completion(context, events)))
         else:
-            body = _encode_json(self.completion(context, events))
-        exchange.respond(200, body, headers=self._headers)
+            body = _encode_json(completion(context, events))
+        headers, places = self._headers, self.places
+        headers = places.renamed(headers) if places else headers
+        if len(body) > _ONE_PACKET:
+            await send_compressed(exchange, body, headers)
+        else:
+            exchange.respond(200, body, headers=headers)
 
 
 class StreamedAnswer:
@@ -103,29 +107,28 @@ class StreamedAnswer:
     """
 
     __slots__ = (
-        *("_encoder", "_exchange", "_head_timer", "_identity"),
-        *("_pings", "_request", "_silent", "early_start"),
+        *("_encoder", "_exchange", "_head_timer", "_identity", "_parsed"),
+        *("_ping", "_pings", "_silent", "completion", "early_start", "places"),
     )
-    encoder = ChunkEncoder
-
-    @staticmethod
-    def completion(context: ResponseContext, events: Sequence[Event]) -> object:
-        return completion(context, events)
 
     def __init__(
         self,
-        request: ChatRequest,
+        parsed: ParsedRequest,
         exchange: Exchange,
         identity: CompletionIdentity,
+        ping: bytes,
         pings: KeepAlive,
         head_timer: KeepAlive | None,
     ) -> None:
-        self._request = request
+        self.completion = parsed.reply.completion
+        self.places = parsed.places
+        self._parsed = parsed
         self._exchange = exchange
         self._identity = identity
+        self._ping = ping
         self._pings = pings
         self._head_timer = head_timer
-        self._encoder: ChunkEncoder | None = None
+        self._encoder: StreamEncoder | None = None
         self._silent = False
         self.early_start = False
         """The head was sent before the first content-bearing event."""
@@ -137,9 +140,9 @@ class StreamedAnswer:
 
         ``headers`` are ignored if the head has been sent already.
         """
-        self._encoder = self.encoder(context, usage=self._request.include_usage)
+        self._encoder = self._parsed.reply.encoder(context)
         if not self.early_start:
-            self._start(headers)
+            self._start(self.places.renamed(headers) if self.places else headers)
         return self._send
 
     def leave(self) -> None:
@@ -152,7 +155,7 @@ class StreamedAnswer:
         self._exchange.start(
             200, "text/event-stream; charset=utf-8", {**_STREAM_HEADERS, **headers}
         )
-        self._exchange.filler = sse.PING
+        self._exchange.filler = self._ping
         if self._head_timer is not None:
             self._head_timer.leave(self)
         self._pings.enter(self)
@@ -167,13 +170,15 @@ class StreamedAnswer:
 
     def break_off(self, error: ErrorDetails) -> None:
         """Send the error as the end of a started stream."""
-        encoder = self._encoder or self.encoder(
-            ResponseContext(self._identity, self._request.model, "")
-        )
-        self._exchange.write(encoder.broken(error))
+        if self._encoder is None:
+            context = ResponseContext(self._identity, self._parsed.request.model, "")
+            self._encoder = self._parsed.reply.encoder(context)
+        self._exchange.write(self._encoder.broken(error))
 
     async def finish(self, exchange: Exchange) -> None:
-        exchange.end(sse.DONE)
+        """Send the end of the reply."""
+        assert self._encoder is not None
+        exchange.end(self._encoder.end())
 
     def period_over(self) -> None:
         """Send the head if it is still missing, and a comment if nothing else was sent."""
@@ -181,7 +186,7 @@ class StreamedAnswer:
             self.early_start = self._silent = True
             self._start({})
         if self._silent and not self._exchange.blocked:
-            self._exchange.write(sse.PING)
+            self._exchange.write(self._ping)
         self._silent = True
 
 
@@ -196,7 +201,7 @@ async def send_cached(
     """Send the page, or status 304 if the client has this version of it."""
     headers = {"vary": "accept-encoding", **headers, "etag": page.etag}
     body = page.body
-    if exchange.headers.take_gzip:
+    if exchange.headers.accepts("gzip"):
         body, headers["content-encoding"] = await page.small(), "gzip"
     known = exchange.headers.get("if-none-match", "") if status == 200 else ""
     if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):
@@ -206,6 +211,10 @@ async def send_cached(
         exchange.respond(status, body, content_type=content_type, headers=headers)
 
 
+_ONE_PACKET = 1400  # bytes; compressing less saves no packet
+_LARGE_REPLY = 32 * 1024  # bytes; compressing more takes longer than to ask a thread
+
+
 async def send_compressed(
     exchange: Exchange,
     body: bytes,
@@ -213,12 +222,26 @@ async def send_compressed(
     *,
     content_type: str = "application/json",
 ) -> None:
-    """Send status 200 and the body, compressed if the client accepts gzip."""
+    """Send status 200 and the body, compressed if it is larger than a packet and the client accepts
+    zstd or gzip.
+    """
     headers = {"vary": "accept-encoding", **headers}
-    if exchange.headers.take_gzip:
-        body = await offload(gzip.compress, body, 6, mtime=0)
-        headers["content-encoding"] = "gzip"
+    coding = next((each for each in _COMPRESSORS if exchange.headers.accepts(each)), "")
+    if coding and len(body) > _ONE_PACKET:
+        compress, headers["content-encoding"] = _COMPRESSORS[coding], coding
+        large = len(body) > _LARGE_REPLY
+        body = await offload(compress, body, 6) if large else compress(body, 1)
     exchange.respond(200, body, content_type=content_type, headers=headers)
+
+
+def _gzip(body: bytes, level: int) -> bytes:
+    window, memory = (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL) if level > 1 else (13, 5)
+    packer = zlib.compressobj(level, zlib.DEFLATED, 16 + window, memory)
+    return packer.compress(body) + packer.flush()
+
+
+_COMPRESSORS: Mapping[str, Callable[[bytes, int], bytes]] = {"zstd": zstd.compress, "gzip": _gzip}
+"""By the names of codings, the best first; the second argument is the level."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from causerie.http.exchange import (
     json_at_hand,
     read_json,
 )
-from causerie.http.headers import NO_HINTS, RequestHints, hints_of
+from causerie.http.headers import NO_HINTS, Headers, RequestHints, hints_of
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.observe.logging import request_id
 from causerie.pipeline import Pipeline
@@ -53,9 +53,8 @@ from causerie.protocol.model_entries import (
     RouterModelData,
 )
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import CompletionIdentity
-from causerie.shapes.chat_completions.reader import parse, parse_at_once
+from causerie.shapes.shape import ParsedRequest, Shape
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +73,7 @@ class RequestLimits:
     first_byte_seconds: float = 15.0
 
 
-class OpenAI:
+class CompletionHandlers:
     """Handlers of models and completions, the same for all doors of a service."""
 
     def __init__(self, pipeline: Pipeline, drain: Drain, limits: RequestLimits) -> None:
@@ -97,6 +96,7 @@ class OpenAI:
 
     async def complete(
         self,
+        shape: Shape,
         exchange: Exchange,
         door: MountedDoor,
         _: str = "",
@@ -104,11 +104,11 @@ class OpenAI:
         caller: Caller | None = None,
         written: bytes | None = None,
     ) -> None:
-        """``POST /chat/completions``, of the ``caller`` or else of the owner of the request's key.
+        """Answer a completion, of the ``caller`` or else of the owner of the request's key.
 
         ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
         """
-        completion, head = exchange.name_completion(), exchange.head
+        completion, head = exchange.name_completion(shape.id_prefix), exchange.head
         request_id.set(exchange.request_id)
         if caller is None:
             key, pipeline = head.credential, self.pipeline
@@ -118,24 +118,22 @@ class OpenAI:
         try:
             with WorkGuard(exchange, self._drain):
                 most = self._limits.body
-                request_hints = hints_of(head.headers) if written is None else NO_HINTS
+                hints = hints_of(head.headers) if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
-                request = await self._read(body, door, request_hints)
+                parsed = await self._read(shape, body, door, hints, head.headers)
                 del body  # of which the request has all
                 created = time.time_ns() // 1_000_000_000
                 identity = CompletionIdentity(completion, created, exchange.request_id)
-                answer = (
-                    StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
-                    if request.stream
-                    else PlainAnswer()
-                )
+                answer = self._answer(shape, parsed, exchange, identity)
                 exchange.metered = True
                 await self.pipeline.answer(
-                    door, caller, request, identity, answer, request_hints.labels
+                    door, caller, parsed.request, identity, answer, hints.labels
                 )
         except ClientGone:
             raise
         except Exception as failure:  # whatever it is, a stream that has started says so
+            if answer is not None and answer.places and isinstance(failure, ServiceError):
+                answer.places.rename(failure)
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
             answer.break_off(error_details_for(told_failure(failure, exchange), exchange.headers))
@@ -145,18 +143,32 @@ class OpenAI:
                 answer.leave()
         await answer.finish(exchange)
 
+    def _answer(
+        self, shape: Shape, parsed: ParsedRequest, exchange: Exchange, identity: CompletionIdentity
+    ) -> PlainAnswer | StreamedAnswer:
+        if not parsed.request.stream:
+            return PlainAnswer(parsed)
+        timers = self._pings, self._head_timer
+        return StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
+
     async def _read(
-        self, body: bytes, door: MountedDoor, request_hints: RequestHints
-    ) -> ChatRequest:
+        self,
+        shape: Shape,
+        body: bytes,
+        door: MountedDoor,
+        request_hints: RequestHints,
+        headers: Headers,
+    ) -> ParsedRequest:
         rules = self._known.get(door.name) or self._rules(door)
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
-        request = parse_at_once(body, rules)
-        if request is None:
-            request = await offload(parse, body, rules)
-        if request_hints.session and request.session_id is None:
-            request = structs.replace(request, session_id=request_hints.session)
-        return request
+        parsed = shape.parse_at_once(body, rules, headers)
+        if parsed is None:
+            parsed = await offload(shape.parse, body, rules, headers)
+        if request_hints.session and parsed.request.session_id is None:
+            request = structs.replace(parsed.request, session_id=request_hints.session)
+            parsed = structs.replace(parsed, request=request)
+        return parsed
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:

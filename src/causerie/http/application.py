@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from causerie.access.keys import Caller, KeyDigest
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
-from causerie.http.api import KeyStatements, OpenAI, RequestLimits, RouterPages
+from causerie.http.api import CompletionHandlers, KeyStatements, RequestLimits, RouterPages
 from causerie.http.doors import (
     DoorTable,
     MountedDoor,
@@ -24,7 +24,6 @@ from causerie.http.errors import internal, method_not_allowed
 from causerie.http.exchange import ClientGone, Exchange
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
-from causerie.http.passed_through import PassedThrough
 from causerie.http.routing import (
     METRICS_PATH,
     DoorHandler,
@@ -38,6 +37,9 @@ from causerie.http.tasks import Drain
 from causerie.observe.logging import request_id
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
+from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
+from causerie.shapes.shape import Shape
+from causerie.shapes.table import shape_of
 
 log = structlog.get_logger(__name__)
 
@@ -123,14 +125,11 @@ class Edge:
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._matches = {}
         self._doors = doors
-        openai = OpenAI(pipeline, self.drain, limits)
-        self._openai = openai
-        passed = PassedThrough(pipeline, self.drain, limits).routes
-        self._door_routes = {**door_routes(openai), **passed}
+        handlers = self._handlers = CompletionHandlers(pipeline, self.drain, limits)
+        self._door_routes = door_routes(handlers)
         self._router_routes = self._door_routes
         if market is not None:
-            pages = RouterPages(market, teller)
-            self._router_routes = {**router_routes(openai, pages), **passed}
+            self._router_routes = router_routes(handlers, RouterPages(market, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = service_routes(
             HealthHandlers(self._engines, self.drain),
@@ -162,7 +161,7 @@ class Edge:
         :class:`ServiceError`.
         """
         door = self._doors.named(caller.door)
-        await self._openai.complete(exchange, door, caller=caller, written=body)
+        await self._handlers.complete(CHAT_COMPLETIONS, exchange, door, caller=caller, written=body)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; failures are answered too, never raised."""
@@ -217,7 +216,7 @@ class Edge:
     def _refusal(self, exchange: Exchange) -> Refusal:
         found = self._mounts.get(_first(exchange.path))
         if found is None:
-            return Exchange.refuse
+            return _refuse_as(shape_of(exchange.path))
         try:
             name = host_name(exchange.headers.get("host"))
         except InvalidRequest:  # this is the failure that is sent
@@ -285,6 +284,14 @@ class Edge:
                 status=421,
             )
         return mounted.handler
+
+
+def _refuse_as(shape: Shape) -> Refusal:
+    def refuse(exchange: Exchange, failure: ServiceError) -> None:
+        body = shape.error(failure, exchange.request_id)
+        exchange.refuse(failure, shape.error_status(failure), body)
+
+    return Exchange.refuse if shape is CHAT_COMPLETIONS else refuse
 
 
 def _first(path: str) -> str:

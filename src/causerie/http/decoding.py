@@ -1,4 +1,4 @@
-"""Decode compressed response bodies, in small parts and within a bounded ratio."""
+"""Decode compressed bodies, in small parts and within a bounded ratio."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import brotli
 from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
+    from backports import zstd as zstd
 
 _NEVER = float("inf")
 _PART = 64 * 1024  # bytes that are decoded at once
 _FREE = 1024 * 1024  # bytes without regard to the ratio
 _MAX_RATIO = 200
 _MOST_CODINGS = 2
+_WINDOW_LOG = 23  # the largest window of zstd as a content coding: 8 MiB (RFC 9659)
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")
 """Beginnings of bodies that are not compressed."""
@@ -86,7 +87,7 @@ class _Brotli:
 class _Zstd:
     def __init__(self) -> None:
         self.ended = False
-        self._decoder = zstd.ZstdDecompressor()
+        self._decoder = _zstd_decoder()
 
     def parts(self, data: bytes) -> Iterator[bytes]:
         while data:
@@ -97,10 +98,14 @@ class _Zstd:
                 part = b"" if decoder.eof else decoder.decompress(b"", _PART)
             self.ended, data = decoder.eof, b""
             if decoder.eof:
-                data, self._decoder = decoder.unused_data, zstd.ZstdDecompressor()
+                data, self._decoder = decoder.unused_data, _zstd_decoder()
 
 
-_DECODERS: Mapping[str, Callable[[], Decoder]] = {
+def _zstd_decoder() -> zstd.ZstdDecompressor:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+
+
+DECODERS: Mapping[str, Callable[[], Decoder]] = {
     "gzip": _Inflate,
     "x-gzip": _Inflate,
     "deflate": _Inflate,
@@ -108,6 +113,33 @@ _DECODERS: Mapping[str, Callable[[], Decoder]] = {
     "zstd": _Zstd,
 }
 _ERRORS = (zlib.error, brotli.error, zstd.ZstdError)
+
+
+class Undecodable(Exception):
+    """A body that is not compressed as declared, or decodes to more than it may (``too_large``)."""
+
+    def __init__(self, *, too_large: bool = False) -> None:
+        self.too_large = too_large
+
+
+def decoded_body(body: bytes, coding: str, max_bytes: int) -> bytes:
+    """Return a whole body decoded by one of :data:`DECODERS`; raise :class:`Undecodable`.
+
+    Blocks for at most ``max_bytes`` of output, and for less if the body is small.
+    """
+    decoder, parts, size = DECODERS[coding](), list[bytes](), 0
+    most = min(max_bytes, max(_FREE, _MAX_RATIO * len(body)))
+    try:
+        for part in decoder.parts(body):
+            size += len(part)
+            if size > most:
+                raise Undecodable(too_large=True)
+            parts.append(part)
+    except _ERRORS as error:
+        raise Undecodable from error
+    if not decoder.ended:
+        raise Undecodable
+    return b"".join(parts)
 
 
 async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
@@ -119,7 +151,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     codings = _codings(response.coding, start)
     if not codings:
         return response
-    if len(codings) > _MOST_CODINGS or not set(codings) <= _DECODERS.keys():
+    if len(codings) > _MOST_CODINGS or not set(codings) <= DECODERS.keys():
         response.close()
         raise TransportFailed("compressed", _UNREADABLE, sent=True)
     return DecodedResponse(response, codings)
@@ -148,7 +180,7 @@ class DecodedResponse(ResponseBody):
     def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
         self._response = response
         self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
-        self._decoders = [_DECODERS[name]() for name in reversed(codings)]
+        self._decoders = [DECODERS[name]() for name in reversed(codings)]
         self._parts: Iterator[bytes] = iter(())  # of what has come
         self._begun = b""  # decoded, and not consumed
         self._read = self._written = 0

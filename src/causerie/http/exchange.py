@@ -16,6 +16,8 @@ from msgspec import UNSET, structs
 
 from causerie.access.keys import Credential
 from causerie.errors import Error, ErrorDetails, InvalidRequest, ServiceError
+from causerie.http.decoding import DECODERS, Undecodable, decoded_body
+from causerie.http.event_loop import offload
 from causerie.http.head import RequestHead
 from causerie.http.headers import Headers
 
@@ -130,9 +132,9 @@ class Exchange(msgspec.Struct, eq=False):
             if _SAFE_ID.fullmatch(named):
                 self.request_id, self._named = named, True
 
-    def name_completion(self) -> str:
+    def name_completion(self, prefix: str) -> str:
         """Return the completion's id, which becomes the request's id if the client sent none."""
-        completion = "chatcmpl-" + self.token
+        completion = prefix + self.token
         if not self._named:
             self.request_id = completion
         return completion
@@ -257,7 +259,8 @@ class Exchange(msgspec.Struct, eq=False):
     ) -> bytes:
         self.status = status
         if self.cross_origin is not None:
-            headers = {**headers, **self.cross_origin}
+            vary = ", ".join(filter(None, (headers.get("vary"), self.cross_origin["vary"])))
+            headers = {**headers, **self.cross_origin, "vary": vary}
         if self.wire.closes():
             self.keep_alive = False
         if status == HTTPStatus.NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)
@@ -324,10 +327,12 @@ class Exchange(msgspec.Struct, eq=False):
         """Send ``value`` with status 200."""
         self.respond(200, _encoder.encode(value), headers=headers)
 
-    def refuse(self, failure: ServiceError) -> None:
+    def refuse(self, failure: ServiceError, status: int | None = None, body: object = None) -> None:
+        """Send a failure; ``body`` is it as another API words it."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
-        body = _encoder.encode(Error(error_details_for(failure, self.headers)))
-        self.respond(failure.status, body, headers=headers)
+        if body is None:
+            body = Error(error_details_for(failure, self.headers))
+        self.respond(status or failure.status, _encoder.encode(body), headers=headers)
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:
@@ -340,6 +345,8 @@ def _header_lines(headers: Mapping[str, str]) -> str:
 _CLOSE_HEADER = {"Connection": "close"}
 _DIGITS = 20  # of a length; one that has more is larger than any bound
 _BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
+_CODINGS = ", ".join(sorted(DECODERS.keys() - {"x-gzip"}))
+_DECODED_AT_ONCE = 4096  # bytes of a compressed body; what they hold takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +358,7 @@ class BodyLimits:
 
 
 def check_json_type(headers: Headers) -> None:
-    """Refuse a body that is not declared as uncompressed JSON in UTF-8."""
+    """Refuse a body that is not declared as JSON in UTF-8, or compressed in an unknown way."""
     sent = headers.get("content-type", "")
     media, *parameters = [part.strip().lower() for part in sent.split(";")]
     if media != "application/json" and not (
@@ -365,11 +372,17 @@ def check_json_type(headers: Headers) -> None:
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
             raise _unsupported("JSON is sent as UTF-8; leave the charset out.")
-    if headers.get("content-encoding", "identity").lower() != "identity":
+    if (coding := _coding(headers)) and coding not in DECODERS:
         raise _unsupported(
-            "The body must not be compressed; leave out `Content-Encoding`.",
-            headers={"Accept-Encoding": "identity"},  # RFC 9110, section 15.5.16
+            f"The content coding is {coding[:100]}; send the body as it is, or compressed by one "
+            f"of {_CODINGS}.",
+            headers={"Accept-Encoding": _CODINGS},  # RFC 9110, section 15.5.16
         )
+
+
+def _coding(headers: Headers) -> str:
+    sent = ",".join(headers.every("content-encoding")).strip().lower()
+    return "" if sent == "identity" else sent
 
 
 async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
@@ -407,7 +420,34 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
 async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
     """Check the type and return the body; raise like :func:`read_body`."""
     check_json_type(exchange.headers)
-    return await read_body(exchange, limits)
+    return await decompressed(exchange.headers, await read_body(exchange, limits), limits)
+
+
+async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> bytes:
+    """Return the body that was sent, decoded as its headers say; they were checked.
+
+    Raises :class:`InvalidRequest`: 413 if it decodes to too much, 400 if it cannot be decoded.
+    """
+    coding = _coding(headers)
+    if not coding:
+        return body
+    try:
+        if len(body) <= _DECODED_AT_ONCE:
+            return decoded_body(body, coding, limits.max_bytes)
+        return await offload(decoded_body, body, coding, limits.max_bytes)
+    except Undecodable as error:
+        if error.too_large:
+            raise InvalidRequest(
+                f"The body is {len(body)} bytes, and decodes to more than {limits.max_bytes} "
+                "bytes or to far more than compression of JSON explains; send a smaller one.",
+                code="body_too_large",
+                status=413,
+            ) from error
+        raise InvalidRequest(
+            f"The body is not whole and compressed as `Content-Encoding: {coding}` says; compress "
+            "it so, or send it as it is without this header.",
+            code="invalid_http",
+        ) from error
 
 
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:

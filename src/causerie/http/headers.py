@@ -30,12 +30,11 @@ class Headers(dict[str, str]):
             self.again = []
         self.again.append((name, value))
 
-    @property
-    def take_gzip(self) -> bool:
-        """Return true if ``Accept-Encoding`` accepts gzip by name (RFC 9110, 12.5.3)."""
+    def accepts(self, coding: str) -> bool:
+        """Return true if ``Accept-Encoding`` accepts this coding by name (RFC 9110, 12.5.3)."""
         for part in self.get("accept-encoding", "").split(","):
-            coding, _, weight = part.partition(";")
-            if coding.strip() == "gzip":
+            name, _, weight = part.partition(";")
+            if name.strip() == coding:
                 return _NEVER.fullmatch(weight.strip()) is None
         return False
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from causerie.http.api import OpenAI, RouterPages
+from causerie.http.api import CompletionHandlers, RouterPages
 from causerie.http.doors import MountedDoor
 from causerie.http.errors import method_not_allowed, unknown_path
 from causerie.http.exchange import Exchange
 from causerie.http.health import HealthHandlers, MetricsPage
 from causerie.http.openapi import Documents
+from causerie.shapes.table import SHAPES
 
 _PATH_PARAMETER = re.compile(r"\\{(\w+)\\}")  # in an escaped path
 
@@ -78,17 +80,24 @@ def service_routes(
     return routes
 
 
-def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
-    """Return handlers by path below a door's base and by method; ``{id}`` matches the rest."""
+DoorRoutes = Mapping[str, Mapping[str, DoorHandler]]
+"""Handlers by path below a door's base and by method; ``{id}`` matches the rest."""
+
+
+def completion_routes(handlers: CompletionHandlers) -> DoorRoutes:
+    """Return the operations of all APIs of completions."""
+    return {shape.path: {"POST": partial(handlers.complete, shape)} for shape in SHAPES}
+
+
+def door_routes(handlers: CompletionHandlers) -> DoorRoutes:
     return {
-        "/models": {"GET": openai.list_models},
-        "/models/{id}": {"GET": openai.show_model},
-        "/chat/completions": {"POST": openai.complete},
+        "/models": {"GET": handlers.list_models},
+        "/models/{id}": {"GET": handlers.show_model},
+        **completion_routes(handlers),
     }
 
 
-def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[str, DoorHandler]]:
-    """Return handlers like :func:`door_routes`, for a router's door."""
+def router_routes(handlers: CompletionHandlers, pages: RouterPages) -> DoorRoutes:
     return {
         "/models": {"GET": pages.list_models},
         "/models/user": {"GET": pages.list_mine},
@@ -99,13 +108,11 @@ def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[st
         "/key": {"GET": pages.key},
         "/credits": {"GET": pages.credits},
         "/generation": {"GET": pages.generation},
-        "/chat/completions": {"POST": openai.complete},
+        **completion_routes(handlers),
     }
 
 
-def find_handler(
-    routes: Mapping[str, Mapping[str, DoorHandler]], method: str, base: str, path: str
-) -> tuple[DoorHandler, str]:
+def find_handler(routes: DoorRoutes, method: str, base: str, path: str) -> tuple[DoorHandler, str]:
     """Return the handler for a path below a door's ``base``, and the value of ``{id}``."""
     if (exact := routes.get(path)) is not None and method in exact:
         return exact[method], ""

@@ -18,10 +18,10 @@ from causerie.protocol.events import (
     Event,
     Finished,
     FinishReason,
-    PassedDelta,
     ReasoningDelta,
     TextDelta,
     Usage,
+    Verbatim,
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, Operation, TextPart
@@ -102,6 +102,8 @@ class Contents:
         if isinstance(event, Usage):
             self._usage = event
             return False
+        if isinstance(event, Verbatim):  # other events say the same
+            return False
         if isinstance(event, Finished):
             self._open[event.choice] = False
             return True
@@ -120,8 +122,6 @@ def _weight(message: Message) -> int:
 
 def _size(event: Event) -> int:
     match event:
-        case PassedDelta():
-            return len(event.raw)
         case TextDelta():
             return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)
         case ReasoningDelta():
@@ -153,7 +153,7 @@ class RequestOutcome(Protocol):
     """
 
     @property
-    def served_by(self) -> str: ...
+    def answered_by(self) -> str: ...
     @property
     def tried(self) -> Sequence[object]: ...
     @property
@@ -179,6 +179,7 @@ class Record(Struct):
     key: str
     model: str = ""
     operation: Operation = "chat"
+    entry: str = ""  # id of the entry of the model: of one that a wildcard names, the wildcard's
     stream: bool = False
     early_start: bool = False  # its status was sent before the first content
     served_by: str = ""
@@ -238,7 +239,7 @@ class Record(Struct):
         if outcome is None:
             return
         self.outcome = None
-        self.served_by, self.continued = outcome.served_by, outcome.continued
+        self.served_by, self.continued = outcome.answered_by, outcome.continued
         self.attempts = len(outcome.tried)
         if self.attempts > 1 or self.error_class:
             self.tried = [str(one) for one in outcome.tried]

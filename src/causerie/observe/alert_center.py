@@ -16,7 +16,6 @@ from causerie.errors import StoreUnavailable
 from causerie.observe.alerts import (
     AlertBook,
     AlertKind,
-    AlertMessage,
     Condition,
     Delivery,
     DeliveryState,
@@ -163,11 +162,20 @@ class AlertCenter:
         """Fire new conditions, and resolve alerts that no process has observed for a while."""
         now = self._clock()
         stored = {each.key: each for each in await self.book.alerts()}
-        new = [each for each in conditions if _is_new(stored.get(each.key), each)]
-        over = _over(stored, conditions, now - options.resolve)
-        due = now - options.resolve / 3
-        held = {each.key for each in conditions} - {each.key for each in new}
-        await self.book.seen([key for key in held if stored[key].seen_at <= due], now)
+        new, still = [], []
+        for each in conditions:
+            before = stored.get(each.key)
+            if before is None or before.level < each.level:
+                new.append(each)
+            elif before.seen_at <= now - options.resolve / 3:
+                still.append(each.key)
+        await self.book.seen(still, now)
+        observed, unseen_since = {each.key for each in conditions}, now - options.resolve
+        over = [
+            each
+            for key, each in stored.items()
+            if each.firing and each.seen_at <= unseen_since and key not in observed
+        ]
         if not new and not over:
             return
         sent = dict(await self.book.sent(now - _HOUR))
@@ -177,7 +185,6 @@ class AlertCenter:
             await self._resolve(alert, options, now, sent)
 
     async def forget(self) -> None:
-        """Remove old alerts and deliveries."""
         await self.book.forget(self._clock() - _KEPT)
 
     async def deliver(self) -> int:
@@ -192,8 +199,8 @@ class AlertCenter:
     async def test(self, receiver: Receiver, words: str) -> Outcome:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
-        message = AlertMessage(_new_id(), AlertKind.TEST, firing=True, summary=words, at=now)
-        delivery = replace(_delivery(message, receiver), id=message.id, attempts=1)
+        message = _message(AlertKind.TEST, True, words, {}, now)
+        delivery = replace(_to(receiver, message), attempts=1)
         outcome = await self._attempt(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
@@ -206,9 +213,7 @@ class AlertCenter:
         now: datetime,
         sent: dict[tuple[str, str], int],
     ) -> None:
-        message = AlertMessage(
-            "", condition.kind, True, condition.summary, at=now, details=condition.details
-        )
+        message = _message(condition.kind, True, condition.summary, condition.details, now)
         receivers = _receivers(options, condition.kind)
         if condition.owner and options.owners:
             receivers.append(Receiver(options.owners, condition.owner))
@@ -224,7 +229,7 @@ class AlertCenter:
         now: datetime,
         sent: dict[tuple[str, str], int],
     ) -> None:
-        message = AlertMessage("", alert.kind, False, alert.summary, at=now, details=alert.details)
+        message = _message(alert.kind, False, alert.summary, alert.details, now)
         deliveries = _bounded(message, _receivers(options, alert.kind), options, sent)
         if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
             log.info("alert over", kind=alert.kind, alert=alert.key)
@@ -250,7 +255,7 @@ class AlertCenter:
         if channel is None:
             words = "The channel is not in the configuration any more."
             return Outcome(delivered=False, words=words, final=True)
-        outcome = await channel.send(delivery.message, self._clock())
+        outcome = await channel.send(delivery, self._clock())
         log.info(
             "alert delivered" if outcome.delivered else "alert not delivered",
             channel=delivery.channel,
@@ -260,27 +265,12 @@ class AlertCenter:
         return outcome
 
 
-def _is_new(stored: StoredAlert | None, condition: Condition) -> bool:
-    return stored is None or stored.level < condition.level
-
-
-def _over(
-    stored: Mapping[str, StoredAlert], conditions: Sequence[Condition], unseen_since: datetime
-) -> Sequence[StoredAlert]:
-    held = {each.key for each in conditions}
-    return [
-        each
-        for key, each in stored.items()
-        if each.firing and each.seen_at <= unseen_since and key not in held
-    ]
-
-
 def _receivers(options: AlertOptions, kind: AlertKind) -> list[Receiver]:
     return [each for each in options.receivers if kind in each.kinds]
 
 
 def _bounded(
-    message: AlertMessage,
+    message: Delivery,
     receivers: Sequence[Receiver],
     options: AlertOptions,
     sent: dict[tuple[str, str], int],
@@ -288,7 +278,7 @@ def _bounded(
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
-        delivery = _delivery(message, receiver)
+        delivery = _to(receiver, message)
         if sent.get(place, 0) >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
@@ -298,19 +288,12 @@ def _bounded(
     return made
 
 
-def _delivery(message: AlertMessage, receiver: Receiver) -> Delivery:
-    return Delivery(
-        id=_new_id(),
-        channel=receiver.channel,
-        to=receiver.to,
-        kind=message.kind,
-        firing=message.firing,
-        summary=message.summary,
-        details=message.details,
-        at=message.at,
-        next_at=message.at,
-    )
+def _message(
+    kind: AlertKind, firing: bool, summary: str, details: Mapping[str, str], now: datetime
+) -> Delivery:
+    return Delivery("", "", "", kind, firing, summary, details, at=now, next_at=now)
 
 
-def _new_id() -> str:
-    return f"msg_{uuid4().hex}"
+def _to(receiver: Receiver, message: Delivery) -> Delivery:
+    id = f"msg_{uuid4().hex}"
+    return replace(message, id=id, channel=receiver.channel, to=receiver.to)

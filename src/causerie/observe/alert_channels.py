@@ -16,7 +16,7 @@ import structlog
 from causerie.http.addresses import IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
-from causerie.observe.alerts import AlertMessage, Outcome, signature
+from causerie.observe.alerts import Delivery, Outcome, signature
 from causerie.observe.mail import Letter, MailServer, attempt, in_thread
 
 log = structlog.get_logger(__name__)
@@ -30,8 +30,7 @@ class Email:
     to: str = field(repr=False)
     console: str = ""
 
-    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
-        """Hand the letter to the server once."""
+    async def send(self, message: Delivery, now: datetime) -> Outcome:
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
         send = partial(attempt, self.server, self._letter(message))
@@ -45,7 +44,7 @@ class Email:
         words = f"{place} rejected the e-mail: {refusal.words}"
         return Outcome(delivered=False, words=words, final=refusal.final)
 
-    def _letter(self, message: AlertMessage) -> Letter:
+    def _letter(self, message: Delivery) -> Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
         lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]
@@ -70,21 +69,29 @@ class Webhook:
     networks: Sequence[IpNetwork] | None = None
     """Networks that may be reached apart from public addresses; ``None``: any address."""
 
-    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
+    async def send(self, message: Delivery, now: datetime) -> Outcome:
         parts = urlsplit(self.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
-            tls = await asyncio.to_thread(self._tls) if parts.scheme == "https" else None
+            trust = partial(ssl.create_default_context, cafile=self.ca_file)
+            tls = await asyncio.to_thread(trust) if parts.scheme == "https" else None
             reach = Reach(
                 tls=tls, connect_seconds=self.seconds, idle_seconds=0, networks=self.networks
             )
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except (OSError, ValueError) as failure:
             return Outcome(delivered=False, words=f"The channel cannot be used: {failure}.")
-        body = payload(message)
+        body, seconds = payload(message), int(now.timestamp())
+        headers = [
+            ("content-type", "application/json"),
+            ("user-agent", "causerie"),
+            ("webhook-id", message.id),
+            ("webhook-timestamp", str(seconds)),
+            ("webhook-signature", signature(self.key, message.id, seconds, body)),
+        ]
         try:
             async with asyncio.timeout(self.seconds):
-                response = await client.send("POST", path, self._headers(message, body, now), body)
+                response = await client.send("POST", path, headers, body)
                 answer = await _beginning(response)
         except TransportFailed as failure:
             return Outcome(delivered=False, words=f"It could not be sent: {failure}.")
@@ -95,21 +102,8 @@ class Webhook:
             await client.close()
         return _outcome(client.address.place, response.status, answer)
 
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self.ca_file)
 
-    def _headers(self, message: AlertMessage, body: bytes, now: datetime) -> list[tuple[str, str]]:
-        seconds = int(now.timestamp())
-        return [
-            ("content-type", "application/json"),
-            ("user-agent", "causerie"),
-            ("webhook-id", message.id),
-            ("webhook-timestamp", str(seconds)),
-            ("webhook-signature", signature(self.key, message.id, seconds, body)),
-        ]
-
-
-def payload(message: AlertMessage) -> bytes:
+def payload(message: Delivery) -> bytes:
     """Return the body: ``type``, ``timestamp`` and ``data``, as the specification advises."""
     state = "firing" if message.firing else "resolved"
     return msgspec.json.encode(

@@ -47,27 +47,6 @@ class AlertKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AlertMessage:
-    """A message about an alert, or its end (``firing`` false); ``id`` is the same at a retry."""
-
-    id: str
-    kind: AlertKind
-    firing: bool
-    summary: str
-    """One line."""
-    at: datetime
-    details: Mapping[str, str] = field(default_factory=dict)
-    """Facts for programs."""
-
-    @property
-    def title(self) -> str:
-        """Return the summary with its state."""
-        if self.kind is AlertKind.TEST:
-            return self.summary
-        return self.summary if self.firing else f"Resolved: {self.summary}"
-
-
-@dataclass(frozen=True, slots=True)
 class Condition:
     """A condition that holds; ``key`` is the same for the same event in every process."""
 
@@ -92,13 +71,6 @@ class Outcome:
     final: bool = False
 
 
-class NotificationChannel(Protocol):
-    """Sends messages to one receiver."""
-
-    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
-        """Try once; failures are outcomes."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredAlert:
     """An alert that has fired; ``level`` is 0 once it is over."""
@@ -116,16 +88,9 @@ class StoredAlert:
 
     @staticmethod
     def fired(condition: Condition, now: datetime) -> StoredAlert:
-        return StoredAlert(
-            key=condition.key,
-            kind=condition.kind,
-            summary=condition.summary,
-            details=condition.details,
-            level=condition.level,
-            recovers=condition.recovers,
-            since=now,
-            seen_at=now,
-        )
+        names = ("key", "kind", "summary", "details", "level", "recovers")
+        shared = {name: getattr(condition, name) for name in names}
+        return StoredAlert(**shared, since=now, seen_at=now)
 
     @property
     def firing(self) -> bool:
@@ -144,12 +109,15 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The delivery of a message to one receiver of a channel, which identifies it by ``id``."""
+    """A message about an alert, or its end (``firing`` false), to one receiver of a channel.
+
+    ``id`` is the same at a retry. ``to`` is the address of a letter, empty for a webhook.
+    ``summary`` is one line, ``details`` are facts for programs.
+    """
 
     id: str
     channel: str
     to: str = field(repr=False)
-    """Address of a letter; empty for a webhook."""
     kind: AlertKind
     firing: bool
     summary: str
@@ -162,10 +130,16 @@ class Delivery:
     outcome: str = ""
 
     @property
-    def message(self) -> AlertMessage:
-        return AlertMessage(
-            self.id, self.kind, self.firing, self.summary, at=self.at, details=self.details
-        )
+    def title(self) -> str:
+        """Return the summary with its state."""
+        over = not self.firing and self.kind is not AlertKind.TEST
+        return f"Resolved: {self.summary}" if over else self.summary
+
+
+class NotificationChannel(Protocol):
+    """Sends messages to one receiver, each once; failures are outcomes."""
+
+    async def send(self, message: Delivery, now: datetime) -> Outcome: ...
 
 
 class AlertBook(Protocol):
@@ -175,43 +149,27 @@ class AlertBook(Protocol):
     are stored in one step.
     """
 
-    async def alerts(self) -> Sequence[StoredAlert]:
-        """Return all alerts, the newest first."""
-
+    async def alerts(self) -> Sequence[StoredAlert]: ...  # the newest first
+    # False if another process was first, or if it was resolved after ``quiet_since``.
     async def fire(
         self,
         condition: Condition,
         deliveries: Sequence[Delivery],
         now: datetime,
         quiet_since: datetime,
-    ) -> bool:
-        """Store an alert of a new level with its deliveries.
-
-        Return false if another process was first, or if it was resolved after ``quiet_since``.
-        """
-
-    async def seen(self, keys: Sequence[str], now: datetime) -> None:
-        """Record that these conditions still hold."""
-
+    ) -> bool: ...
+    async def seen(self, keys: Sequence[str], now: datetime) -> None: ...
+    # False if another process was first, or has seen it since.
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
-    ) -> bool:
-        """End an alert not seen since; return false if another process was first."""
-
-    async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
-        """Count deliveries by channel and address, without dropped ones."""
-
-    async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
-        """Take due deliveries; no other process gets them before ``until``."""
-
-    async def settle(self, delivery: Delivery) -> None:
-        """Store the state of a delivery, also of a new one."""
-
-    async def deliveries(self, most: int) -> Sequence[Delivery]:
-        """Return the newest deliveries."""
-
-    async def forget(self, before: datetime) -> None:
-        """Remove what has ended or was not seen since."""
+    ) -> bool: ...
+    # Numbers of deliveries by channel and address, without dropped ones.
+    async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]: ...
+    # Due deliveries, which no other process gets before ``until``.
+    async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]: ...
+    async def settle(self, delivery: Delivery) -> None: ...  # also of a new one
+    async def deliveries(self, most: int) -> Sequence[Delivery]: ...  # the newest
+    async def forget(self, before: datetime) -> None: ...  # what has ended or was not seen since
 
 
 Counted = Mapping[str, tuple[int, int]]

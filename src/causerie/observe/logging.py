@@ -30,8 +30,6 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 _shown: set[Level] = {"warning", "error"}  # until it is set up
-# The client of the hub tells the addresses of files, and those may be signed.
-_QUIET = dict.fromkeys(("alembic", "asyncio", "httpx2", "huggingface_hub"), logging.WARNING)
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
@@ -40,7 +38,8 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     ``auto`` writes coloured text with local time to a terminal, and JSON lines in UTC elsewhere.
     """
     out = stream if stream is not None else sys.stderr
-    is_json = _is_json(form, out)
+    is_json = form == "json" or (form == "auto" and not out.isatty())
+    least = _NUMBERS[level]
     shared: list[Processor] = [
         _with_request,
         structlog.stdlib.add_log_level,
@@ -48,7 +47,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
@@ -65,11 +64,12 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     handler.set_name("json" if is_json else "console")
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(_number(level))
+    root.setLevel(least)
     _shown.clear()
-    _shown.update(one for one in get_args(Level) if _number(one) >= _number(level))
-    for name, least in _QUIET.items():
-        logging.getLogger(name).setLevel(max(least, _number(level)))
+    _shown.update(one for one in get_args(Level) if _NUMBERS[one] >= least)
+    # The client of the hub tells the addresses of files, and those may be signed.
+    for name in ("alembic", "asyncio", "httpx2", "huggingface_hub"):
+        logging.getLogger(name).setLevel(max(least, logging.WARNING))
 
 
 def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -90,10 +90,6 @@ def lines_of() -> tuple[TextIO, bool]:
         if isinstance(handler, logging.StreamHandler) and handler.name in ("json", "console"):
             return cast(TextIO, handler.stream), handler.name == "json"
     return sys.stderr, False
-
-
-def _is_json(form: Format, out: TextIO) -> bool:
-    return form == "json" or (form == "auto" and not out.isatty())
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -128,10 +124,6 @@ def _json_renderers() -> list[Processor]:
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
-
-
-def _number(level: Level) -> int:
-    return _NUMBERS[level]
 
 
 _SECONDS = 0.25
@@ -173,7 +165,6 @@ class LogBuffer:
                 self._timer = loop.call_later(_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write all queued lines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

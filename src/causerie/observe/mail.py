@@ -118,15 +118,13 @@ class Outbox:
     async def _deliver(self, letter: Letter) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
-                send = partial(send_now, self._server, letter)
-                await in_thread(send, self._stop_seconds)
+                await in_thread(partial(send_now, self._server, letter), self._stop_seconds)
             except (OSError, smtplib.SMTPException, ValueError) as failure:
                 refused = isinstance(failure, smtplib.SMTPRecipientsRefused | ValueError)
                 last = attempt == _TRIES or refused
+                reason = type(failure).__name__  # its words may hold the address
                 log.warning(
-                    "mail.not_sent" if last else "mail.tried",
-                    attempt=attempt,
-                    reason=type(failure).__name__,  # its words may hold the address
+                    "mail.not_sent" if last else "mail.tried", attempt=attempt, reason=reason
                 )
                 if last:
                     return
@@ -166,9 +164,6 @@ def _connected(server: MailServer) -> smtplib.SMTP:
     return connection
 
 
-_FOR_GOOD = 500
-
-
 @dataclass(frozen=True, slots=True)
 class LetterRefusal:
     """Why a letter was not sent, for operators; ``final``: the address is refused for good."""
@@ -184,7 +179,7 @@ def attempt(server: MailServer, letter: Letter) -> LetterRefusal | None:
     except smtplib.SMTPRecipientsRefused as failure:
         code, said = next(iter(failure.recipients.values()))
         words = f"the server refuses the address: {_said(code, said)}"
-        return LetterRefusal(words, final=code >= _FOR_GOOD)
+        return LetterRefusal(words, final=code >= 500)
     except (OSError, smtplib.SMTPException, ValueError) as failure:
         return LetterRefusal(_reason(failure))
     return None

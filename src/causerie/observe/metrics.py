@@ -25,22 +25,24 @@ from causerie.routing.target_state import TargetStatus
 # A registry of its own, so that several services fit into one process. Labels have few values:
 # doors, models, codes; never a key or anything that a caller wrote.
 
-_FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
-_PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
-_WHOLE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
-_OVERHEAD = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
-
-_TIMES = {
-    "first_token": "Time to first token.",
-    "token": "Time per output token after the first.",
-    "request": "Duration of requests.",
-    "queue": "Time in the queue.",
-    "overhead": "Time to first token without the time spent at targets.",
+_WAIT = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
+_TIMES: Mapping[str, tuple[str, tuple[float, ...]]] = {
+    "first_token": ("Time to first token.", _WAIT),
+    "token": (
+        "Time per output token after the first.",
+        (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
+    ),
+    "request": ("Duration of requests.", (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)),
+    "queue": ("Time in the queue.", _WAIT),
+    "overhead": (
+        "Time to first token without the time spent at targets.",
+        (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
+    ),
 }
+_TOKENS = ("prompt", "completion", "cached", "reasoning", "discarded")
 _PLACE = ("door", "model")
-_FAILED = 500
+_MOST_NAMES = 200
 _TOGETHER = 128  # requests that are counted together
-_ENDED = ("door", "model", "status", "code", "finish", "stream")
 
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
@@ -49,7 +51,7 @@ QueueSize = Callable[[], Iterable[tuple[str, int]]]
 """Returns how many requests wait for each model."""
 
 
-class MetricsCounters:
+class MetricsCounters(Collector):
     """All metrics of one service; a sink for records, which are counted many at a time."""
 
     content_type = CONTENT_TYPE_LATEST
@@ -62,16 +64,19 @@ class MetricsCounters:
         shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
         """``shared`` returns whether the shared store of limits answers, if there is one."""
+        self._engines = engines
+        self._queue = queue
+        self._targets = targets
+        self._shared = shared
         self._ended: list[Record] = []
+        self._names: set[str] = set()  # that labels have below wildcards
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(_Present(engines, queue, targets, shared))
-        self._registry.register(_Past(self._places, self._refused))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def write(self, record: Record) -> None:
-        """Count one request that ended."""
         self._ended.append(record)
         if len(self._ended) >= _TOGETHER:
             self._count()
@@ -88,7 +93,7 @@ class MetricsCounters:
         for (_, model), place in self._places.items():
             requests, failed = found.get(model, (0, 0))
             requests += place.requests.total()
-            failed += sum(n for (status, *_), n in place.requests.items() if status >= _FAILED)
+            failed += sum(n for (status, *_), n in place.requests.items() if status >= 500)
             found[model] = (requests, failed)
         return found
 
@@ -97,103 +102,21 @@ class MetricsCounters:
         self._count()
         return generate_latest(self._registry)
 
-    def _count(self) -> None:
-        ended, self._ended = self._ended, []
-        places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
-        for record in ended:
-            places[record.door, record.model].append(record)
-        for place, records in places.items():
-            self._places[place].add(records)
-
-
-class _Times:
-    __slots__ = ("all", "bounds", "sum", "within")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.within = [0] * len(bounds)
-        self.all = 0
-        self.sum = 0.0
-
-    def add(self, times: Sequence[float]) -> None:
-        ordered = sorted(times)
-        bounds = zip(self.bounds, self.within, strict=True)
-        self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
-        self.all += len(ordered)
-        self.sum += sum(ordered)
-
-    def buckets(self) -> list[tuple[str, float]]:
-        names = [*map(str, map(float, self.bounds)), "+Inf"]
-        return list(zip(names, map(float, [*self.within, self.all]), strict=True))
-
-
-class _Place:
-    __slots__ = (
-        "cached", "completion", "continued", "discarded", "prompt", "reasoning", "requests",
-        "times",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.requests: Counter[_End] = Counter()
-        self.prompt = self.completion = self.cached = self.reasoning = self.continued = 0
-        self.discarded = 0
-        self.times = {
-            "first_token": _Times(_FIRST_TOKEN),
-            "token": _Times(_PER_TOKEN),
-            "request": _Times(_WHOLE),
-            "queue": _Times(_FIRST_TOKEN),
-            "overhead": _Times(_OVERHEAD),
-        }
-
-    def add(self, records: Sequence[Record]) -> None:
-        self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
-        self.continued += sum([one.continued for one in records])
-        used = [record.used for record in records]
-        self.prompt += sum([one.prompt for one in used])
-        self.completion += sum([one.completion for one in used])
-        self.cached += sum([one.cached for one in used])
-        self.reasoning += sum([one.reasoning for one in used])
-        self.discarded += sum([one.discarded for one in used])
-        times = self.times
-        times["request"].add([record.duration_seconds for record in records])
-        times["queue"].add([record.queue_seconds for record in records])
-        times["overhead"].add([record.overhead_seconds for record in records])
-        started = [
-            (first, record.duration_seconds - first, record.used.completion)
-            for record in records
-            if (first := record.first_token_seconds) is not None
-        ]
-        times["first_token"].add([first for first, _, _ in started])
-        times["token"].add(
-            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
-        )
-
-    def tokens(self) -> dict[str, int]:
-        return {
-            "prompt": self.prompt,
-            "completion": self.completion,
-            "cached": self.cached,
-            "reasoning": self.reasoning,
-            "discarded": self.discarded,
-        }
-
-
-class _Past(Collector):
-    def __init__(
-        self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
-    ) -> None:
-        self._places = places
-        self._refused = refused
-
     def collect(self) -> Iterator[Metric]:
-        requests = _counter("requests", "Completed requests.", *_ENDED)
+        yield from self._present()
+        yield from self._past()
+
+    def _past(self) -> Iterator[Metric]:
+        ended = ("status", "code", "finish", "stream")
+        requests = _counter("requests", "Completed requests.", *_PLACE, *ended)
         tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
         words = "Replies that another target continued after a failure."
         continued = _counter("continued", words, *_PLACE)
         for place, numbers in self._places.items():
-            for end, count in numbers.requests.items():
-                requests.add_metric([*place, *_labels(end)], count)
-            for kind, count in numbers.tokens().items():
+            for (status, code, finish, stream), count in numbers.requests.items():
+                end = (str(status), code or "", finish or "", "true" if stream else "false")
+                requests.add_metric([*place, *end], count)
+            for kind, count in numbers.tokens.items():
                 tokens.add_metric([*place, kind], count)
             continued.add_metric(place, numbers.continued)
         yield requests
@@ -204,7 +127,7 @@ class _Past(Collector):
         for labels, count in self._refused.items():
             refused.add_metric(labels, count)
         yield refused
-        for name, words in _TIMES.items():
+        for name, (words, _) in _TIMES.items():
             family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
             for place, numbers in self._places.items():
                 times = numbers.times[name]
@@ -212,21 +135,7 @@ class _Past(Collector):
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 
-
-class _Present(Collector):
-    def __init__(
-        self,
-        engines: Callable[[], Sequence[EngineStatus]],
-        queue: QueueSize | None,
-        targets: Callable[[], Sequence[TargetStatus]],
-        shared: Callable[[], bool | None],
-    ) -> None:
-        self._engines = engines
-        self._queue = queue
-        self._targets = targets
-        self._shared = shared
-
-    def collect(self) -> Iterator[Metric]:
+    def _present(self) -> Iterator[Metric]:
         build = _gauge("build_info", "Version of the service.", "version")
         build.add_metric([__version__], 1)
         yield build
@@ -271,14 +180,79 @@ class _Present(Collector):
             for name, count in target.calls.items():
                 calls.add_metric([target.name, name], count)
         yield from (target_health, carried, answers, failures, calls)
-        yield from self._shared_store()
-
-    def _shared_store(self) -> Iterator[Metric]:
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
             there = _gauge("shared_store_up", words)
             there.add_metric([], float(here))
             yield there
+
+    def _label(self, record: Record) -> str:
+        # Of the names below a wildcard there is no end.
+        if record.model == record.entry or record.model in self._names:
+            return record.model
+        if len(self._names) >= _MOST_NAMES:
+            return record.entry
+        self._names.add(record.model)
+        return record.model
+
+    def _count(self) -> None:
+        ended, self._ended = self._ended, []
+        places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+        for record in ended:
+            places[record.door, self._label(record)].append(record)
+        for place, records in places.items():
+            self._places[place].add(records)
+
+
+class _Times:
+    __slots__ = ("all", "bounds", "sum", "within")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.within = [0] * len(bounds)
+        self.all = 0
+        self.sum = 0.0
+
+    def add(self, times: Sequence[float]) -> None:
+        ordered = sorted(times)
+        bounds = zip(self.bounds, self.within, strict=True)
+        self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
+        self.all += len(ordered)
+        self.sum += sum(ordered)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        names = [*map(str, map(float, self.bounds)), "+Inf"]
+        return list(zip(names, map(float, [*self.within, self.all]), strict=True))
+
+
+class _Place:
+    __slots__ = ("continued", "requests", "times", "tokens")
+
+    def __init__(self) -> None:
+        self.requests: Counter[_End] = Counter()
+        self.tokens = dict.fromkeys(_TOKENS, 0)
+        self.continued = 0
+        self.times = {name: _Times(bounds) for name, (_, bounds) in _TIMES.items()}
+
+    def add(self, records: Sequence[Record]) -> None:
+        self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
+        self.continued += sum([one.continued for one in records])
+        used = [record.used for record in records]
+        for kind in _TOKENS:
+            self.tokens[kind] += sum([getattr(one, kind) for one in used])
+        times = self.times
+        times["request"].add([record.duration_seconds for record in records])
+        times["queue"].add([record.queue_seconds for record in records])
+        times["overhead"].add([record.overhead_seconds for record in records])
+        started = [
+            (first, record.duration_seconds - first, record.used.completion)
+            for record in records
+            if (first := record.first_token_seconds) is not None
+        ]
+        times["first_token"].add([first for first, _, _ in started])
+        times["token"].add(
+            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
+        )
 
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
@@ -294,11 +268,6 @@ def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
             slots.add_metric(labels, member.slots)
             busy.add_metric(labels, member.busy)
     yield from (state, slots, busy)
-
-
-def _labels(end: _End) -> tuple[str, str, str, str]:
-    status, code, finish, stream = end
-    return str(status), code or "", finish or "", "true" if stream else "false"
 
 
 def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
@@ -338,7 +307,10 @@ def _families(texts: Sequence[str]) -> Iterator[Metric]:
         _ = families.setdefault(family.name, family)
         _add(samples.setdefault(family.name, {}), family)
     for name, family in families.items():
-        yield _metric(family, samples[name])
+        whole = Metric(name, family.documentation, family.type)
+        for (sample, labels), value in samples[name].items():
+            whole.add_sample(sample, dict(labels), value)
+        yield whole
 
 
 def _add(kept: _Samples, family: Metric) -> None:
@@ -347,15 +319,6 @@ def _add(kept: _Samples, family: Metric) -> None:
         place = sample.name, tuple(sorted(sample.labels.items()))
         before = kept.get(place, 0.0)
         kept[place] = max(before, sample.value) if highest else before + sample.value
-
-
-def _metric(
-    family: Metric, samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
-) -> Metric:
-    whole = Metric(family.name, family.documentation, family.type)
-    for (name, labels), value in samples.items():
-        whole.add_sample(name, dict(labels), value)
-    return whole
 
 
 class _Given(Collector):

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Token as Reset
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from opentelemetry import context
 from opentelemetry.context import Context
@@ -32,15 +32,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from causerie import __version__
 from causerie.errors import ServiceError
 from causerie.metering.meter import Charged, Meter, Record, RecordSink, UsageSettlement
-from causerie.protocol.events import (
-    ArrivalSink,
-    Batch,
-    CacheReporter,
-    Finished,
-    Partial,
-    Trail,
-    Usage,
-)
+from causerie.protocol.events import Batch, Finished, Partial
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
 from causerie.routing.target import SILENCE, Target, TargetReply
 
@@ -163,10 +155,15 @@ class TracedTarget:
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AbstractAsyncContextManager[TargetReply]:
         reply = self.target.generate(request, partial)
-        return _Attempt(reply, lambda: self._span(request, partial))
+        attempt = _Attempt(reply, lambda: self._span(request, partial))
+        return cast(AbstractAsyncContextManager[TargetReply], attempt)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         return self.target.continues(request, partial)
+
+    @property
+    def retries(self) -> int:
+        return self.target.retries
 
     def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
         facts = {
@@ -195,29 +192,12 @@ class _Attempt:
     def events(self) -> AsyncIterator[Batch]:
         return self
 
-    @property
-    def fingerprint(self) -> str:
-        return self._answer.fingerprint
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._answer, name)
 
     @property
-    def usage(self) -> Callable[[], Usage]:
-        return self._answer.usage
-
-    @property
-    def trail(self) -> Callable[[], Trail | None]:
-        return self._answer.trail
-
-    @property
-    def changes(self) -> Sequence[str]:
-        return self._answer.changes
-
-    @property
-    def cache_report(self) -> CacheReporter | None:
-        return self._answer.cache_report
-
-    @property
-    def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
-        return self._answer.on_arrival
+    def verbatim(self) -> bool:
+        return self._answer.verbatim
 
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
@@ -288,10 +268,6 @@ def _note(span: Span, failure: BaseException) -> None:
         span.set_attribute("causerie.left", value=True)
 
 
-_PATH = "/v1/traces"
-_SEND_SECONDS = 5.0
-
-
 @dataclass(frozen=True, slots=True)
 class Collector:
     """A collector at a base URL, and the share of traces that is sent.
@@ -306,23 +282,17 @@ class Collector:
 @asynccontextmanager
 async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
     """Yield the tracer; at the end send the queued spans, for a few seconds at most."""
+    # An operator's own name for the service wins.
+    ours = {"service.name": "causerie", "service.version": __version__}
+    said = OTELResourceDetector().detect().attributes
     provider = TracerProvider(
         sampler=ParentBased(TraceIdRatioBased(collector.share)),
-        resource=_resource(),
+        resource=Resource.create({name: ours[name] for name in ours.keys() - said.keys()}),
         shutdown_on_exit=False,
     )
-    exporter = OTLPSpanExporter(
-        endpoint=collector.address.rstrip("/") + _PATH, timeout=_SEND_SECONDS
-    )
+    exporter = OTLPSpanExporter(endpoint=collector.address.rstrip("/") + "/v1/traces", timeout=5.0)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     try:
         yield provider.get_tracer("causerie", __version__)
     finally:
         await asyncio.to_thread(provider.shutdown)
-
-
-def _resource() -> Resource:
-    # An operator's own name for the service wins.
-    ours = {"service.name": "causerie", "service.version": __version__}
-    said = OTELResourceDetector().detect().attributes
-    return Resource.create({name: value for name, value in ours.items() if name not in said})

@@ -43,12 +43,6 @@ class TextDelta(Struct, frozen=True, gc=False):
     choice: int = 0
 
 
-class PassedDelta(TextDelta, frozen=True, gc=False):
-    """A piece of a reply that passes through; ``raw`` is the provider's JSON that has the text."""
-
-    raw: bytes = b""
-
-
 class ToolCallStarted(Struct, frozen=True, gc=False):
     """The start of a call; ``index`` counts the calls of a choice from 0.
 
@@ -97,8 +91,20 @@ class Usage(Struct, frozen=True, gc=False):
     """Units that a reply without output tokens is charged by: search units, 1 for embeddings."""
 
 
+class Verbatim(Struct, frozen=True, gc=False):
+    """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
+
+    They are an event of a stream, or a whole reply. Other events say the same, for those who count
+    and keep. ``last``: they tell the client that the reply is complete.
+    """
+
+    data: bytes
+    choice: int = 0
+    last: bool = False
+
+
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
-Event = ContentEvent | Finished | Usage
+Event = ContentEvent | Finished | Usage | Verbatim
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches; its result, if any, is awaited before the next batch."""
@@ -213,8 +219,6 @@ def joined_events(events: Batch) -> list[Event]:
 
 def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
     match event:
-        case PassedDelta():
-            return None
         case TextDelta(logprobs=()):
             return TextDelta, event.choice
         case ReasoningDelta(blocks=()):
@@ -235,8 +239,6 @@ def is_large_batch(batch: Batch) -> bool:
 
 def _size(event: Event) -> int:
     match event:
-        case PassedDelta():
-            return len(event.raw)
         case TextDelta():
             tokens = sum(1 + len(one.top) for one in event.logprobs)
             return len(event.text) + _TOKEN_SIZE * tokens
@@ -246,12 +248,12 @@ def _size(event: Event) -> int:
             return len(event.arguments)
         case ToolCallStarted():
             return _CALL_SIZE + len(event.name)
+        case Verbatim():
+            return len(event.data)
     return 0
 
 
 def _pieces(event: Event) -> Iterator[Event]:
-    if isinstance(event, PassedDelta):
-        return iter((event,))
     if isinstance(event, TextDelta):
         if len(event.logprobs) > _MAX_TOKENS or len(event.text) > PORTION:
             return _texts_and_tokens(event)

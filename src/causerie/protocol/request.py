@@ -184,6 +184,16 @@ class Unlisted(Struct, frozen=True, gc=False):
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
 
+class NativeRequest(Struct, frozen=True, gc=False):
+    """A request as it was sent, for a provider that speaks the same API as the client."""
+
+    shape: str
+    """Name of the API."""
+    body: Mapping[str, object]
+    headers: Mapping[str, str] = {}
+    """Headers that belong to the API."""
+
+
 class ChatRequest(Struct, frozen=True, gc=False):
     """``top_logprobs`` is ``None`` when no log-probabilities were asked for.
 
@@ -227,6 +237,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
+    native: NativeRequest | None = None
     passed: PassedBody | None = None
 
     @property

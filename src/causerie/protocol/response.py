@@ -7,7 +7,8 @@ from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
-from causerie.protocol.events import BatchSink, Event, Usage
+from causerie.errors import ErrorDetails
+from causerie.protocol.events import Batch, BatchSink, Event, Usage
 
 
 class CompletionIdentity(Struct, frozen=True, gc=False):
@@ -45,6 +46,28 @@ ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
 """Starts the response to a reply that has started; returns the sink of the reply's batches."""
 ReplyFormat = Callable[[ResponseContext, Sequence[Event]], object]
 """Returns a whole reply in the shape of the API, to be encoded as JSON."""
+
+
+class StreamEncoder(Protocol):
+    """Encodes the events of a reply into the bytes of a stream, as one API has it."""
+
+    def feed(self, batch: Batch) -> bytes:
+        """Return the bytes of a batch; ``b""`` if it has nothing for the client yet."""
+
+    def broken(self, error: ErrorDetails) -> bytes:
+        """Return the end of a stream that broke."""
+
+    def end(self) -> bytes:
+        """Return what tells the client that the reply is complete; its usage is safe by then."""
+
+
+class Reply(Protocol):
+    """How the reply to one request looks: whole, or as a stream."""
+
+    def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
+        """Return the whole reply, to be encoded as JSON."""
+
+    def encoder(self, context: ResponseContext) -> StreamEncoder: ...
 
 
 class Response(Protocol):

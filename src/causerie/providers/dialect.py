@@ -83,6 +83,9 @@ class Api:
 
 CHAT = Api()
 
+MESSAGES_PATH = {"messages": "/messages"}
+RESPONSES_PATH = {"responses": "/responses"}
+
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
@@ -203,6 +206,8 @@ class Dialect:
     """Ask streams for their usage."""
     tags: bool = False
     """Reasoning may be left inside the content."""
+    tag: str = ""
+    """Name of a tag for it that only this server writes."""
     parallel_by_default: bool = True
     """False if calls come one at a time unless more are requested."""
     least_top_logprobs: int = 0
@@ -221,6 +226,8 @@ class Dialect:
     """Hosts of one's own network from which it may fetch nevertheless."""
     cache_salt: str = ""
     """Field that takes a cache scope: prompts of another scope are not reused."""
+    native: Mapping[str, str] = field(default_factory=dict)
+    """APIs that clients may speak with it directly, and their paths below the base URL."""
     coarse_cache: bool = False
     """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
     cache tells nobody the prompt of somebody else.

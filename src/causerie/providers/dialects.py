@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from causerie.protocol.parameters import EXTENDED_SAMPLING, HINT_NAMES, of_origin
 from causerie.providers.dialect import (
+    MESSAGES_PATH,
+    RESPONSES_PATH,
     Api,
     CallIds,
     Continuing,
@@ -71,6 +73,7 @@ CAUSERIE = replace(
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     tags=False,
     fetches=True,  # it decides in turn
+    native=MESSAGES_PATH | RESPONSES_PATH,
 )
 
 OPENAI = Dialect(
@@ -84,6 +87,7 @@ OPENAI = Dialect(
     shapes=_BY_FORMAT,
     strict_schemas=True,
     fetches=True,
+    native=RESPONSES_PATH,
     coarse_cache=True,
 )
 
@@ -95,6 +99,21 @@ AZURE_DEPLOYMENTS = replace(
     server="Azure OpenAI, by deployment and api-version",
     api=Api(path="/deployments/{model}/chat/completions", key="api-key", version="2024-10-21"),
     accepts=_OPENAI | {"user"},
+    native={},
+)
+
+# It refuses fields that it does not know. GPT-OSS writes its reasoning as `<reasoning>` into the
+# content, and takes no `logit_bias`; `response_format` has an effect on later models only.
+BEDROCK = replace(
+    OPENAI,
+    name="bedrock",
+    server="Amazon Bedrock, by its chat completions",
+    accepts=(_OPENAI - {"n"}) | {"metadata", "prediction", "store", "user"},
+    history=HistoryStyle(reasoning=(), developer=True),
+    fetches=False,
+    native={},
+    tags=True,
+    tag="reasoning",
 )
 
 VLLM = Dialect(
@@ -253,12 +272,13 @@ ANTHROPIC = Dialect(
     streams=True,
     tells_usage=False,
     fetches=True,
+    native=MESSAGES_PATH,
     coarse_cache=True,
 )
 
 _EVERY = (
     GENERIC, CAUSERIE, OPENAI, VLLM, SGLANG, LLAMA_SERVER, OLLAMA, LM_STUDIO, OPENROUTER,
-    DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS,
+    DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS, BEDROCK,
 )  # fmt: skip
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in _EVERY})
 
@@ -278,6 +298,8 @@ class KnownProvider:
     """Beginning of its API keys; empty: they have no common one."""
     local: bool = False
     """It runs on one's own machine, and needs no key."""
+    own: str = ""
+    """Word of the base URL in place of which everybody has one of his own."""
 
 
 _ALL = (
@@ -296,6 +318,17 @@ _ALL = (
     KnownProvider(
         "gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
         "https://ai.google.dev/gemini-api/docs/openai", key="AIza",
+    ),
+    KnownProvider(
+        "vertex", "Google Vertex AI",
+        "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global/endpoints/openapi",
+        "https://cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview",
+        key="ya29.", own="PROJECT",
+    ),
+    KnownProvider(
+        "bedrock", "Amazon Bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1",
+        "https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html",
+        "bedrock",
     ),
     KnownProvider(
         "mistral", "Mistral", "https://api.mistral.ai/v1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -196,6 +197,16 @@ class ChunkForm(Struct, frozen=True, gc=False):
 
 # A reply as it arrives, into events in the contract's order.
 
+
+class ReplyReader(Protocol):
+    """Reads a reply of another API. ``ended`` is set at the end that the server declares."""
+
+    ended: bool
+
+    def read(self, data: bytes) -> ProviderChunk:
+        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
+
+
 _DONE = b"[DONE]"
 _SHORT = 64  # bytes: with the white space around it, the end is no longer
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
@@ -224,7 +235,7 @@ class Incoming(Struct, eq=False):
     _told: ReportedUsage = NO_REPORT
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
-    _messages: MessagesReader | None = None  # where the server speaks the Messages API
+    _messages: ReplyReader | None = None  # where the server speaks another API
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":

@@ -28,6 +28,7 @@ from causerie.providers import request_body, thinking
 from causerie.providers.dialect import Dialect
 from causerie.providers.history import in_strict_order, write_messages
 from causerie.providers.messages_api import messages_fields
+from causerie.providers.native import native_body, native_of
 from causerie.providers.references import check_references
 from causerie.providers.request_body import RequestDraft, write_shape, write_tools
 from causerie.providers.thinking import write_thinking
@@ -79,6 +80,9 @@ def outgoing(
     """
     if request.passed is not None:
         return _passed_through(request, dialect, model)
+    if (native := native_of(request, dialect)) is not None and partial is None:
+        written, left_out = native_body(request, native, dialect, model)
+        return Outgoing(written, tuple(left_out), request.stream)
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
     if (

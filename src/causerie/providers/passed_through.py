@@ -5,14 +5,14 @@ That is their usage, and the texts and ends of completions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.protocol.events import Event, Finished, PassedDelta, Usage
+from causerie.protocol.events import Event, Finished, TextDelta, Usage, Verbatim
 from causerie.protocol.operations import members
 from causerie.protocol.request import ChatRequest
 from causerie.providers.finish import finish_reason, later
@@ -100,27 +100,24 @@ class PassedReader(Struct, eq=False):
             if data.strip() == _DONE:
                 self._end(events)
                 return
-            event = self._read(data)
-            if event is not None:
-                events.append(event)
+            events += self._read(data)
 
-    def goes_on(self, data: bytes) -> PassedDelta | None:
+    def goes_on(self, data: bytes) -> None:
         """Return ``None``: every chunk is read by :meth:`feed`."""
         del data
-        return None
 
     def whole(self, body: bytes) -> list[Event]:
         """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         operation = self.request.operation
         if body.lstrip()[:1] == b"[" and operation != "completions":
-            events: list[Event] = [PassedDelta("", raw=body)]  # which reports nothing
+            events: list[Event] = [Verbatim(body)]  # which reports nothing
         else:
             fields = self._members(body)
             if not any(name in fields for name in _CONTENT[operation]):
                 raise self._unreadable(f"no {operation}")
             text, _ = self._choices(fields)
             self._record_usage(fields)
-            events = [PassedDelta(text, raw=body)]
+            events = _passed(text, body)
         if operation != "completions":
             self._units = self._units or 1
             self._ends = {0: "stop"}
@@ -135,12 +132,12 @@ class PassedReader(Struct, eq=False):
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end(events)
 
-    def _read(self, data: bytes) -> PassedDelta | None:
+    def _read(self, data: bytes) -> Sequence[Event]:
         fields = self._members(data)
         text, listed = self._choices(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
-        return PassedDelta(text, raw=data) if listed else None
+        return _passed(text, data) if listed else ()
 
     def _members(self, data: bytes) -> dict[str, Raw]:
         try:
@@ -192,6 +189,10 @@ class PassedReader(Struct, eq=False):
 
     def _unreadable(self, what: str) -> ServiceError:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
+
+
+def _passed(text: str, data: bytes) -> list[Event]:
+    return [TextDelta(text), Verbatim(data)] if text else [Verbatim(data)]
 
 
 def _converted(found: Raw | None, kind: Any) -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from causerie.http.client import HttpClient, RequestListener
 from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
 from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
-from causerie.protocol.request import Operation
+from causerie.protocol.request import NativeRequest, Operation
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
@@ -110,6 +110,17 @@ def too_late() -> UpstreamFailed:
     ).caused_by(ErrorClass.TIMEOUT)
 
 
+class KeyRenewal(Protocol):
+    """Renews the key of a provider that changes while the service runs."""
+
+    @property
+    def expired(self) -> bool:
+        """Whether the key is no longer valid, and there is no new one."""
+
+    async def renewed(self, rejected: str | None) -> bool:
+        """Return whether the provider has another key than the rejected one, or gets one now."""
+
+
 class Provider:
     """Client of one upstream provider: sends requests in its dialect, within its slots.
 
@@ -119,6 +130,9 @@ class Provider:
     it refuses, for somebody who speaks to it for himself. ``fingerprint`` is for replies
     that have none.
     """
+
+    key_renewal: KeyRenewal | None = None
+    """Of a key that changes."""
 
     def __init__(
         self,
@@ -132,6 +146,8 @@ class Provider:
     ) -> None:
         self.max_reply_bytes = MAX_REPLY_BYTES
         """Most bytes of one streamed reply, decoded."""
+        self.retries = 0
+        """How often a request that failed may be sent again."""
         self.candid = False
         self.name = name
         self.dialect = dialect
@@ -141,8 +157,19 @@ class Provider:
         self.listed: Sequence[str] = ()
         """Ids of its models, as a check has read them last."""
         self._client = client
-        self._credential = credential
-        api = dialect.api
+        self._aside: Callable[[], Mapping[str, str]] | None = None
+        self._keys: tuple[str | None, ...] = (None,)  # the present one, and the one before
+        self.use(credential)
+
+    @property
+    def credential(self) -> str | None:
+        """The key that is sent from now on."""
+        return self._keys[0]
+
+    def use(self, credential: str | None) -> None:
+        """Send this key from now on; requests under way are not touched."""
+        self._keys = (credential, self._keys[0])
+        api = self.dialect.api
         always = (*api.credential(credential), *api.headers)
         self._asking = (*always, ("accept", "application/json"))
         self._sending = (
@@ -152,7 +179,10 @@ class Provider:
         )
         by_model = "{model}" in api.path
         self._head = None if by_model else self._head_for("")  # one for all models
-        self._aside: Callable[[], Mapping[str, str]] | None = None
+
+    async def renews(self, rejected: str | None) -> bool:
+        """Return whether a request whose key was rejected can be sent with another one."""
+        return self.key_renewal is not None and await self.key_renewal.renewed(rejected)
 
     def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
         """Send with each chat request the headers that ``aside`` gives then."""
@@ -164,13 +194,28 @@ class Provider:
         body: bytes,
         due: float,
         *,
-        operation: Operation = "chat",
         anew: bool = False,
         asked: RequestListener | None = None,
+        native: NativeRequest | Operation | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
-        """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`."""
-        head = self._head if operation == "chat" else None
-        head = head or self._head_for(model, operation)
+        """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`.
+
+        A ``native`` one goes to the path of its API, with its headers, and one of an operation that
+        passes through to the path of that. Raises :class:`UpstreamFailed` if the key has expired.
+        """
+        if self.key_renewal is not None and self.key_renewal.expired:
+            raise UpstreamFailed(
+                "The key of the provider has expired, and no new one could be had."
+            ).caused_by(ErrorClass.REJECTED_KEY)
+        if native is None:
+            head = self._head or self._head_for(model)
+        elif isinstance(native, str):
+            head = self._head_for(model, native)
+        else:
+            api, path = self.dialect.api, self.dialect.native[native.shape]
+            head = self._client.head(
+                "POST", api.at(path), (*self._sending, *native.headers.items())
+            )
         if self._aside is not None:
             lines = "".join([f"{name}: {value}\r\n" for name, value in self._aside().items()])
             head += lines.encode("latin-1")
@@ -202,9 +247,10 @@ class Provider:
 
     def private(self, failure: ServiceError) -> ServiceError:
         """Return the failure after removing our key, which the provider may have quoted."""
-        failure.message = without(failure.message, self._credential)
-        if (code := failure.metadata.get("upstream_code")) != without(str(code), self._credential):
-            failure.metadata.pop("upstream_code", None)
+        for key in self._keys:
+            failure.message = without(failure.message, key)
+            if (code := failure.metadata.get("upstream_code")) != without(str(code), key):
+                failure.metadata.pop("upstream_code", None)
         return failure
 
     async def models(self, seconds: float = 10.0) -> list[str]:
@@ -227,7 +273,10 @@ class Provider:
         The content of the answer does not matter: not every server has that path. With
         ``listing`` a list of models in it is kept in ``listed``.
         """
+        key = self.credential
         async with self._get(path, seconds) as response:
+            if response.status == 401:
+                await self.renews(key)  # for the next time
             if response.status >= 500 or response.status in (401, 403, 429):
                 raise await self.refused(response)
             if listing and response.status == 200:

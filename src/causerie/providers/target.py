@@ -25,9 +25,16 @@ from causerie.protocol.events import (
     Usage,
     in_portions,
 )
-from causerie.protocol.request import ChatRequest, output_estimate, prompt_estimate
+from causerie.protocol.request import (
+    ChatRequest,
+    NativeRequest,
+    Operation,
+    output_estimate,
+    prompt_estimate,
+)
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
+from causerie.providers.native import NativeIncoming, native_of
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import Provider, failed
@@ -242,32 +249,22 @@ class ProviderReply(Struct, eq=False):
         sent, self._sent = self._sent, None
         assert sent is not None
         provider, model = self._target.provider, self._target.model_for(self._request)
+        native = self._way
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
-        asking = provider.post(
-            model,
-            sent.body,
-            due,
-            operation=self._request.operation,
-            asked=self._record_response,
-        )
+        key = provider.credential
+        asking = provider.post(model, sent.body, due, asked=self._record_response, native=native)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
                 response = await asking
             except Stale:
-                self._response = None
-                body = (await offload(self._outgoing)).body
-                response = await provider.post(
-                    model,
-                    body,
-                    due,
-                    operation=self._request.operation,
-                    anew=True,
-                    asked=self._record_response,
-                )
+                response = await self._send_again(due, anew=True)
+            if response.status == 401 and await provider.renews(key):
+                response.close()
+                response = await self._send_again(due)
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(TEXTS)
             whole = at_hand if usual else await self._whole_body(response, end)
@@ -285,6 +282,13 @@ class ProviderReply(Struct, eq=False):
             provider.private(failure)
             raise
         return self._batch or await self._next_batch()
+
+    async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
+        self._response = None
+        provider, model = self._target.provider, self._target.model_for(self._request)
+        body, native = (await offload(self._outgoing)).body, self._way
+        asked = self._record_response
+        return await provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
@@ -319,7 +323,8 @@ class ProviderReply(Struct, eq=False):
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
-        if new and request.passed is None and request.top_logprobs is None and len(body) <= LARGE:
+        new = new and self._native is None and request.passed is None
+        if new and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
                 (text, end, used), named = read
@@ -346,7 +351,24 @@ class ProviderReply(Struct, eq=False):
         asked = self._target
         if self._request.passed is not None:
             return PassedReader(self._request)
+        if self._native is not None:
+            return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
+
+    @property
+    def _way(self) -> NativeRequest | Operation | None:
+        return self._native if self._request.passed is None else self._request.operation
+
+    @property
+    def _native(self) -> NativeRequest | None:
+        if self._request.native is None or self._partial is not None:
+            return None
+        return native_of(self._request, self._target.provider.dialect)
+
+    @property
+    def verbatim(self) -> bool:
+        """Return true if request and reply pass unchanged."""
+        return self._native is not None
 
 
 def _shows_kind(start: bytes) -> bool:
@@ -383,6 +405,10 @@ class ProviderTarget:
     def name(self) -> str:
         """``PROVIDER/MODEL``, as the configuration names it."""
         return f"{self.provider.name}/{self.model}"
+
+    @property
+    def retries(self) -> int:
+        return self.provider.retries
 
     def model_for(self, request: ChatRequest) -> str:
         """Return the provider's name of the model that answers the request."""

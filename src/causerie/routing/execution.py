@@ -341,7 +341,7 @@ class Execution(TargetSelector, eq=False):
         if (left := broken.leave()) is not None:
             await left
         try:
-            if request.n > 1:
+            if request.n > 1 or broken.answer.verbatim:
                 raise failure
             return await self._gone_on(self._passed.partial(usage, trail), failure)
         except ServiceError as last:

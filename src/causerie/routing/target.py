@@ -19,7 +19,8 @@ class TargetReply(Protocol):
     batch. ``usage`` and ``trail`` give the tokens so far. ``changes`` reports what was dropped or
     rewritten for this target, ``cache_report`` what its prefix cache had of the prompt, if known
     before the first content. ``on_arrival`` takes a sink for batches that arrive while the next one
-    is awaited, until it returns false; it is ``None`` if every batch is awaited.
+    is awaited, until it returns false; it is ``None`` if every batch is awaited. ``verbatim``: the
+    request and the reply pass unchanged, in the API of the client.
     """
 
     @property
@@ -36,6 +37,8 @@ class TargetReply(Protocol):
     def cache_report(self) -> CacheReporter | None: ...
     @property
     def on_arrival(self) -> Callable[[ArrivalSink], None] | None: ...
+    @property
+    def verbatim(self) -> bool: ...
 
 
 class Silence:
@@ -45,6 +48,7 @@ class Silence:
     changes: Sequence[str] = ()
     cache_report: CacheReporter | None = None
     on_arrival: Callable[[ArrivalSink], None] | None = None
+    verbatim = False
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -67,7 +71,13 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """A server or model that can answer a chat request."""
+    """A server or model that can answer a chat request.
+
+    After a passing failure before the first content it may be asked ``retries`` times again.
+    """
+
+    @property
+    def retries(self) -> int: ...
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from causerie.errors import (
     ConstraintNotKept,
+    ErrorClass,
     Overloaded,
     RateLimited,
     ServiceError,
@@ -22,6 +23,7 @@ from causerie.protocol.events import Partial
 from causerie.protocol.request import ChatRequest, without_billing_line
 from causerie.protocol.targets import Candidate
 from causerie.routing.attempt import Attempt
+from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.target_state import TargetState, cause_of, wait_of
 
 _MOST = 20_000  # conversations, of some 200 bytes each
@@ -187,6 +189,8 @@ _OPERATOR = (
     "The operator finds the cause in the service's log and at `/health`, and can test the server "
     "with `causerie probe`."
 )
+_RETRY_SECONDS = 0.1  # doubled before each
+_PASSING = frozenset({ErrorClass.SERVER_ERROR, ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})
 _OF_THE_TARGET = frozenset(
     {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
 )
@@ -211,6 +215,11 @@ class TargetSelector(Struct, eq=False):
         if self.attempt is None or len(self.tried) == 1:
             return 0.0
         return self.attempt.started - min(one.started for one in self.tried)
+
+    @property
+    def answered_by(self) -> str:
+        """Return ``served_by`` with the provider's name of the model in place of a ``*``."""
+        return self.served_by.replace("*", self.request.model, 1)
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
@@ -248,9 +257,12 @@ class TargetSelector(Struct, eq=False):
         """
         hopeless = False
         failures: list[ServiceError] = []
-        for target_state in target_states:
+        asked = list(target_states)
+        for place, target_state in enumerate(asked):
             if failures and self._is_short(target_state, failures):
                 continue
+            if place >= len(target_states):
+                await self._pause_before_retry(target_state)
             attempt = Attempt(target_state, self._request(target_state), partial)
             try:
                 await attempt.begin()
@@ -274,7 +286,26 @@ class TargetSelector(Struct, eq=False):
             hopeless = hopeless or (target_state is target_states[0] and attempt.resting)
             if self.spent():
                 break
+            if partial is None and self._may_retry(target_state, failures[-1]):
+                asked.append(target_state)
         raise self._exhausted(target_states, failures, hopeless=hopeless)
+
+    def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
+        return (
+            self._times(target_state) <= target_state.target.retries
+            and failure.error_class in _PASSING
+            and not self.request.fallbacks  # which are asked at once
+            and target_state.breaker.failures < THRESHOLD
+        )
+
+    def _times(self, target_state: TargetState) -> int:
+        return sum(one.target == target_state.name for one in self.tried)
+
+    async def _pause_before_retry(self, target_state: TargetState) -> None:
+        jitter = 0.5 + 0.5 * self.context.chance()
+        seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
+        await self.context.pause(seconds)
+        self.waited(seconds)
 
     def _record_served(self, target: str) -> None:
         self.served_by = target
@@ -350,6 +381,13 @@ class TargetSelector(Struct, eq=False):
             sooner = max(1, math.ceil(min(rests.values(), default=wait_of(failure))))
             if sooner < wait_of(failure):  # of those that rest only one was asked
                 failure.headers["Retry-After"] = str(sooner)
+            if all(one.error_class is ErrorClass.RATE_LIMITED for one in telling):
+                failure.status, failure.type = 429, RateLimited.type
+                failure.code = "upstream_rate_limited"
+                failure.message = (
+                    "The provider's own rate limit is reached; try again after the time in "
+                    "`Retry-After`."
+                )
         if isinstance(failure, UpstreamFailed):
             next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (

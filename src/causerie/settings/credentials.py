@@ -1,17 +1,24 @@
 """Secrets that the configuration names, read where they are found: variable, file or command.
 
-Read at the start and at each reload, never written anywhere. Errors are reported without a word
-of the secret.
+Read at the start and at each reload, and keys of providers that change in between; never written
+anywhere. Errors are reported without a word of the secret.
 """
 
 from __future__ import annotations
 
+import os
+import selectors
+import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
+from typing import IO
 
+from causerie.engines.child_environment import engine_environment
 from causerie.http.addresses import Address
 from causerie.observe.alerts import secret_bytes
 from causerie.settings import environment
@@ -100,7 +107,7 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
         where, value = f"the file {secret.file}", _file_text(Path(secret.file))
     else:
         program = (secret.command or ("",))[0]
-        where, value = f"the command {program}", _command_output(secret.command or ())
+        where, value = f"the command {program}", _command_output(secret)
     return one_word(value, f"{where} gives")
 
 
@@ -140,25 +147,53 @@ def _file_text(file: Path) -> str:
         raise ValueError(f"the file {file} is not text") from None
 
 
-def _command_output(command: tuple[str, ...]) -> str:
+def _command_output(secret: Secret) -> str:
     # stderr is not shown, for it may hold the secret.
+    command, end = secret.command or (), monotonic() + _COMMAND_SECONDS
     try:
-        ended = subprocess.run(
+        started = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_COMMAND_SECONDS,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=engine_environment(secret.environment),
+            start_new_session=True,
         )
-        output = ended.stdout[:_MOST_BYTES].decode()
     except OSError as error:
         raise ValueError(f"the command {command[0]} cannot be run: {error.strerror}") from error
-    except subprocess.TimeoutExpired:
-        raise ValueError(
-            f"the command {command[0]} has not ended after {_COMMAND_SECONDS:g} s"
-        ) from None
-    except UnicodeDecodeError:
-        raise ValueError(f"the command {command[0]} does not print text") from None
-    if ended.returncode != 0:
-        raise ValueError(f"the command {command[0]} ended with code {ended.returncode}")
+    with started:
+        try:
+            assert started.stdout is not None
+            output = _output(started.stdout, end)
+            code = started.wait(max(end - monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            words = f"has not ended after {_COMMAND_SECONDS:g} s"
+            raise ValueError(f"the command {command[0]} {words}") from None
+        except ValueError as error:
+            raise ValueError(f"the command {command[0]} {error}") from None
+        finally:
+            if started.returncode is None:  # with the programs that it has started
+                with suppress(ProcessLookupError):
+                    os.killpg(started.pid, signal.SIGKILL)
+    if code != 0:
+        raise ValueError(f"the command {command[0]} ended with code {code}")
     return output
+
+
+def _output(stdout: IO[bytes], end: float) -> str:
+    output = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdout, selectors.EVENT_READ)
+        while len(output) <= _MOST_BYTES:
+            if not selector.select(max(end - monotonic(), 0)):
+                raise subprocess.TimeoutExpired((), _COMMAND_SECONDS)
+            piece = os.read(stdout.fileno(), _MOST_BYTES)
+            if not piece:
+                break
+            output += piece
+    if len(output) > _MOST_BYTES:
+        raise ValueError(f"prints more than {_MOST_BYTES // 1024} KiB")
+    try:
+        return output.decode()
+    except UnicodeDecodeError:
+        raise ValueError("does not print text") from None

@@ -456,4 +456,7 @@ def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> 
         ) from None
     if secret == Secret():
         raise SettingsError([Problem(place, label, f"names no place; write {PLACES}")])
+    if secret is not None and secret.lifetime is not None:
+        advice = "has a `lifetime`, and an import keeps what it reads once; keep it in the file"
+        raise SettingsError([Problem(place, label, advice)])
     return FiledEntry(Entry(section, name, body, place=place), secret)

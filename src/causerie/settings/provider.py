@@ -137,7 +137,9 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     api_version: ApiVersion | None = None
     """The `api-version` of requests, for dialect `azure-deployments`."""
     key: KeyPlace | None = None
-    """Where the key is found that is sent there. Unset: none is sent."""
+    """Where the key is found that is sent there. Unset: none is sent. That of a `file`, and that of
+    a `command` with a `lifetime`, is [read again](../guides/changing-keys.md) while the service
+    runs."""
     max_concurrent: Count | None = None
     """Most requests there at the same time. Unset: as many as come."""
     fetches_images: bool | None = None
@@ -170,6 +172,10 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     max_reply_bytes: Count = 64 * 1024 * 1024
     """Most bytes of one streamed reply, as they come and decompressed; a longer one breaks off. A
     reply that is not streamed has at most 16 MiB."""
+    retries: Annotated[int, Meta(ge=0, le=5)] = 2
+    """How often a request is sent again to a model that fails (5xx, no connection, an unreadable
+    reply) before its first content, if no other target answers; each time after a longer pause. At
+    most four attempts are made in all."""
     timeouts: TimeoutSettings = TimeoutSettings()
     tls: TlsSettings = TlsSettings()
     health: HealthCheckSettings = HealthCheckSettings()
@@ -196,11 +202,15 @@ def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
 
 
 def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
-    """Yield an error unless a secret has exactly one place."""
+    """Yield an error unless a secret has exactly one place, and options that belong to it."""
     named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
     if len(named) != 1:
         words = " and ".join(f"`{one}`" for one in named) or "nothing"
         yield Broken(path, f"has {words}; it takes {PLACES}", relies_on=(path,))
+    elif secret.command is None and (secret.environment or secret.lifetime is not None):
+        yield Broken(path, "has `environment` or `lifetime`, which belong to a `command`")
+    elif secret.lifetime is not None and (path[0], path[-1]) != ("providers", "key"):
+        yield Broken(path, "has a `lifetime`; only keys of providers change while the service runs")
 
 
 def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:

@@ -77,6 +77,10 @@ def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
         hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
+    known = KNOWN_PROVIDERS.get(provider.known or "")
+    if known is not None and known.own and known.own in provider.base_url:
+        words = f'with your own name in place of {known.own}: "{provider.base_url}"'
+        yield Broken((*at, "base_url"), f"differs from project to project; write it {words}")
     if provider.dialect not in DIALECTS:
         hint = suggestion(provider.dialect, DIALECTS)
         yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')

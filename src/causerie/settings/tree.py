@@ -134,7 +134,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     body_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
     """How long a client may take to send its request body."""
     max_body_bytes: Count = 16 * 1024 * 1024
-    """Largest request body, in bytes; over it: status 413."""
+    """Largest request body, in bytes, as it comes and decompressed; over it: status 413."""
     max_nesting: Annotated[int, Meta(ge=4, le=256)] = 64
     """Deepest nesting of arrays and objects in a request."""
     max_values: Annotated[int, Meta(ge=1_000, le=10_000_000)] = 150_000

@@ -115,11 +115,15 @@ VariableName = Annotated[
 
 
 class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Place of a secret; one of the three is set."""
+    """Place of a secret; one of the first three is set."""
 
     env: VariableName | None = None
     file: FilePath | None = None
     command: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    environment: tuple[VariableName, ...] = ()
+    """Variables that the command gets in addition to those that every program needs."""
+    lifetime: Annotated[float, Meta(ge=1, le=2_592_000)] | None = None
+    """Seconds for which the command's output is valid: it is run again before they are over."""
 
 
 def secrets(value: object, path: KeyPath = (), owner: str = "") -> Iterator[NamedSecret]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -32,14 +32,12 @@ class GrowingList(Generic[_T]):
         return other
 
     def append(self, item: _T) -> None:
-        """Add an item."""
         if len(self._items) > self.size:
             self._items = self._items[: self.size]
         self._items.append(item)
         self.size += 1
 
     def behind(self, start: int) -> list[_T]:
-        """Return the items from an index on."""
         return self._items[start : self.size]
 
 
@@ -58,11 +56,9 @@ class GrowingSet(Generic[_T]):
         return other
 
     def has(self, item: _T) -> bool:
-        """Return whether an item is in the set."""
         return self._items.get(item, self._size) < self._size
 
     def add(self, item: _T) -> None:
-        """Add an item that is not in the set."""
         if len(self._items) > self._size:
             self._items = dict(islice(self._items.items(), self._size))
         self._items[item] = self._size
@@ -89,7 +85,6 @@ class GrowingText:
         return other
 
     def add(self, text: str) -> None:
-        """Add the next piece."""
         if not text:
             return
         if len(self._pieces) > self._count:
@@ -141,16 +136,32 @@ class Unreadable(Exception):
 class Read:
     """Meaning of one piece of text."""
 
-    arguments: str = ""
-    """Next part of the JSON text of the arguments."""
-    value: str = ""
-    """Complete name or id; set once, with ``rest``."""
-    rest: str | None = None
-    """Text after the segment, or ``None`` while the segment is incomplete."""
+    arguments: str = ""  # next part of the JSON text of the arguments
+    value: str = ""  # complete name or id; set once, with ``rest``
+    rest: str | None = None  # text after the segment, or ``None`` while the segment is incomplete
 
 
 LONGEST_WORD = 4096
 """Most characters of a key, name, number or constant; a longer one is not read."""
+
+
+class SteppedReader:
+    """Reads by steps, each of which returns a part of the arguments; ``None`` where more text is
+    needed."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._done = False
+        self._step: Callable[[], str | None]
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        out = ""
+        while (piece := self._step()) is not None:
+            out += piece
+            if self._done:
+                return Read(arguments=out, rest=self._text)
+        return Read(arguments=out)
 
 
 class Reader(Protocol):

@@ -8,20 +8,27 @@ from functools import partial
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import APPLIES, SchemaRefused, is_annotation, part_at, step
+from causerie.chat.schema.keywords import (
+    APPLIES,
+    SchemaRefused,
+    as_list,
+    as_mapping,
+    constants,
+    is_annotation,
+    one_or_several,
+    part_at,
+    step,
+)
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
-from causerie.chat.schema.values import is_number
+from causerie.chat.schema.values import is_number, json_type
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
-_VALUES = frozenset({"const", "enum"})
-_NAMED = frozenset({"properties", "patternProperties"})
 _SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
-_APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
 _NUMBERS = ("minimum", "maximum")
 _BOUNDS = {
     "string": ("minLength", "maxLength"),
@@ -43,7 +50,7 @@ def part_of(schema: Schema, part: object) -> Schema | None:
     """Return a schema inside ``schema`` with its definitions; ``None`` if it admits nothing."""
     if part is False:
         return None
-    return {**(part if isinstance(part, Mapping) else {}), **definitions(schema)}
+    return {**as_mapping(part), **definitions(schema)}
 
 
 def resolved(root: Schema, reference: str) -> Schema | bool:
@@ -87,7 +94,7 @@ def anchored(root: Schema) -> Schema:
         spelled = narrowing.of(spelled, at, alone=False).schema
         for key, of in spelled.items():
             below = step(at, key)
-            if key in _NAMED and isinstance(of, Mapping):
+            if key in ("properties", "patternProperties") and isinstance(of, Mapping):
                 out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
             else:
                 out[key] = walked(of, below) if _holds_subschemas(key, spelled) else of
@@ -115,7 +122,7 @@ def _without_single_reference(whole: Schema) -> Schema:
 def _holds_subschemas(key: str, schema: Schema) -> bool:
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
-    return key not in _VALUES and not is_annotation(key)
+    return key not in ("const", "enum") and not is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -128,23 +135,16 @@ def closed_schema(parameters: Schema) -> Schema:
     if not schema.keys() & _SPEAK_OF_PROPERTIES:
         schema["properties"] = {}
     named, required = schema.get("properties"), schema.get("required", [])
+    alongside = [each for key in ("allOf", "anyOf", "oneOf") for each in as_list(schema.get(key))]
     if (
         isinstance(named, Mapping)
         and isinstance(required, list)
         and named.keys() >= set(map(str, required))
-        and not any(map(_names_others, _schemas_alongside(schema)))
-        and "patternProperties" not in schema
+        and not any(map(_names_others, alongside))
+        and schema.keys().isdisjoint({"$ref", "patternProperties"})
     ):
         schema.setdefault("additionalProperties", False)
     return schema
-
-
-def _schemas_alongside(schema: Schema) -> Iterator[object]:
-    for key in ("allOf", "anyOf", "oneOf"):
-        options = schema.get(key)
-        yield from options if isinstance(options, list) else ()
-    if "$ref" in schema:
-        yield schema["$ref"]
 
 
 def _names_others(option: object) -> bool:
@@ -175,7 +175,9 @@ def _choices_of_part(
     schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     # Parts that refer to the same part twice, level by level, are read once each.
-    found: list[Schema] = [{key: of for key, of in schema.items() if key not in _APPLIED}]
+    found: list[Schema] = [
+        {key: of for key, of in schema.items() if key not in ("$ref", "allOf", *_ALTERNATIVES)}
+    ]
     for options in _applied(schema):
         each = _distinct_choices([_of_option(option, shared, known) for option in options], shared)
         if len(each) > max(len(options), _MOST_UNITED):
@@ -227,8 +229,7 @@ def _applied(schema: Schema) -> Iterator[Sequence[object]]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [resolved(schema, reference)]
-    parts = schema.get("allOf")
-    yield from ([part] for part in parts) if isinstance(parts, list) else ()
+    yield from ([part] for part in as_list(schema.get("allOf")))
     for key in _ALTERNATIVES:
         options = schema.get(key)
         if isinstance(options, list):
@@ -240,10 +241,7 @@ def kinds_of(choice: Schema) -> frozenset[str]:
     values = constants(choice)
     if values is not None:
         return frozenset(map(kind_of, values))
-    declared = choice.get("type")
-    if isinstance(declared, list):
-        return frozenset(map(str, declared))
-    return frozenset({declared}) if isinstance(declared, str) else ALL
+    return frozenset(map(str, one_or_several(choice["type"]))) if "type" in choice else ALL
 
 
 def kinds(schema: Schema) -> frozenset[str]:
@@ -271,10 +269,6 @@ def is_meant(value: object, schema: Schema) -> bool:
 # The conjunction of two schemas. It is exact, or the schema is refused.
 
 AT = "x-at"  # where a part of a schema stood in what was sent
-_NAMES: Mapping[type, str] = {
-    str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",
-    list: "array", dict: "object",
-}  # fmt: skip
 NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf")
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
@@ -289,14 +283,7 @@ def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
 
 
 def kind_of(value: object) -> str:
-    """Return the JSON type of a value."""
-    return _NAMES[type(value)]
-
-
-def constants(choice: Schema) -> list[object] | None:
-    """Return the values that a choice lists."""
-    values = [choice["const"]] if "const" in choice else choice.get("enum")
-    return values if isinstance(values, list) else None
+    return "integer" if type(value) is int else json_type(value)
 
 
 def admits(choice: Schema, value: object) -> bool:
@@ -316,11 +303,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
         if key in _TOGETHER:
             both[key] = _TOGETHER[key](one[key], other[key])
         elif key in _REPEATED:
-            leading_content = both.get("allOf")
-            both["allOf"] = [
-                *(leading_content if isinstance(leading_content, list) else ()),
-                {key: one[key]},
-            ]
+            both["allOf"] = [*as_list(both.get("allOf")), {key: one[key]}]
         elif key in _ALONE:
             raise refused(other, "alongside another schema for the same array it is not supported.")
     if one.keys() & _OBJECTS and other.keys() & _OBJECTS:
@@ -350,25 +333,22 @@ def settled(choice: Schema) -> Schema | None:
 
 
 def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
-    names = dict.fromkeys([*_named(one), *_named(other)])
+    sides = [as_mapping(side.get("properties")) for side in (one, other)]
+    names = dict.fromkeys(name for side in sides for name in side)
     found: dict[str, object] = {}
     if names:
         found["properties"] = {
             name: _conjunction(_seen(one, name), _seen(other, name)) for name in names
         }
     if "additionalProperties" in one or "additionalProperties" in other:
-        sides = [side.get("additionalProperties", True) for side in (one, other)]
-        found["additionalProperties"] = _conjunction(*sides)
+        others = [side.get("additionalProperties", True) for side in (one, other)]
+        found["additionalProperties"] = _conjunction(*others)
     return found
 
 
-def _named(schema: Schema) -> Mapping[str, object]:
-    named = schema.get("properties")
-    return named if isinstance(named, Mapping) else {}
-
-
 def _seen(schema: Schema, name: str) -> object:
-    return _named(schema).get(name, schema.get("additionalProperties", True))
+    others = schema.get("additionalProperties", True)
+    return as_mapping(schema.get("properties")).get(name, others)
 
 
 def _conjunction(first: object, second: object) -> object:
@@ -386,7 +366,7 @@ def _parts(schema: object) -> list[object]:
 
 
 def _types(first: object, second: object) -> object:
-    sides = [side if isinstance(side, list) else [side] for side in (first, second)]
+    sides = [one_or_several(side) for side in (first, second)]
     mine, theirs = ({*side, "integer"} if "number" in side else {*side} for side in sides)
     common = mine & theirs
     kinds = sorted(common - {"integer"} if "number" in common else common)

@@ -1,47 +1,39 @@
 """Arguments as nested elements, each tag behind a marker (MiniMax M3).
 
-``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys;
-strings stand raw. The schema decides if a text is a string; lists and objects show by what is
-in them.
+``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys; strings
+stand raw. The schema decides if a text is a string; lists and objects show by what is in them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
-    Read,
     Schema,
+    SteppedReader,
     Unreadable,
     json_value,
     text_overlap,
     without,
 )
-from causerie.chat.call_syntax.choices import (
-    ALL,
-    NUMERIC,
-    choices,
-    constants,
-    is_meant,
-    kinds,
-    kinds_of,
-    refused,
-)
+from causerie.chat.call_syntax.choices import ALL, choices, is_meant, kinds, kinds_of, refused
 from causerie.chat.call_syntax.members import (
     ArgumentRules,
     item_in,
     items_of,
     members_of,
     names_in,
+    number_of,
     property_in,
     string_terminal,
 )
 from causerie.chat.grammar_text import GrammarText
+from causerie.chat.schema.keywords import constants
 
 _ITEM = "item"
 _NULL = frozenset({"null"})
@@ -62,29 +54,17 @@ class _Element:
     count: int = 0
 
 
-class ElementReader:
+class ElementReader(SteppedReader):
     """Reads elements up to a closing tag that closes none of them, which is left."""
 
     def __init__(self, mark: str, schema: Schema) -> None:
+        super().__init__()
         self._mark = mark
         self._open = [_Element("", schema, brackets="{}")]
-        self._text = ""
         self._held = GrowingText()  # of an element, before what is left to be searched
-        self._done = False
         self._resumed = False
         self._value_is_streamed = False
-        self._step: Callable[[], str | None] = self._tag
-
-    def feed(self, text: str) -> Read:
-        self._text += text
-        out = ""
-        while True:
-            piece = self._step()
-            if piece is None:
-                return Read(arguments=out)
-            out += piece
-            if self._done:
-                return Read(arguments=out, rest=self._text)
+        self._step = self._tag
 
     def _tag(self) -> str | None:
         text = self._text = self._text.lstrip()
@@ -122,7 +102,10 @@ class ElementReader:
             lead = outer.brackets[0]
         outer.count += 1
         lead += ", " if outer.count > 1 else ""
-        schema = self._schema_of(outer, name)
+        if outer.brackets == "[]":
+            schema = item_in(outer.schema, outer.count - 1)
+        else:
+            schema = property_in(outer.schema, name)
         free = outer.brackets == "{}" and name not in names_in(outer.schema)
         self._open.append(_Element(name, schema, free))
         self._resumed = False
@@ -131,11 +114,6 @@ class ElementReader:
         self._step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
         return lead + key + ('"' if self._value_is_streamed else "")
-
-    def _schema_of(self, outer: _Element, name: str) -> Schema:
-        if outer.brackets == "[]":
-            return item_in(outer.schema, outer.count - 1)
-        return property_in(outer.schema, name)
 
     def _read_value(self) -> str | None:
         if not self._resumed and not self._value_is_streamed and not self._holds_text():
@@ -235,8 +213,7 @@ class _Elements(ArgumentRules[str | None]):
             case "array":
                 inside = items_of(choice).grammar(self._item, "")
             case _:
-                bounds = {key: choice[key] for key in NUMERIC if key in choice}
-                inside = self.scope.json({"type": kind, **bounds})
+                inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
 
     def _string(self, choice: Schema, place: str | None) -> str:
@@ -281,6 +258,5 @@ def _default_kinds(choice: Schema) -> tuple[str]:
 
 
 def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:
-    """Return a grammar for a function's parameters, written as elements."""
     writer = _Elements(mark, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))

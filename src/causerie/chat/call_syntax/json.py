@@ -4,48 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.chat.call_syntax.base import Read, Schema, Unreadable, spelled
-from causerie.chat.call_syntax.choices import NUMERIC, choices, constants, kinds_of, refused
-from causerie.chat.call_syntax.members import ArgumentRules, items_of, members_of, patterns_of
+from causerie.chat.call_syntax.choices import refused
+from causerie.chat.call_syntax.members import JsonLikeRules, members_of, patterns_of
 from causerie.chat.call_syntax.python import separated
 from causerie.chat.grammar_text import GrammarText
+from causerie.chat.schema.keywords import as_mapping
 
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 
 
-class JsonReader:
-    """Follows the text to the brace that closes the object; braces in strings do not count.
-
-    Reads a string with the text of an object as that object.
-    """
+class ValueScan:
+    """Finds the end of a JSON value that comes in pieces; brackets in strings do not count."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] | None = None  # of the string; ``None`` where it is an object
-        self._begun = False
         self._depth = 0
         self._in_string = False
         self._escaped = False
 
-    def feed(self, text: str) -> Read:
-        if not self._begun:
-            text = text.lstrip()
-            if not text:
-                return Read()
-            if text[0] not in '"{':
-                raise Unreadable
-            self._begun = True
-            self._pieces = [] if text[0] == '"' else None
-        end = self._end_of_value(text)
-        if self._pieces is not None:
-            return self._unquoted(self._pieces, text, end)
-        if end is None:
-            return Read(arguments=text)
-        return Read(arguments=text[:end], rest=text[end:])
-
-    def _end_of_value(self, text: str) -> int | None:
+    def end(self, text: str) -> int | None:
+        """Return where in the next piece the value ends, if it does."""
         at = 0
         if self._escaped and text:
             self._escaped = False
@@ -67,6 +48,34 @@ class JsonReader:
             if self._depth == 0 and not self._in_string:
                 return at
         return None
+
+
+class JsonReader:
+    """Follows the text to the brace that closes the object.
+
+    Reads a string with the text of an object as that object.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] | None = None  # of the string; ``None`` where it is an object
+        self._begun = False
+        self._scan = ValueScan()
+
+    def feed(self, text: str) -> Read:
+        if not self._begun:
+            text = text.lstrip()
+            if not text:
+                return Read()
+            if text[0] not in '"{':
+                raise Unreadable
+            self._begun = True
+            self._pieces = [] if text[0] == '"' else None
+        end = self._scan.end(text)
+        if self._pieces is not None:
+            return self._unquoted(self._pieces, text, end)
+        if end is None:
+            return Read(arguments=text)
+        return Read(arguments=text[:end], rest=text[end:])
 
     def _unquoted(self, pieces: list[str], text: str, end: int | None) -> Read:
         pieces.append(text[:end])
@@ -94,38 +103,29 @@ _CHARACTER = rf"({_PLAIN}|{_UNIT}|{_PAIR})"
 _COUNTED = rf"({_PLAIN}|{_UNIT})"
 _KEY = rf'/"{_CHARACTER}*"/'
 _LENGTHS = ("minLength", "maxLength")
-_MOST_EXACT = 2**53  # of whole numbers as floats
-_RULES = (*_LENGTHS, "pattern", "format", "allOf")
 
 
 def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the rule for a document.
 
     ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
-    them. Raises ``SchemaRefused`` for what only the engines' own grammar
-    can say.
+    them. Raises ``SchemaRefused`` for what only the engines' own grammar can say.
     """
     writer = _Pretty(scope)
     return writer.finish(schema, writer.ways(schema, None))
 
 
-class _Pretty(ArgumentRules[None]):
+class _Pretty(JsonLikeRules):
     def __init__(self, scope: GrammarText) -> None:
         super().__init__(scope)
         self._open_object = scope.terminal(rf"/\{{{_SPACE}/")
         self._close_object = scope.terminal(rf"/{_SPACE}\}}/")
-        self._open_array = scope.terminal(rf"/\[{_SPACE}/")
-        self._close_array = scope.terminal(rf"/{_SPACE}\]/")
-        self._comma = scope.terminal(rf"/{_SPACE},{_SPACE}/")
+        self.brackets = (scope.terminal(rf"/\[{_SPACE}/"), scope.terminal(rf"/{_SPACE}\]/"))
+        self.comma = scope.terminal(rf"/{_SPACE},{_SPACE}/")
         self._colon = scope.terminal(rf"/{_SPACE}:{_SPACE}/")
 
-    def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        for choice in choices(schema):
-            values = constants(choice)
-            if values is None:
-                yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
-            else:
-                yield from (self._constant(value) for value in values)
+    def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
+        return map(self._constant, values)
 
     def _constant(self, value: object) -> str:
         if isinstance(value, Mapping):
@@ -135,41 +135,23 @@ class _Pretty(ArgumentRules[None]):
             ]
             return self._enclosed(self._open_object, members, self._close_object)
         if isinstance(value, list):
-            return self._enclosed(self._open_array, map(self._constant, value), self._close_array)
-        if isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_EXACT:
+            begin, end = self.brackets
+            return self._enclosed(begin, map(self._constant, value), end)
+        if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
             return f"({self._text(value)} | {self._text(int(value))})"
         return self._text(value)
 
     def _enclosed(self, begin: str, parts: Iterable[str], end: str) -> str:
-        return f"{begin} {f' {self._comma} '.join(parts)} {end}"
+        return f"{begin} {f' {self.comma} '.join(parts)} {end}"
 
     def _text(self, value: object) -> str:
         written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return self.scope.literal(written)
 
-    def _kind(self, kind: str, choice: Schema) -> str | None:
-        match kind:
-            case "string":
-                return self._string(choice)
-            case "boolean":
-                return '("true" | "false")'
-            case "null":
-                return '"null"'
-            case "array":
-                inside = items_of(choice).grammar(self._item, self._comma)
-                return (
-                    None if inside is None else f"{self._open_array} {inside} {self._close_array}"
-                )
-            case "object":
-                return self._object(choice)
-        bounds = {key: choice[key] for key in NUMERIC if key in choice}
-        return self.scope.json({"type": kind, **bounds})
-
-    def _item(self, schema: Schema) -> str:
-        return self.value(schema, None)
-
-    def _string(self, choice: Schema) -> str:
-        rules = {key: choice[key] for key in _RULES if key in choice}
+    def string(self, choice: Schema) -> str:
+        rules = {
+            key: choice[key] for key in (*_LENGTHS, "pattern", "format", "allOf") if key in choice
+        }
         if not rules:
             return self.scope.terminal(rf'/"{_CHARACTER}*"/')
         if rules.keys() <= set(_LENGTHS):
@@ -177,25 +159,24 @@ class _Pretty(ArgumentRules[None]):
             return self.scope.terminal(rf'/"{_COUNTED}{{{low},{high}}}"/')
         return self.scope.json({"type": "string", **rules})
 
-    def _object(self, choice: Schema) -> str | None:
+    def object(self, choice: Schema) -> str | None:
         members = members_of(choice, _KEY, lambda name: True)
         if members is None:
             return None
         if members.free and (members.named or len(members.free) > 1):
             raise refused(choice, "keys of the model's own stand alongside others.")
         parts = [
-            (one.required, f"{self._text(one.name)} {self._colon} {self._item(one.schema)}")
+            (one.required, f"{self._text(one.name)} {self._colon} {self.item(one.schema)}")
             for one in members.named
         ]
         others = [
-            f"{self._free_key(choice)} {self._colon} {self._item(of)}" for _, of in members.free
+            f"{self._free_key(choice)} {self._colon} {self.item(of)}" for _, of in members.free
         ]
-        inside = separated(parts, others, members, self._comma, self.scope)
+        inside = separated(parts, others, members, self.comma, self.scope)
         return f"{self._open_object} {inside} {self._close_object}"
 
     def _free_key(self, choice: Schema) -> str:
-        patterns, shut = [*patterns_of(choice)], choice.get("properties")
-        names = shut if isinstance(shut, Mapping) else {}
+        patterns, names = [*patterns_of(choice)], as_mapping(choice.get("properties"))
         if not patterns:
             taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)
             return self.scope.terminal(" & ".join([_KEY, *taken]))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import Schema, Unreadable, json_value, offered_name
+from causerie.chat.call_syntax.json import ValueScan
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import relaxed_json
@@ -20,8 +20,6 @@ from causerie.chat.formats.format import ParameterList
 _MOST_CHARACTERS = 32_000
 _NAMES = ("name", "tool_name", "function", "tool", "function_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
-_STRUCTURE = re.compile(r'["{}\[\]]')
-_STRING_END = re.compile(r'["\\]')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HEAD = re.compile(
     r"""(?:\S{0,24}?(?=<))?<(?:[^\s<>=]{1,16}[:｜][ ]?)?(?:function|invoke|tool|call)"""
@@ -40,12 +38,8 @@ _CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$
 _PLAIN = ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
 
 
-@dataclass(frozen=True, slots=True)
-class LenientCall:
-    """A call that was read; ``arguments`` are JSON."""
-
-    name: str
-    arguments: str
+LenientCall = tuple[str, str]
+"""Name and arguments (JSON) of a call that was read."""
 
 
 class LenientReader:
@@ -70,7 +64,7 @@ class LenientReader:
         self._name = name
         self._text = ""
         self._started = False
-        self._scan: _ValueScan | None = None
+        self._scan, self._scanned = ValueScan(), 0
         self._looked = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
@@ -98,9 +92,11 @@ class LenientReader:
         return self._started
 
     def _value(self) -> tuple[list[LenientCall], str] | None:
-        self._scan = self._scan or _ValueScan()
-        end = self._scan.end(self._text)
-        return None if end is None else (self._calls_in(self._text[:end]), self._text[end:])
+        start, self._scanned = self._scanned, len(self._text)
+        end = self._scan.end(self._text[start:])
+        if end is None:
+            return None
+        return self._calls_in(self._text[: start + end]), self._text[start + end :]
 
     def _may_start(self) -> bool:
         if self._text[0] in ('<]"' if self._name else "<]"):
@@ -133,35 +129,12 @@ class LenientReader:
         values = value if isinstance(value, list) else [value]
         if not values:
             raise Unreadable
-        if self._name and not (isinstance(value, Mapping) and _names_function(value)):
+        named = isinstance(value, Mapping) and all(
+            any(key in value for key in keys) for keys in (_NAMES, _ARGUMENTS)
+        )
+        if self._name and not named:
             return [_call(self._name, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]
-
-
-class _ValueScan:
-    def __init__(self) -> None:
-        self._at = self._depth = 0
-        self._in_string = False
-
-    def end(self, text: str) -> int | None:
-        while True:
-            found = (_STRING_END if self._in_string else _STRUCTURE).search(text, self._at)
-            if found is None:
-                self._at = len(text)
-                return None
-            character = found.group()
-            if character == "\\" and found.end() == len(text):
-                self._at = found.start()
-                return None
-            self._at = found.end() + (character == "\\")
-            if character == '"':
-                self._in_string = not self._in_string
-            elif character in "{[":
-                self._depth += 1
-            elif character in "}]":
-                self._depth -= 1
-                if self._depth == 0:
-                    return self._at
 
 
 def _json(text: str) -> object:
@@ -172,10 +145,6 @@ def _json(text: str) -> object:
         if written is None:
             raise Unreadable from None
         return json_value(written)
-
-
-def _names_function(value: Mapping[str, object]) -> bool:
-    return any(key in value for key in _NAMES) and any(key in value for key in _ARGUMENTS)
 
 
 def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
@@ -202,7 +171,7 @@ def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientC
         arguments = {}
     if not isinstance(arguments, Mapping) or (not arguments and tools[name].get("required")):
         raise Unreadable
-    return LenientCall(name, json.dumps(arguments, ensure_ascii=False))
+    return name, json.dumps(arguments, ensure_ascii=False)
 
 
 def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall:
@@ -216,11 +185,11 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
         read = PythonReader(tools[name]).feed(text[1:])
         if read.rest is None or not _CLOSING.fullmatch(read.rest[1:]):
             raise Unreadable
-        return LenientCall(name, read.arguments)
+        return name, read.arguments
     if text[:1] != "{" and _OPENING.search(text):
-        return LenientCall(name, _arguments_in_tags(text, tools[name]))
+        return name, _arguments_in_tags(text, tools[name])
     string = _STRING.match(text)
-    end = (_ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
+    end = (ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
     if not _CLOSING.fullmatch(text, end):
         raise Unreadable
     return _call(name, _json(text[:end]) if end else None, tools)

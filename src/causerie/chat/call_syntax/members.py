@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from causerie.chat.call_syntax.base import Schema, spelled
-from causerie.chat.call_syntax.choices import choices, definitions, part_of, refused
+from causerie.chat.call_syntax.choices import (
+    NUMERIC,
+    choices,
+    definitions,
+    kinds_of,
+    part_of,
+    refused,
+)
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
-from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list
+from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list, as_mapping, constants
 from causerie.chat.schema.pattern import Refused, anywhere, searches
 
 
@@ -24,8 +31,7 @@ def string_terminal(schema: Schema) -> str | None:
     """
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
-    leading_content = schema.get("allOf")
-    for rules in (schema, *(leading_content if isinstance(leading_content, list) else ())):
+    for rules in (schema, *as_list(schema.get("allOf"))):
         pattern, form = rules.get("pattern"), rules.get("format")
         if isinstance(pattern, str):
             try:
@@ -62,7 +68,6 @@ class ArgumentRules(ABC, Generic[Place]):
         """Return the alternatives of a value; none if no value can follow the schema."""
 
     def value(self, schema: Schema, place: Place) -> str:
-        """Return the name of the rule for a value."""
         shared = definitions(schema)
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
@@ -81,6 +86,58 @@ class ArgumentRules(ABC, Generic[Place]):
             name, of, place = self._waiting.pop()
             self.scope.define(name, either(of, self.ways(of, place)))
         return top
+
+
+class JsonLikeRules(ArgumentRules[None]):
+    """The rules where a list stands in ``brackets``, its items between ``comma``."""
+
+    null = '"null"'
+    brackets = ('"["', '"]"')
+    comma = '","'
+
+    def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
+        for choice in choices(schema):
+            values = constants(choice)
+            if values is None:
+                yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
+            else:
+                yield from self.constants(choice, values)
+
+    @abstractmethod
+    def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
+        """Return how the values that a choice lists are written."""
+
+    @abstractmethod
+    def string(self, choice: Schema) -> str:
+        """Return how a text is written."""
+
+    @abstractmethod
+    def object(self, choice: Schema) -> str | None:
+        """Return how an object is written, if one is possible."""
+
+    def item(self, schema: Schema) -> str:
+        return self.value(schema, None)
+
+    def _kind(self, kind: str, choice: Schema) -> str | None:
+        match kind:
+            case "string":
+                return self.string(choice)
+            case "boolean":
+                return '("true" | "false")'
+            case "null":
+                return self.null
+            case "array":
+                begin, end = self.brackets
+                inside = items_of(choice).grammar(self.item, self.comma)
+                return None if inside is None else f"{begin} {inside} {end}"
+            case "object":
+                return self.object(choice)
+        return number_of(kind, choice, self.scope)
+
+
+def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
+    """Return the expression for a number, or another value that is written as JSON."""
+    return scope.json({"type": kind, **{key: choice[key] for key in NUMERIC if key in choice}})
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
@@ -131,7 +188,7 @@ def items_of(choice: Schema) -> Items:
     if isinstance(items, list):
         first, items = items, choice.get("additionalItems", True)
     possible: list[Schema] = []
-    for schema in first if isinstance(first, list) else ():
+    for schema in as_list(first):
         of = part_of(choice, schema)
         if of is None or not choices(of):
             items = False
@@ -155,9 +212,14 @@ def item_in(schema: Schema, at: int) -> Schema:
         of = items.first[at] if at < len(items.first) else items.rest
         if of is not None and of not in found:
             found.append(of)
-    if len(found) > 1:
-        return {"anyOf": found, **definitions(schema)}
-    return found[0] if found else {}
+    return any_of(found) if found else {}
+
+
+def any_of(options: Sequence[Schema]) -> Schema:
+    """Return a schema whose values follow one of the schemas, which have the same definitions."""
+    if len(options) == 1:
+        return options[0]
+    return {"anyOf": options, **definitions(options[0])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +260,7 @@ def members_of(
     """
     required = as_list(choice.get("required"))
     declared = _names(choice)
-    unnamed = declared.keys() - _mapping(choice, "properties").keys()
+    unnamed = declared.keys() - as_mapping(choice.get("properties")).keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
         raise refused(choice, "too many required names for so many patterns.", "patternProperties")
     named = []
@@ -218,7 +280,7 @@ def members_of(
 
 def property_of(choice: Schema, name: str) -> Schema | None:
     """Return the schema of a property, with its definitions; ``None`` if it is not allowed."""
-    named = _mapping(choice, "properties")
+    named = as_mapping(choice.get("properties"))
     if name in named:
         return part_of(choice, named[name])
     for pattern, of in patterns_of(choice).items():
@@ -231,30 +293,26 @@ def property_in(schema: Schema, name: str) -> Schema:
     """Return the same of any schema, which may be an object in several ways."""
     found = [of for choice in choices(schema) if (of := property_of(choice, name))]
     distinct = [of for at, of in enumerate(found) if of not in found[:at]]
-    if len(distinct) > 1:
-        return {"anyOf": distinct, **definitions(schema)}
-    return distinct[0] if distinct else {}
+    return any_of(distinct) if distinct else {}
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
-    """Return the schemas of the properties that are named by patterns."""
-    return _mapping(choice, "patternProperties")
+    return as_mapping(choice.get("patternProperties"))
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the properties of any schema, in order."""
     found = (_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
 def _names(choice: Schema) -> dict[str, None]:
     required = (str(name) for name in as_list(choice.get("required")))
-    return dict.fromkeys([*_mapping(choice, "properties"), *required])
+    return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 
 
 def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
     patterns = patterns_of(choice)
-    known = _mapping(choice, "properties").values()
+    known = as_mapping(choice.get("properties")).values()
     silent = all(of is False for of in known) or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
@@ -286,8 +344,3 @@ def _bounds_of_free_keys(
             choice, "that there are not all of the named properties is not held.", "maxProperties"
         )
     return least, most
-
-
-def _mapping(schema: Schema, key: str) -> Mapping[str, object]:
-    found = schema.get(key)
-    return found if isinstance(found, Mapping) else {}

@@ -9,8 +9,8 @@ from functools import cache
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
-    Read,
     Schema,
+    SteppedReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -18,8 +18,6 @@ from causerie.chat.call_syntax.base import (
 )
 from causerie.chat.call_syntax.choices import (
     choices,
-    constants,
-    definitions,
     is_meant,
     kind_of,
     kinds,
@@ -27,11 +25,18 @@ from causerie.chat.call_syntax.choices import (
     refused,
     without_text,
 )
-from causerie.chat.call_syntax.members import either, members_of, property_in, string_terminal
+from causerie.chat.call_syntax.members import (
+    any_of,
+    either,
+    members_of,
+    property_in,
+    string_terminal,
+)
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
 from causerie.chat.grammar_text import ANY_TEXT, GrammarText
+from causerie.chat.schema.keywords import constants
 
 _COUNTED = re.compile(r'\\.|"', re.DOTALL)  # an escape, or a quote that counts
 
@@ -47,7 +52,6 @@ class OpenString:
         self._literal: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
     def add(self, text: str) -> None:
-        """Take the next text of the value."""
         self._passed.append(text)
 
     @property
@@ -61,7 +65,11 @@ class OpenString:
         if self._first not in ("[", "{"):
             return False
         self._count(piece)
-        self._read(piece)
+        if self._literal is not None:
+            try:
+                self._literal.feed(piece)
+            except Unreadable:
+                self._literal = None
         return self._odd and not (self._literal is not None and self._literal.whole)
 
     def _count(self, piece: str) -> None:
@@ -70,13 +78,6 @@ class OpenString:
             at = found.end()
             self._odd ^= found.group() == '"'
         self._escapes = piece.endswith("\\", at) if piece else self._escapes
-
-    def _read(self, piece: str) -> None:
-        if self._literal is not None:
-            try:
-                self._literal.feed(piece)
-            except Unreadable:
-                self._literal = None
 
 
 _CONSTANTS = ("True", "False", "None")
@@ -96,13 +97,14 @@ def _search_end(marker: str, opening: str = "") -> re.Pattern[str]:
     return re.compile(re.escape(marker) + either)
 
 
-class ParameterReader:
+class ParameterReader(SteppedReader):
     """Reads the list; the arguments come out as JSON, strings as they stream.
 
     ``end`` is the text that follows it. A key without a value is left out.
     """
 
     def __init__(self, form: ParameterList, schema: Schema, *, end: str = "") -> None:
+        super().__init__()
         self._form = form
         self._list_end = end
         self._schema = schema
@@ -114,7 +116,6 @@ class ParameterReader:
             head, typed, tail = form.between_json.partition("{type}")
             self._between.append(_search_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
-        self._text = ""
         self._held = GrowingText()  # of a value that does not stream, before the text
         self._searched = 0  # characters of the text in which the end of a value is not
         self._strings = OpenString()  # of a value
@@ -128,24 +129,10 @@ class ParameterReader:
         self._value: Schema = {}
         self._expected: frozenset[str] = frozenset()
 
-    def feed(self, text: str) -> Read:
-        self._text += text
-        out = ""
-        while True:
-            moved = self._step()
-            if moved is None:
-                return Read(arguments=out)
-            out += moved
-            if self._step == self._done:
-                return Read(arguments=out, rest=self._text)
-
     @property
     def is_between(self) -> bool:
         """Return whether no parameter has begun since the last one: the list may end here."""
         return self._step == self._read_key and not self._text.strip()
-
-    def _done(self) -> str | None:
-        return None
 
     def _read_key(self) -> str | None:
         text = self._text = self._text.lstrip()
@@ -173,7 +160,7 @@ class ParameterReader:
 
     def _close_list(self, text: str) -> str:
         self._text = text
-        self._step = self._done
+        self._done = True
         return "}" if self._count else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
@@ -185,8 +172,11 @@ class ParameterReader:
         if not found:
             return None
         at, end, mark = min(found, key=lambda each: each[:2])
-        if len(self._between) > 1 and self._undecided(text, at):
-            return None
+        if len(self._between) > 1:
+            # Where one announcement begins like the other, all of it has to come first.
+            marks = (self._form.between.strip(), (self._form.between_json or "").strip())
+            if max(text_overlap(text, mark) for mark in marks) >= len(text) - at:
+                return None
         return at, -end, None if len(self._between) == 1 else mark is self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
@@ -197,12 +187,6 @@ class ParameterReader:
         if end < 0:
             return None
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
-
-    def _undecided(self, text: str, at: int) -> bool:
-        # Where one announcement begins like the other, all of it has to come first.
-        form = self._form
-        marks = (form.between.strip(), (form.between_json or "").strip())
-        return max(text_overlap(text, mark) for mark in marks) >= len(text) - at
 
     def _open_value(self, key: str) -> None:
         self._value = property_in(self._schema, key)
@@ -229,7 +213,10 @@ class ParameterReader:
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
-            return self._end_value(piece)
+            if self._name and not piece.strip() and self._expected and not self._is_text:
+                self._count -= 1
+                return ""
+            return self._name + self._close_value(piece)
         if not self._streams:
             self._set_aside()
             return None
@@ -251,16 +238,15 @@ class ParameterReader:
         # JSON strings may hold the marker.
         is_json = not (self._streams or self._is_text or self._raw)
         while found := self._end.search(self._text, self._searched):
-            if not (is_json and self._is_in_string(found.start())):
+            if not is_json:
+                return found.span()
+            self._strings.add(self._text[self._judged : found.start()])
+            self._judged = found.start()
+            if not self._strings.holds:
                 return found.span()
             self._searched = found.start() + 1
         self._searched = max(self._searched, len(self._text) - max(map(len, self._ends)) + 1)
         return None
-
-    def _is_in_string(self, place: int) -> bool:
-        self._strings.add(self._text[self._judged : place])
-        self._judged = place
-        return self._strings.holds
 
     def _set_aside(self) -> None:
         size = max(self._searched - 1, 0)
@@ -277,15 +263,6 @@ class ParameterReader:
             self._ends_at(closer + self._after)
             self._raw = True
         return len(self._text) >= len(opener) or not opener.startswith(self._text)
-
-    def _end_value(self, piece: str) -> str:
-        if self._is_missing(piece):
-            self._count -= 1
-            return ""
-        return self._name + self._close_value(piece)
-
-    def _is_missing(self, piece: str) -> bool:
-        return bool(self._name) and not piece.strip() and bool(self._expected) and not self._is_text
 
     def _close_value(self, piece: str) -> str:
         if self._streams:
@@ -371,7 +348,7 @@ def _other_value(form: ParameterList, options: list[Schema], scope: GrammarText)
     written, others = words(found) if form.constants == "python" else ([], True)
     written = [scope.literal(word + form.after) for word in written]
     if others:
-        written.append(f"{scope.json(_any_of(options))} {scope.literal(form.after)}")
+        written.append(f"{scope.json(any_of(options))} {scope.literal(form.after)}")
     return " | ".join(written)
 
 
@@ -380,9 +357,9 @@ def _announced(form: ParameterList, others: list[Schema], scope: GrammarText) ->
     if not others:
         return []
     if "{type}" not in between:
-        return [f"{scope.literal(between)} {scope.json(_any_of(others))} {after}"]
+        return [f"{scope.literal(between)} {scope.json(any_of(others))} {after}"]
     return [
-        f"{scope.literal(between.replace('{type}', _NAMED.get(kind, kind)))} "
+        f"{scope.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
         f"{scope.json(_of_kind(choice, kind))} {after}"
         for choice in others
         for kind in sorted(kinds_of(choice))
@@ -396,27 +373,18 @@ def _of_kind(choice: Schema, kind: str) -> Schema:
     return {"enum": [value for value in values if kind_of(value) == kind]}
 
 
-def _any_of(options: list[Schema]) -> Schema:
-    if len(options) == 1:
-        return options[0]
-    return {"anyOf": options, **definitions(options[0])}
-
-
 def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str | None:
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]
-        if any(mark in text for text in texts for mark in _marks_in_values(form)):
+        marks = [form.after.strip(), *([form.before] if form.open_ended else [])]
+        if any(mark in text for text in texts for mark in marks):
             raise refused(choice, "a constant holds the text that ends a value of this model.")
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
     terminal = string_terminal(choice)
     if terminal is None:
         return None
     return scope.closed(_not_opening(form, terminal), form.after)
-
-
-def _marks_in_values(form: ParameterList) -> list[str]:
-    return [form.after.strip(), *([form.before] if form.open_ended else [])]
 
 
 def _not_opening(form: ParameterList, terminal: str) -> str:

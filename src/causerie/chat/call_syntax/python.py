@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.chat.call_syntax.base import Read, Schema
-from causerie.chat.call_syntax.choices import NUMERIC, choices, constants, kinds, kinds_of, refused
+from causerie.chat.call_syntax.choices import choices, kinds, kinds_of, refused
 from causerie.chat.call_syntax.members import (
-    ArgumentRules,
+    JsonLikeRules,
     ObjectMembers,
     either,
-    items_of,
     members_of,
     names_in,
     property_in,
@@ -20,6 +19,7 @@ from causerie.chat.call_syntax.members import (
 )
 from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.grammar_text import GrammarText
+from causerie.chat.schema.keywords import constants
 
 # The reader accepts what models write: either quotes, constants of Python and of JSON, values by
 # position. The grammar writes constants as Python does and everything else as JSON.
@@ -44,13 +44,10 @@ class PythonReader:
             if not text:
                 return Read()
             names = names_in(self._schema)
-            whole = text[0] == "{" and names and not self._may_be_object(names[0])
+            expected = kinds(property_in(self._schema, names[0])) if names else ()
+            whole = text[0] == "{" and expected and "object" not in expected
             self._reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
         return self._reader.feed(text)
-
-    def _may_be_object(self, name: str) -> bool:
-        expected = kinds(property_in(self._schema, name))
-        return not expected or "object" in expected
 
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:
@@ -126,80 +123,40 @@ _BARE_KEY = "/[a-zA-Z0-9_.\\-]+/"
 _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 
 
-class LooseReader:
-    """Reads the object, braces included."""
-
-    def __init__(self, quote: str) -> None:
-        self._reader = RelaxedReader(quote=quote)
-
-    def feed(self, text: str) -> Read:
-        return self._reader.feed(text)
-
-
 def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
     """Return the object by a function's parameters."""
     writer = _Loose(quote, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))
 
 
-class _Loose(ArgumentRules[None]):
+class _Loose(JsonLikeRules):
+    null = '"None"'
+
     def __init__(self, quote: str, scope: GrammarText) -> None:
         super().__init__(scope)
         self._quote = quote
 
-    def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        for choice in choices(schema):
-            if constants(choice) is None:
-                yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
-            else:
-                yield from self._listed(choice)
-
-    def _listed(self, choice: Schema) -> list[str]:
-        values = constants(choice) or []
+    def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
             raise refused(choice, "a constant holds the text that ends a string of this model.")
         return [self.scope.literal(loose(each, self._quote)) for each in values]
-
-    def _kind(self, kind: str, choice: Schema) -> str | None:
-        match kind:
-            case "string":
-                return self._string(choice)
-            case "boolean":
-                return '("true" | "false")'
-            case "null":
-                return '"None"'
-            case "array":
-                inside = items_of(choice).grammar(self._item, '","')
-                return None if inside is None else f'"[" {inside} "]"'
-            case "object":
-                return self.object(choice)
-        bounds = {key: choice[key] for key in NUMERIC if key in choice}
-        return self.scope.json({"type": kind, **bounds})
-
-    def _item(self, schema: Schema) -> str:
-        return self.value(schema, None)
 
     def object(self, choice: Schema) -> str | None:
         members = members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
         if members is None:
             return None
         named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
-        parts = [
-            (
-                one.required,
-                f"{self.scope.literal(self._quoted_key(one.name))} {self._item(one.schema)}",
-            )
-            for one in named
-        ]
+        parts = []
+        for one in named:
+            mark = "" if _BARE.fullmatch(one.name) else self._quote
+            key = self.scope.literal(f"{mark}{one.name}{mark}:")
+            parts.append((one.required, f"{key} {self.item(one.schema)}"))
         free = members.free
-        others = [f'{self.scope.terminal(key)} ":" {self._item(of)}' for key, of in free]
+        others = [f'{self.scope.terminal(key)} ":" {self.item(of)}' for key, of in free]
         inside = separated(parts, others, members, '","', self.scope)
         return f'"{{" {inside} "}}"'
 
-    def _quoted_key(self, name: str) -> str:
-        return f"{name}:" if _BARE.fullmatch(name) else f"{self._quote}{name}{self._quote}:"
-
-    def _string(self, choice: Schema) -> str:
+    def string(self, choice: Schema) -> str:
         quote = self.scope.literal(self._quote)
         bounded = string_terminal(choice)
         if bounded is not None:

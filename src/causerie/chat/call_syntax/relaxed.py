@@ -37,10 +37,9 @@ class _Open:
 class RelaxedReader:
     """Reads one list of values and writes it as JSON.
 
-    ``parameters`` makes it a Python call's: keyword arguments up to ``)``,
-    which is left, positional ones named in this order. Without, it is an
-    object in braces. ``quote`` is a marker of strings that knows no escapes;
-    quotation marks with escapes are always understood.
+    ``parameters`` makes it a Python call's: keyword arguments up to ``)``, which is left,
+    positional ones named in this order. Without, it is an object in braces. ``quote`` is a marker
+    of strings that knows no escapes; quotation marks with escapes are always understood.
     """
 
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
@@ -119,6 +118,9 @@ class RelaxedReader:
             self._consume()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
+    def _lead(self) -> str:
+        return "" if self._open[-1].keyed else self._separator()
+
     def _separator(self) -> str:
         count, self._open[-1].count = self._open[-1].count, self._open[-1].count + 1
         return ", " if count else ""
@@ -172,7 +174,6 @@ class RelaxedReader:
         if not first:
             return None
         inner = self._open[-1]
-        lead = "" if inner.keyed else None
         if not inner.keyed and first == inner.closer:
             return self._leave()
         mark = self._quote_here()
@@ -182,13 +183,12 @@ class RelaxedReader:
             self._consume(len(mark))
             self._mark, self._escapes = mark, mark in "\"'"
             self._step = self._string
-            return (self._separator() if lead is None else lead) + '"'
+            return self._lead() + '"'
         if first in _CLOSERS:
-            before = self._separator() if lead is None else lead
-            return before + self._enter(self._consume())
-        return self._word(lead)
+            return self._lead() + self._enter(self._consume())
+        return self._word()
 
-    def _word(self, lead: str | None) -> str | None:
+    def _word(self) -> str | None:
         found = _WORD.match(self._text)
         if found is None:
             raise Unreadable
@@ -198,7 +198,7 @@ class RelaxedReader:
         if written is None:
             raise Unreadable
         self._step = self._read_separator
-        return (self._separator() if lead is None else lead) + written
+        return self._lead() + written
 
     def _quote_here(self) -> str | None:
         for mark in self._quotes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Unreadable, spelled
@@ -76,12 +75,10 @@ class UnmarkedReader:
 
     @property
     def started(self) -> bool:
-        """Return whether text has been read."""
         return bool(self.pieces)
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return "".join(self.pieces)
 
     @property
@@ -91,7 +88,6 @@ class UnmarkedReader:
         return self._calls if whole else []
 
     def may_begin(self, text: str) -> bool:
-        """Return whether a reply that begins with ``text`` may be a call."""
         return text.lstrip()[:1] in self._openers and not text.isspace()
 
     def feed(self, text: str) -> None:
@@ -182,15 +178,13 @@ class UnmarkedReader:
             elif not listed and (yield from self._fence()):
                 fenced, listed = True, (yield from self._consume("["))
                 break
-            elif not (yield from self._consume_mark()):
-                raise Unreadable
+            else:
+                for mark in self._marks:
+                    if (yield from self._consume(mark)):
+                        break
+                else:
+                    raise Unreadable
         return fenced, listed
-
-    def _consume_mark(self) -> Generator[None, None, bool]:
-        for mark in self._marks:
-            if (yield from self._consume(mark)):
-                return True
-        return False
 
     def _consume(self, text: str) -> Generator[None, None, bool]:
         while True:
@@ -223,17 +217,6 @@ class UnmarkedReader:
             yield
 
 
-@dataclass(frozen=True, slots=True)
-class UnmarkedGrammar:
-    """The part of a reply's grammar for unmarked calls."""
-
-    expression: str
-    rules: str
-    """Rules that the expression refers to."""
-    shut: str
-    """Regular expression of the texts with which no free text may begin."""
-
-
 def unmarked_grammar(
     tools: Mapping[str, Schema],
     marks: Iterable[str],
@@ -241,8 +224,9 @@ def unmarked_grammar(
     *,
     several: int,
     known: Mapping[str, str] = MappingProxyType({}),
-) -> UnmarkedGrammar | None:
-    """Return the grammar of a reply that begins with an unmarked call.
+) -> tuple[str, str, str] | None:
+    """Return the grammar of a reply that begins with an unmarked call: an expression, the rules
+    that it refers to, and a regular expression of the texts with which no free text may begin.
 
     At most ``several`` calls more may follow. ``known`` are rules for arguments, by function, that
     the grammar has already. ``None`` if the schemas of the others are too long to write them:
@@ -258,7 +242,7 @@ def unmarked_grammar(
         return None
     if len(scope.rules) > _MOST_RULES:
         return None
-    return UnmarkedGrammar(expression, scope.rules, _call_opening(_FIRST, _any_of(tools)))
+    return expression, scope.rules, _call_opening(_FIRST, _any_of(tools))
 
 
 def _expression(

@@ -14,6 +14,7 @@ from causerie.chat.formats.format import (
     Name,
     ParameterList,
     ThinkingSwitch,
+    section,
     segments,
     unspaced,
 )
@@ -37,43 +38,27 @@ _TYPES = (
 )
 
 
-def _behind_channel(channel: str, *types: str) -> CallSection:
-    return CallSection(
-        call=(
-            Literal(f"<|channel|>{channel} to=functions."),
-            Name(),
-            _header_end("", types),
-            JsonArguments(),
-        ),
-        triggers=(f"<|channel|>{channel} to=functions.",),
-        parallel=False,
-    )
-
-
-def _before_channel(*types: str) -> CallSection:
-    return CallSection(
-        lead=" ",
-        call=(
-            Literal("to=functions."),
-            Name(),
-            _header_end("<|channel|>commentary", types, "<|channel|>analysis"),
-            JsonArguments(),
-        ),
-        triggers=("to=functions.",),
-        parallel=False,
-    )
-
-
-def _header_end(channel: str, types: tuple[str, ...], *others: str) -> Literal:
+def _call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) -> CallSection:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
-    first, *more = (f"{each}{kind}<|message|>" for each in (channel, *others) for kind in every)
-    return Literal(first, tuple(more))
+    first, *more = (f"{channel}{kind}<|message|>" for channel in channels for kind in every)
+    call = (Literal(begin), Name(), Literal(first, tuple(more)), JsonArguments())
+    return CallSection(call, triggers=(begin,), parallel=False)
 
 
 def _calls(*types: str) -> CallSection:
-    behind = tuple(_behind_channel(channel) for channel in ("commentary", "analysis"))
-    return replace(_before_channel(*types), also=behind)
+    channels = ("<|channel|>commentary", "<|channel|>analysis")
+    behind = tuple(_call(f"{channel} to=functions.", ("",)) for channel in channels)
+    return replace(_call("to=functions.", channels, types), lead=" ", also=behind)
 
+
+_HEADER = MessageHeader(
+    opens=("<|start|>", "<|channel|>"),
+    close="<|message|>",
+    ends=("<|end|>", "<|return|>", "<|call|>"),
+    channel="<|channel|>",
+    within=("<|constrain|>",),
+    reasoning=("analysis",),
+)
 
 GPT_OSS = ModelFormat(
     "gpt-oss",
@@ -88,15 +73,7 @@ GPT_OSS = ModelFormat(
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>commentary<|message|>",
     said_close="<|end|><|start|>assistant",
-    header=MessageHeader(
-        opens=("<|start|>", "<|channel|>"),
-        close="<|message|>",
-        ends=("<|end|>", "<|return|>", "<|call|>"),
-        channel="<|channel|>",
-        within=("<|constrain|>",),
-        functions="functions.",
-        reasoning=("analysis",),
-    ),
+    header=replace(_HEADER, functions="functions."),
     skip=(
         "<|start|>assistant",
         "<|channel|>commentary<|message|>",
@@ -113,13 +90,9 @@ LLM_JP = replace(
     name="llm-jp",
     detect=(("chat_format=llm-jp-harmony",),),
     calls=replace(
-        _calls(" <|constrain|> json"),
-        separator="<|end|><|start|>assistant ",
-        parallel=True,
+        _calls(" <|constrain|> json"), separator="<|end|><|start|>assistant ", parallel=True
     ),
 )
-
-HARMONY_FORMATS = (LLM_JP, GPT_OSS)
 
 
 # Beam: messages on channels as gpt-oss has them, with one parameter after the other in a call.
@@ -136,27 +109,20 @@ BEAM = ModelFormat(
     detect=(("<|channel|>", "<rfl:parameter"),),
     reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
+    calls=section(
+        "to=$NAME<|channel|>analysis <|constrain|>xml<|message|>",
+        _PARAMETERS,
         lead=" ",
-        call=segments(
-            "to=", Name(), "<|channel|>analysis <|constrain|>xml<|message|>", _PARAMETERS
-        ),
         separator=f"<|end|>{_NEXT} ",
         end="<|call|>",
         optional_end=True,
-        triggers=("to=",),
         addressed=True,
     ),
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>final<|message|>",
     said_close=f"<|end|>{_NEXT}",
-    header=MessageHeader(
-        opens=("<|start|>", "<|channel|>"),
-        close="<|message|>",
-        ends=("<|end|>", "<|return|>", "<|call|>"),
-        channel="<|channel|>",
-        within=("<|constrain|>",),
-        reasoning=("analysis",),
+    header=replace(
+        _HEADER,
         call=CallSection(
             (_PARAMETERS, Literal("<|end|>", ("<|return|>", "<|call|>"))), parallel=False
         ),
@@ -171,8 +137,7 @@ BEAM = ModelFormat(
 _MUSE_BEGIN = '<atem:function_calls>\n<atem:invoke name="'
 _MUSE_CALL = segments(
     _MUSE_BEGIN,
-    Name(),
-    '">\n',
+    '$NAME">\n',
     ParameterList('<atem:parameter name="', '">', "</atem:parameter>\n"),
     "</atem:invoke>\n</atem:function_calls>",
 )
@@ -184,9 +149,11 @@ MUSE = ModelFormat(
     thinking=ThinkingSwitch(
         effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
     ),
-    calls=CallSection(
+    calls=section(
+        "to=$NAME",
+        "<|message|>" + _MUSE_BEGIN,
+        *_MUSE_CALL[1:],
         lead=" ",
-        call=segments("to=", Name(), "<|message|>" + _MUSE_BEGIN, *_MUSE_CALL[1:]),
         separator=f"<|eom|>{_NEXT} ",
         holds_at="<|message|><atem:function_calls>",
     ),
@@ -214,7 +181,7 @@ _BEGIN, _END = "<|message_model|>", "<|end_message|>"
 _TEXT, _THOUGHT = "<|content_text|>", "<|content_thinking|>"
 _CALL = "<|content_invoke_tool_json|>"
 _NAMED = '{"name":"'
-_JSON = segments(Name(), '","args":', JsonArguments())
+_JSON = segments('$NAME","args":$JSON')
 
 INKLING = ModelFormat(
     "inkling",
@@ -225,11 +192,7 @@ INKLING = ModelFormat(
         effort="reasoning_effort",
         efforts=("minimal", "low", "medium", "high", "max"),
     ),
-    calls=CallSection(
-        call=segments(Name(), _CALL + _NAMED, *_JSON, "}" + _END),
-        separator=_BEGIN,
-        triggers=(_CALL,),
-    ),
+    calls=section("$NAME", _CALL + _NAMED, *_JSON, "}" + _END, separator=_BEGIN, triggers=(_CALL,)),
     answer_open=_TEXT,
     answer_close=_END,
     said_open=_TEXT,
@@ -240,7 +203,7 @@ INKLING = ModelFormat(
         reasoning_close=_THOUGHT,
         call_close=_CALL,
         ends=(_END, "<|content_model_end_sampling|>"),
-        call=CallSection(segments(_NAMED, *_JSON, "}"), parallel=False),
+        call=section(_NAMED, *_JSON, "}", parallel=False),
     ),
     skip=(_BEGIN,),
 )

@@ -3,7 +3,7 @@ r"""The vocabulary that a format is declared in: how one model family writes its
 The parser, the grammar and the renderer's hints all come from the one declaration. A call is a
 sequence of segments, for instance for Hermes::
 
-    segments('<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
+    segments('<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>')
 
 Readers are lenient where it costs nothing; constraints produce exactly the declared text, which is
 the one the model was trained on.
@@ -11,8 +11,10 @@ the one the model was trained on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from typing import Literal as OneOf
 
 
@@ -38,8 +40,7 @@ class CallId:
     """Bounds the text of the id: a regular expression that both dialects know. ``{index}`` stands
     for the call's number, ``{name}`` for the function's name.
     """
-    continues: bool = False
-    """Count calls over the whole conversation (Kimi K2), else in their turn."""
+    continues: bool = False  # count calls over the whole conversation (Kimi K2), else in their turn
     kept: bool = True
     """If False, the id only numbers the calls, and the client is given another one."""
 
@@ -64,14 +65,10 @@ class ParameterList:
     """Stands between KEY and a value that is no string, if strings are announced differently;
     ``{type}`` stands for the name of the value's JSON type.
     """
-    constants: OneOf["json", "python"] = "json"
-    """Texts of true, false and null as a whole value."""
-    wrap: tuple[str, str] | None = None
-    """Two texts that may enclose a string and are no part of it."""
-    apart: str = ""
-    """White space that may stand before each: admitted and read, never asked for."""
-    open_ended: bool = False
-    """If True, a value also ends at a line that begins with ``before``."""
+    constants: OneOf["json", "python"] = "json"  # texts of true, false and null as a whole value
+    wrap: tuple[str, str] | None = None  # two texts that may enclose a string and are no part of it
+    apart: str = ""  # white space that may stand before each: admitted and read, never asked for
+    open_ended: bool = False  # if True, a value also ends at a line that begins with ``before``
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +112,25 @@ Segment = (
 )
 
 
+_PLACEHOLDERS: Mapping[str, Segment] = {
+    "$NAME": Name(),
+    "$ID": CallId(),
+    "$JSON": JsonArguments(),
+    "$PYTHON": PythonArguments(),
+}
+
+
 def segments(*parts: str | Segment) -> tuple[Segment, ...]:
-    """Return the segments of a call; a text stands for the :class:`Literal` of it."""
-    return tuple(Literal(part) if isinstance(part, str) else part for part in parts)
+    """Return the segments of a call; a text stands for literals and the placeholders in it."""
+    found: list[Segment] = []
+    for part in parts:
+        texts = re.split(r"(\$[A-Z]+)", part) if isinstance(part, str) else [part]
+        found += [
+            _PLACEHOLDERS.get(each) or Literal(each) if isinstance(each, str) else each
+            for each in texts
+            if each
+        ]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,33 +141,41 @@ class CallSection:
     begin: str = ""
     separator: str = ""
     end: str = ""
-    optional_end: bool = False
-    """If True, ``end`` may be missing."""
+    optional_end: bool = False  # if True, ``end`` may be missing
     triggers: tuple[str, ...] = ()
     """Texts at which a reader knows that the section has started; each is a prefix of ``begin`` +
-    the first literal of ``call`` (by default that of the canonical writing up to the first place
-    that varies).
+    the first literal of ``call`` (by default the first word of it, without a bracket behind a
+    marker).
     """
     holds_at: str = ""
     """Text within the first call at which a constraint takes hold, where what stands before may be
     something else than a call.
     """
-    lead_ins: tuple[str, ...] = ()
-    """Other beginnings with the same meaning: read, never written."""
+    lead_ins: tuple[str, ...] = ()  # other beginnings with the same meaning: read, never written
     at_start: bool = False
     """Recognise the section only at the very beginning of the answer, and only with an offered
     function (families that mark it with nothing but a brace).
     """
     addressed: bool = False
     """The first text of a call, at the beginning of a message, is what tells it from other text."""
-    parallel: bool = True
-    """If False, the family writes one call a turn."""
-    lead: str = ""
-    """Text before ``begin`` if no answer comes first."""
+    parallel: bool = True  # if False, the family writes one call a turn
+    lead: str = ""  # text before ``begin`` if no answer comes first
     also: tuple[CallSection, ...] = ()
     """Other syntaxes in which the same models write calls: read, held to the schema once started
     (but not those at the start alongside others that are not), never asked for.
     """
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Return the texts at which the section has started, as declared or derived."""
+        first = self.call[0]
+        text = first.text if isinstance(first, Literal) else ""
+        if self.triggers:
+            return self.triggers
+        if self.at_start:
+            return (self.begin + text,)
+        words = (self.begin or text).split()[:1]
+        return tuple(re.sub(r"(?<=[>\]])[\[{].*", "", word) for word in words)
 
     @property
     def is_named(self) -> bool:
@@ -167,14 +188,17 @@ class CallSection:
         return isinstance(self.call[0], Name) and not marked
 
 
+def section(*call: str | Segment, **fields: Any) -> CallSection:
+    """Return the section of a call that :func:`segments` makes of ``call``."""
+    return CallSection(segments(*call), **fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Reasoning:
     """Text between ``open`` and ``close``; white space at its edges is not part of it."""
 
-    open: str = "<think>"
-    """Marker without white space."""
-    close: str = "</think>"
-    """Marker without white space."""
+    open: str = "<think>"  # marker without white space
+    close: str = "</think>"  # marker without white space
     after_open: str = "\n"
     """White space that the family writes there; used when we write the marker (forced close,
     rendering a partial reply). So are ``before_close`` and ``after_close``.
@@ -191,7 +215,6 @@ class Reasoning:
 
     @property
     def closes(self) -> tuple[str, ...]:
-        """Return all markers that close reasoning."""
         return (self.close, *self.also_close)
 
 
@@ -207,24 +230,17 @@ class MessageHeader:
     It holds the role, the recipient (``to=NAME``) and the channel, in any order.
     """
 
-    opens: tuple[str, ...]
-    """Markers that begin a header."""
-    close: str
-    """Marker between the header and the text of the message."""
-    ends: tuple[str, ...]
-    """Markers that end a message."""
-    channel: str = ""
-    """Marker before the name of a channel."""
-    within: tuple[str, ...] = ()
-    """Markers without meaning that a header may hold."""
-    reasoning_close: str = ""
-    """Another such marker, which says that the message is reasoning."""
+    opens: tuple[str, ...]  # markers that begin a header
+    close: str  # marker between the header and the text of the message
+    ends: tuple[str, ...]  # markers that end a message
+    channel: str = ""  # marker before the name of a channel
+    within: tuple[str, ...] = ()  # markers without meaning that a header may hold
+    reasoning_close: str = ""  # another such marker, which says that the message is reasoning
     call_close: str = ""
     """Another one, for a call: its header is the name of a function, which may be missing."""
     functions: str = ""
     """Text before the name of a function that is the recipient, which may be missing."""
-    reasoning: tuple[str, ...] = ()
-    """Channels and recipients whose messages are reasoning."""
+    reasoning: tuple[str, ...] = ()  # channels and recipients whose messages are reasoning
     readers: tuple[str, ...] = ("user", "assistant")
     """Recipients that are no tools: the channel decides what a message to them is."""
     call: CallSection = CallSection((JsonArguments(),), parallel=False)
@@ -232,7 +248,6 @@ class MessageHeader:
 
     @property
     def closes(self) -> tuple[str, ...]:
-        """Return all markers between a header and the text of its message."""
         return tuple(filter(None, (self.close, self.reasoning_close, self.call_close)))
 
     @property
@@ -247,21 +262,22 @@ class MessageHeader:
 class ThinkingSwitch:
     """Control of thinking in the family's template."""
 
-    on: Mapping[str, object] = field(default_factory=dict)
-    """Template keyword arguments."""
+    on: Mapping[str, object] = field(default_factory=dict)  # template keyword arguments
     off: Mapping[str, object] = field(default_factory=dict)
     """Template keyword arguments; a ``mandatory`` thinker has none."""
-    effort: str | None = None
-    """Keyword argument that takes the effort as a word, if there is one."""
-    efforts: tuple[str, ...] = ()
-    """Words that ``effort`` knows."""
-    default: OneOf["on", "off"] = "on"
-    """The model's behaviour without any argument."""
+    effort: str | None = None  # keyword argument that takes the effort as a word, if there is one
+    efforts: tuple[str, ...] = ()  # words that ``effort`` knows
+    default: OneOf["on", "off"] = "on"  # the model's behaviour without any argument
     mandatory: bool = False
     system_on: str | None = None
     """Word in the system message (``/think``), for a template that reads it there."""
     system_off: str | None = None
     """Word in the system message (``/no_think``), for a template that reads it there."""
+
+
+HERMES_CALLS = section(
+    '<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>', separator="\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +289,15 @@ class ModelFormat:
     """Sets of substrings; a template that contains all of one set is of this family (the registry
     tries formats in order, the most specific first).
     """
-    reasoning: Reasoning | None = None
+    reasoning: Reasoning = Reasoning()
     thinking: ThinkingSwitch | None = None
-    calls: CallSection | None = None
+    calls: CallSection = HERMES_CALLS
     answer_open: str = ""
     """Marker of the answer, if the family has one (``<response>``, ``<|START_RESPONSE|>``,
     harmony's final channel).
     """
     answer_close: str = ""
-    answer_space: str = ""
-    """White space that the family writes behind ``answer_open``."""
+    answer_space: str = ""  # white space that the family writes behind ``answer_open``
     said_open: str = ""
     """Marker of a text before calls that is no answer, but a message of its own (harmony's
     commentary).
@@ -290,8 +305,7 @@ class ModelFormat:
     said_close: str = ""
     header: MessageHeader | None = None
     """Header by which messages are read; other fields then only say how they are written."""
-    skip: tuple[str, ...] = ()
-    """Other markers, without meaning, which are dropped from the output."""
+    skip: tuple[str, ...] = ()  # other markers, without meaning, which are dropped from the output
     arguments: OneOf["object", "text"] = "object"
     """Type that the template expects of ``tool_calls[].function.arguments`` in the history."""
     reasoning_keys: tuple[str, ...] = ("reasoning_content",)
@@ -311,3 +325,9 @@ OFF_BY_DEFAULT = ThinkingSwitch(
     on={"enable_thinking": True}, off={"enable_thinking": False}, default="off"
 )
 ALWAYS = ThinkingSwitch(mandatory=True)
+
+
+def by_effort(off: str, *efforts: str, default: OneOf["on", "off"] = "on") -> ThinkingSwitch:
+    """Return the switch of a template that takes efforts alone, of which one is none."""
+    on, not_on = {"reasoning_effort": "high"}, {"reasoning_effort": off}
+    return ThinkingSwitch(on, not_on, "reasoning_effort", efforts, default)

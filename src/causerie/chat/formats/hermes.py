@@ -1,4 +1,4 @@
-"""One JSON object a call between tags: Hermes, Qwen, ERNIE, Nemotron, and the fallback."""
+"""Calls as JSON in most cases: Hermes, Qwen, Llama, Mistral, Command, Gemma, and the fallback."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     ALWAYS,
+    HERMES_CALLS,
     OFF_BY_DEFAULT,
     ON_BY_DEFAULT,
+    CallId,
     CallSection,
-    JsonArguments,
+    Literal,
+    LooseArguments,
     ModelFormat,
-    Name,
     Reasoning,
     ThinkingSwitch,
+    section,
     segments,
+    unspaced,
 )
-
-# One JSON object a call between ``<tool_call>`` tags, and who writes it.
 
 # A call as many families write it, in markers of their own.
-JSON_CALL = segments('{"name": "', Name(), '", "arguments": ', JsonArguments(), "}")
+JSON_CALL = segments('{"name": "$NAME", "arguments": $JSON}')
 
-HERMES_CALLS = CallSection(
-    call=segments(
-        '<tool_call>\n{"name": "', Name(), '", "arguments": ', JsonArguments(), "}\n</tool_call>"
-    ),
-    separator="\n",
-)
+
+def json_list(
+    begin: str, end: str, *, lead: str = "", lead_ins: tuple[str, ...] = ()
+) -> CallSection:
+    """Return calls that stand in a list, between its brackets."""
+    return CallSection(JSON_CALL, begin, ", ", end, lead=lead, lead_ins=lead_ins)
+
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.
-HERMES = ModelFormat(
-    "hermes", detect=(("<tool_call>",),), reasoning=Reasoning(), calls=HERMES_CALLS
-)
+HERMES = ModelFormat("hermes", detect=(("<tool_call>",),))
 
 MIMO = replace(HERMES, name="mimo", detect=(("<tool_call>", "MiMo"),))
 
@@ -64,12 +65,10 @@ SMOLLM_3 = replace(
     native_tools=False,
 )
 
-HERMES_FORMATS = (SMOLLM_3, BIELIK, REKA, MIMO, HERMES)
-
 
 # The fallback: any template, tools described in a message, thinking in tags.
 
-GENERIC = ModelFormat("generic", reasoning=Reasoning(), calls=HERMES_CALLS, native_tools=False)
+GENERIC = ModelFormat("generic", native_tools=False)
 
 # An unknown template with the switch that everybody knows.
 GENERIC_THINKING = replace(
@@ -85,9 +84,7 @@ GENERIC_THINKING = replace(
 QWEN_3 = ModelFormat(
     "qwen-3",
     detect=(("<tool_call>", "reasoning_content", "enable_thinking"),),
-    reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
-    calls=HERMES_CALLS,
 )
 
 # The 2507 models that only think: their template opens the reasoning.
@@ -113,8 +110,6 @@ QWQ_SWITCHED = replace(
     thinking=OFF_BY_DEFAULT,
 )
 
-QWEN_FORMATS = (QWEN_3, QWEN_3_THINKING, QWEN_3_INSTRUCT, QWQ_SWITCHED, QWQ)
-
 
 # Baidu's ERNIE 4.5 that thinks: calls as in Hermes, the answer in tags of its own.
 
@@ -123,7 +118,6 @@ ERNIE_4_5 = ModelFormat(
     detect=(("<global_setting>", "<response>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ALWAYS,
-    calls=HERMES_CALLS,
     answer_open="<response>",
     answer_close="</response>",
     answer_space="\n",
@@ -135,13 +129,215 @@ ERNIE_4_5 = ModelFormat(
 NEMOTRON_NANO_2 = ModelFormat(
     "nemotron-nano-2",
     detect=(("<TOOLCALL>",),),
-    reasoning=Reasoning(),
     thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"),
-    calls=CallSection(
-        begin="<TOOLCALL>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</TOOLCALL>",
-        triggers=("<TOOLCALL>",),
+    calls=json_list("<TOOLCALL>[", "]</TOOLCALL>"),
+)
+
+
+# Llama 3 and 4, and models built on them that write calls their own way.
+
+# Nothing but a brace marks the call; some say before it what it is.
+_PARAMETERS = segments('$NAME", "parameters": $JSON}')
+_JSON_CALLS = CallSection(
+    call=(Literal('{"name": "'), *_PARAMETERS),
+    separator="; ",
+    at_start=True,
+    parallel=False,
+    lead_ins=("<|python_tag|>", "<|python_start|>"),
+    also=(
+        CallSection(
+            call=(Literal('{"type": "function", "name": "'), *_PARAMETERS),
+            triggers=('{"type": "function"',),
+            separator="; ",
+            at_start=True,
+            parallel=False,
+        ),
     ),
+)
+
+LLAMA_3 = ModelFormat(
+    "llama-3",
+    detect=(("<|start_header_id|>", "<|python_tag|>"), ("<|start_header_id|>", '"parameters": ')),
+    calls=_JSON_CALLS,
+)
+
+LLAMA_4 = ModelFormat(
+    "llama-4",
+    detect=(("<|header_start|>", '"parameters": '),),
+    calls=_JSON_CALLS,
+    skip=("<|python_end|>",),
+)
+
+LLAMA_4_PYTHONIC = ModelFormat(
+    "llama-4-pythonic",
+    detect=(("<|header_start|>",),),
+    calls=section(
+        "$NAME($PYTHON)",
+        begin="[",
+        separator=", ",
+        end="]",
+        at_start=True,
+        lead_ins=("<|python_start|>[", "<|python_tag|>["),
+    ),
+    skip=("<|python_end|>",),
+)
+
+# ToolACE, and Llama 3.2 where it is told to write so.
+TOOL_ACE = replace(
+    LLAMA_4_PYTHONIC, name="toolace", detect=(("[func_name1(params_name1=params_value1",),), skip=()
+)
+
+FUNCTIONARY_3_1 = ModelFormat(
+    "functionary-3.1",
+    detect=(("<function=", "<|start_header_id|>"),),
+    calls=section("<function=$NAME>$JSON</function>"),
+)
+
+# The prompt ends in the middle of its call (``>>>``), which no marker here can say:
+# tools are described in words, past calls are written as they are everywhere, and
+# the recipient is always the user.
+FUNCTIONARY_3_2 = ModelFormat(
+    "functionary-3.2",
+    detect=((">>>${recipient}",),),
+    arguments="text",
+    native_tools=False,
+    prompt_end="all\n",
+)
+
+# Its template wants the functions as one text of its own making (``functions``).
+FIREFUNCTION_2 = ModelFormat(
+    "firefunction-2",
+    detect=(("functools[",),),
+    calls=json_list("functools[", "]", lead=" "),
+    native_tools=False,
+)
+
+
+# Mistral's models, oldest form of calls last.
+
+_THINK = unspaced("[THINK]", "[/THINK]")
+_ARGS_CALLS = section("[TOOL_CALLS]$NAME[ARGS]$JSON")
+
+# Devstral, Ministral 3, Mistral Small 3.3 and later.
+MISTRAL = ModelFormat("mistral", detect=(("[TOOL_CALLS]", "[ARGS]"),), calls=_ARGS_CALLS)
+
+# Magistral and the reasoning Ministral; their history shows reasoning only within the content.
+MAGISTRAL = replace(
+    MISTRAL,
+    name="magistral",
+    detect=(("[TOOL_CALLS]", "[ARGS]", "[THINK]"),),
+    reasoning=_THINK,
+    thinking=ALWAYS,
+    reasoning_keys=("reasoning_content",),
+)
+
+MISTRAL_SMALL_3_2 = replace(
+    MISTRAL,
+    name="mistral-small-3.2",
+    detect=(("[TOOL_CALLS]", "[CALL_ID]"),),
+    calls=section("[TOOL_CALLS]$NAME[CALL_ID]$ID[ARGS]$JSON"),
+)
+
+MISTRAL_NEMO = replace(
+    MISTRAL,
+    name="mistral-nemo",
+    detect=(("[TOOL_CALLS]",),),
+    calls=section(
+        '{"name": "$NAME", "arguments": $JSON, "id": "$ID"}',
+        begin="[TOOL_CALLS][",
+        separator=", ",
+        end="]",
+    ),
+)
+
+COMMAND_R7B = ModelFormat(
+    "command-r7b",
+    detect=(("<|START_ACTION|>",),),
+    reasoning=unspaced("<|START_THINKING|>", "<|END_THINKING|>"),
+    thinking=OFF_BY_DEFAULT,
+    calls=section(
+        '{"tool_call_id": "',
+        CallId("{index}", continues=True, kept=False),
+        '", "tool_name": "$NAME", "parameters": $JSON}',
+        begin="<|START_ACTION|>[\n    ",
+        separator=",\n    ",
+        end="\n]<|END_ACTION|>",
+    ),
+    answer_open="<|START_RESPONSE|>",
+    answer_close="<|END_RESPONSE|>",
+)
+
+# Command A and later: the same calls, the answer between other marks.
+COMMAND_A = replace(
+    COMMAND_R7B,
+    name="command-a",
+    detect=(("<|START_ACTION|>", "<|START_TEXT|>"),),
+    thinking=ThinkingSwitch(on={"reasoning": True}, off={"reasoning": False}),
+    answer_open="<|START_TEXT|>",
+    answer_close="<|END_TEXT|>",
+)
+
+COMMAND_R = ModelFormat(
+    "command-r",
+    detect=(("<|START_OF_TURN_TOKEN|>",),),
+    calls=section(
+        '    {\n        "tool_name": "$NAME",\n        "parameters": $JSON\n    }',
+        lead="\n",
+        begin="Action:\n```json\n[\n",
+        separator=",\n",
+        end="\n]```\n",
+        triggers=("Action:\n```json\n[",),
+    ),
+)
+
+
+# Gemma: 4 with calls and thinking of its own, before it neither, but for FunctionGemma.
+
+# The template's own word that a result follows ends what the model writes.
+GEMMA_4 = ModelFormat(
+    "gemma-4",
+    detect=(("<|channel>", "<|tool_call>"),),
+    reasoning=Reasoning(
+        "<|channel>thought", "<channel|>", after_open="\n", before_close="\n", after_close=""
+    ),
+    thinking=OFF_BY_DEFAULT,
+    calls=section("<|tool_call>call:$NAME", LooseArguments('<|"|>'), "<tool_call|>"),
+    skip=("<|tool_response>",),
+)
+
+FUNCTION_GEMMA = ModelFormat(
+    "function-gemma",
+    detect=(("<start_function_call>",),),
+    calls=section(
+        "<start_function_call>call:$NAME", LooseArguments("<escape>"), "<end_function_call>"
+    ),
+    skip=("<start_function_response>",),
+)
+
+GEMMA_3 = replace(GENERIC, name="gemma-3", detect=(("<start_of_turn>",),))
+
+GRANITE_4 = ModelFormat("granite-4", detect=(("<|start_of_role|>", "<tool_call>"),))
+
+GRANITE_3 = ModelFormat(
+    "granite-3",
+    detect=(("<|start_of_role|>",),),
+    reasoning=unspaced(),
+    calls=json_list("<|tool_call|>[", "]", lead_ins=("<tool_call>[",)),
+)
+
+GRANITE_3_3 = replace(
+    GRANITE_3,
+    name="granite-3.3",
+    detect=(("<|start_of_role|>", "<response>"),),
+    thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off"),
+    answer_open="<response>",
+    answer_close="</response>",
+)
+
+# Its template asks for a call of `no_function` where no function is needed: tools are told here.
+GRANITE_20B = ModelFormat(
+    "granite-20b",
+    detect=(("<function_call>", "<|function_call_library|>"),),
+    calls=section('<function_call> {"name": "$NAME", "arguments": $JSON}'),
+    native_tools=False,
 )

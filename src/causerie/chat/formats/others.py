@@ -4,40 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.deepseek import marked_up
 from causerie.chat.formats.format import (
     ALWAYS,
     OFF_BY_DEFAULT,
     ON_BY_DEFAULT,
     CallId,
     CallSection,
-    JsonArguments,
     Literal,
     ModelFormat,
-    Name,
     ParameterList,
-    PythonArguments,
     Reasoning,
     ThinkingSwitch,
-    segments,
+    by_effort,
+    section,
     unspaced,
 )
-from causerie.chat.formats.hermes import GENERIC, JSON_CALL
+from causerie.chat.formats.hermes import GENERIC, JSON_CALL, json_list
+from causerie.chat.formats.parameters import INVOKE, keyed, marked_up
 
 # InternLM 2 and 2.5: calls as JSON behind the name of a plugin.
 
 INTERNLM_2 = ModelFormat(
     "internlm-2",
     detect=(("<|plugin|>",),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        call=segments(
-            '<|action_start|><|plugin|>\n{"name": "',
-            Name(),
-            '", "parameters": ',
-            JsonArguments(),
-            "}<|action_end|>",
-        ),
+    calls=section(
+        '<|action_start|><|plugin|>\n{"name": "$NAME", "parameters": $JSON}<|action_end|>',
         triggers=("<|action_start|>",),
     ),
 )
@@ -50,11 +41,8 @@ OLMO_3 = ModelFormat(
     "olmo-3",
     detect=(("<function_calls>", "<functions>"),),
     reasoning=unspaced(after_close="\n\n"),
-    calls=CallSection(
-        begin="<function_calls>",
-        call=segments(Name(), "(", PythonArguments(), ")"),
-        separator="\n",
-        end="</function_calls>",
+    calls=section(
+        "$NAME($PYTHON)", begin="<function_calls>", separator="\n", end="</function_calls>"
     ),
 )
 
@@ -65,8 +53,6 @@ OLMO_3_THINK = replace(
     thinking=ALWAYS,
 )
 
-PYTHONIC_FORMATS = (OLMO_3_THINK, OLMO_3)
-
 
 # Liquid's LFM 2 and 2.5: calls in Python's notation.
 
@@ -75,12 +61,8 @@ LFM_2 = ModelFormat(
     "lfm-2",
     detect=(("List of tools: ", "<|im_start|>"),),
     reasoning=unspaced(),
-    calls=CallSection(
-        begin="<|tool_call_start|>[",
-        call=segments(Name(), "(", PythonArguments(), ")"),
-        separator=", ",
-        end="]<|tool_call_end|>",
-        triggers=("<|tool_call_start|>",),
+    calls=section(
+        "$NAME($PYTHON)", begin="<|tool_call_start|>[", separator=", ", end="]<|tool_call_end|>"
     ),
     reasoning_keys=("thinking",),
 )
@@ -89,24 +71,15 @@ LFM_2_5 = replace(
     LFM_2, name="lfm-2.5", detect=(("List of tools: ", "<|im_start|>", "<|tool_call_start|>"),)
 )
 
-LFM_FORMATS = (LFM_2_5, LFM_2)
-
-
-# Families of one or two models each.
-
 SEED_OSS = ModelFormat(
     "seed-oss",
     detect=(("<seed:tool_call>",),),
     reasoning=unspaced("<seed:think>", "</seed:think>", after_close="\n"),
     thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
-    calls=CallSection(
-        call=segments(
-            "<seed:tool_call>\n<function=",
-            Name(),
-            ">\n",
-            ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
-            "</function>\n</seed:tool_call>",
-        ),
+    calls=section(
+        "<seed:tool_call>\n<function=$NAME>\n",
+        ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
+        "</function>\n</seed:tool_call>",
         separator="\n",
     ),
 )
@@ -117,12 +90,8 @@ APERTUS = ModelFormat(
     detect=(("<|tools_prefix|>",),),
     reasoning=unspaced("<|inner_prefix|>", "<|inner_suffix|>"),
     thinking=OFF_BY_DEFAULT,
-    calls=CallSection(
-        begin="<|tools_prefix|>[",
-        call=segments('{"', Name(), '": ', JsonArguments(), "}"),
-        separator=", ",
-        end="]<|tools_suffix|>",
-        triggers=("<|tools_prefix|>",),
+    calls=section(
+        '{"$NAME": $JSON}', begin="<|tools_prefix|>[", separator=", ", end="]<|tools_suffix|>"
     ),
 )
 
@@ -130,20 +99,9 @@ APERTUS = ModelFormat(
 APRIEL = ModelFormat(
     "apriel",
     detect=(("[BEGIN FINAL RESPONSE]",),),
-    reasoning=Reasoning(
-        "Here are my reasoning steps:",
-        "[BEGIN FINAL RESPONSE]",
-        after_close="\n",
-    ),
+    reasoning=Reasoning("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", after_close="\n"),
     thinking=ALWAYS,
-    calls=CallSection(
-        lead="\n",
-        begin="<tool_calls>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</tool_calls>",
-        triggers=("<tool_calls>",),
-    ),
+    calls=json_list("<tool_calls>[", "]</tool_calls>", lead="\n"),
     skip=("[END FINAL RESPONSE]", "<|end|>"),
 )
 
@@ -151,24 +109,12 @@ SOLAR_OPEN = ModelFormat(
     "solar-open",
     detect=(("<|tool_call:begin|>", "<|calls|>"),),
     reasoning=unspaced("<|think|>", "<|end|>", after_close="<|begin|>assistant"),
-    thinking=ThinkingSwitch(
-        on={"reasoning_effort": "high"},
-        off={"reasoning_effort": "minimal"},
-        effort="reasoning_effort",
-        efforts=("medium", "high"),
-    ),
-    calls=CallSection(
+    thinking=by_effort("minimal", "medium", "high"),
+    calls=section(
+        "<|tool_call:begin|>",
+        CallId("[a-z0-9]{10}"),
+        "<|tool_call:name|>$NAME<|tool_call:args|>$JSON<|tool_call:end|>",
         begin="<|tool_calls|>",
-        call=segments(
-            "<|tool_call:begin|>",
-            CallId("[a-z0-9]{10}"),
-            "<|tool_call:name|>",
-            Name(),
-            "<|tool_call:args|>",
-            JsonArguments(),
-            "<|tool_call:end|>",
-        ),
-        triggers=("<|tool_calls|>",),
     ),
     answer_open="<|content|>",
     skip=("<|begin|>assistant", "<|end|>", "<|calls|>"),
@@ -179,20 +125,11 @@ SOLAR_OPEN_2 = ModelFormat(
     "solar-open-2",
     detect=(("<|tool_call:start|>", "<|tool_arg:value|>"),),
     reasoning=unspaced("<|think:start|>", "<|think:end|>"),
-    thinking=ThinkingSwitch(
-        on={"reasoning_effort": "high"},
-        off={"reasoning_effort": "minimal"},
-        effort="reasoning_effort",
-        efforts=("medium", "high", "xhigh"),
-    ),
-    calls=CallSection(
-        call=segments(
-            "<|tool_call:start|>",
-            Name(),
-            "\n",
-            ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
-            "<|tool_call:end|>",
-        ),
+    thinking=by_effort("minimal", "medium", "high", "xhigh"),
+    calls=section(
+        "<|tool_call:start|>$NAME\n",
+        ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
+        "<|tool_call:end|>",
         separator="\n",
     ),
 )
@@ -200,7 +137,6 @@ SOLAR_OPEN_2 = ModelFormat(
 GIGACHAT_3 = ModelFormat(
     "gigachat-3",
     detect=(("<|role_sep|>", "function call"),),
-    reasoning=Reasoning(),
     calls=CallSection(
         lead="<|message_sep|>\n\n",
         begin="function call<|role_sep|>\n",
@@ -215,13 +151,7 @@ GIGACHAT_3_1 = replace(
     GIGACHAT_3,
     name="gigachat-3.1",
     detect=(("<|role_sep|>", "<|function_call|>"),),
-    calls=CallSection(
-        call=segments(
-            '<|function_call|>{"name": "', Name(), '", "arguments": ', JsonArguments(), "}"
-        ),
-        triggers=("<|function_call|>",),
-        parallel=False,
-    ),
+    calls=section('<|function_call|>{"name": "$NAME", "arguments": $JSON}', parallel=False),
 )
 
 GIGACHAT_3_5 = ModelFormat(
@@ -237,22 +167,13 @@ GIGACHAT_3_5 = ModelFormat(
 MINICPM_5 = ModelFormat(
     "minicpm-5",
     detect=(('<function name="', "<param name="),),
-    reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
-        call=segments(
-            '<function name="',
-            Name(),
-            '">',
-            ParameterList(
-                '<param name="',
-                '">',
-                "</param>",
-                constants="python",
-                wrap=("<![CDATA[", "]]>"),
-            ),
-            "</function>",
+    calls=section(
+        '<function name="$NAME">',
+        ParameterList(
+            '<param name="', '">', "</param>", constants="python", wrap=("<![CDATA[", "]]>")
         ),
+        "</function>",
         separator="\n",
         triggers=('<function name="',),
     ),
@@ -271,57 +192,29 @@ K2_HORIZON = ModelFormat(
     ),
     thinking=replace(ON_BY_DEFAULT, effort="reasoning_effort", efforts=("low", "medium", "high")),
     calls=CallSection(
-        begin="<ifm|tool_calls>\n",
-        call=segments(
-            "<ifm|tool_call>",
-            Name(),
-            "\n",
-            ParameterList("<ifm|arg_key>", "</ifm|arg_key>\n<ifm|arg_value>", "</ifm|arg_value>\n"),
-            "</ifm|tool_call>\n",
-        ),
-        end="</ifm|tool_calls>",
-        triggers=("<ifm|tool_calls>",),
+        begin="<ifm|tool_calls>\n", call=keyed("ifm|{}", end="\n"), end="</ifm|tool_calls>"
     ),
 )
 
 DOTS = ModelFormat(
     "dots",
     detect=(("<dots_function_call>",),),
-    reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
-        lead="\n",
-        begin="<dots_function_call>\n",
-        call=segments(
-            '<invoke name="',
-            Name(),
-            '">\n',
-            ParameterList('<parameter name="', '">', "</parameter>\n"),
-            "</invoke>\n",
-        ),
-        end="</dots_function_call>",
-        triggers=("<dots_function_call>",),
+        lead="\n", begin="<dots_function_call>\n", call=INVOKE, end="</dots_function_call>"
     ),
 )
 
 JAMBA = ModelFormat(
     "jamba",
     detect=(("<|bom|>", "<tool_calls>"),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        begin="<tool_calls>[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]</tool_calls>",
-        triggers=("<tool_calls>",),
-    ),
+    calls=json_list("<tool_calls>[", "]</tool_calls>"),
 )
 
 # A list and nothing else; one template for Qwen's and one for Llama's control tokens.
 XLAM_2 = ModelFormat(
     "xlam-2",
     detect=(("make calls in a single JSON array",),),
-    reasoning=Reasoning(),
     calls=CallSection(
         begin="[", call=JSON_CALL, separator=", ", end="]", at_start=True, lead_ins=("[\n",)
     ),
@@ -335,14 +228,7 @@ PHI_4_REASONING = replace(
 PHI_4_MINI = ModelFormat(
     "phi-4-mini",
     detect=(("<|tool|>", "<|assistant|>"),),
-    reasoning=Reasoning(),
-    calls=CallSection(
-        begin="functools[",
-        call=JSON_CALL,
-        separator=", ",
-        end="]",
-        triggers=("functools[",),
-    ),
+    calls=json_list("functools[", "]"),
     native_tools=False,
 )
 
@@ -351,38 +237,15 @@ PLAMO_3 = ModelFormat(
     detect=(("plamo:begin_tool",), ("plamo:begin_", "tool_requests")),
     reasoning=unspaced("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
-        begin="<|plamo:begin_tool_requests:plamo|>",
-        call=segments(
-            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
-            Name(),
-            Literal(
-                "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
-                "<|plamo:constrain|>json<|plamo:msg|>",
-                ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
-            ),
-            JsonArguments(),
-            "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    calls=section(
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>$NAME",
+        Literal(
+            "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+            "<|plamo:constrain|>json<|plamo:msg|>",
+            ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
         ),
+        "$JSON<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+        begin="<|plamo:begin_tool_requests:plamo|>",
         end="<|plamo:end_tool_requests:plamo|>",
     ),
-)
-
-OTHER_FORMATS = (
-    PLAMO_3,
-    SEED_OSS,
-    APERTUS,
-    APRIEL,
-    SOLAR_OPEN_2,
-    SOLAR_OPEN,
-    GIGACHAT_3_5,
-    GIGACHAT_3_1,
-    GIGACHAT_3,
-    MINICPM_5,
-    K2_HORIZON,
-    DOTS,
-    JAMBA,
-    XLAM_2,
-    PHI_4_REASONING,
-    PHI_4_MINI,
 )

@@ -1,4 +1,4 @@
-"""Calls in tags, one parameter after the other: Qwen Coder, GLM, LongCat, Step, MiniMax."""
+"""Calls in tags, or between tokens of their own: Coder, GLM, MiniMax, DeepSeek, Kimi, Hunyuan."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from causerie.chat.formats.format import (
     ALWAYS,
     OFF_BY_DEFAULT,
     ON_BY_DEFAULT,
+    CallId,
     CallSection,
     ElementArguments,
-    JsonArguments,
     Literal,
     ModelFormat,
-    Name,
     ParameterList,
     Reasoning,
+    Segment,
     ThinkingSwitch,
+    by_effort,
+    section,
     segments,
     unspaced,
 )
+from causerie.chat.formats.hermes import json_list
 
 # Calls in tags with one parameter after the other, first written by Qwen 3 Coder.
 #
@@ -29,31 +32,24 @@ from causerie.chat.formats.format import (
 _PARAMETERS = ParameterList(
     before="<parameter=", between=">\n", after="\n</parameter>\n", constants="python"
 )
-CODER_CALLS = CallSection(
-    call=segments(
-        "<tool_call>\n<function=", Name(), ">\n", _PARAMETERS, "</function>\n</tool_call>"
-    ),
+# Some models leave the outer tag out.
+CODER_CALLS = section(
+    "<tool_call>\n<function=$NAME>\n",
+    _PARAMETERS,
+    "</function>\n</tool_call>",
     separator="\n",
-    # Some models leave the outer tag out.
     also=(
-        CallSection(
-            call=segments(
-                "<function=",
-                Name(),
-                ">\n",
-                _PARAMETERS,
-                Literal("</function>", ("</function>\n</tool_call>",)),
-            ),
+        section(
+            "<function=$NAME>\n",
+            _PARAMETERS,
+            Literal("</function>", ("</function>\n</tool_call>",)),
             separator="\n",
         ),
     ),
 )
 
 QWEN_3_CODER = ModelFormat(
-    "qwen-3-coder",
-    detect=(("<function=", "<parameter="),),
-    reasoning=Reasoning(),
-    calls=CODER_CALLS,
+    "qwen-3-coder", detect=(("<function=", "<parameter="),), calls=CODER_CALLS
 )
 
 QWEN_3_5 = replace(
@@ -79,29 +75,20 @@ STEP_3_5 = replace(
     calls=replace(CODER_CALLS, separator=""),
 )
 
-CODER_FORMATS = (NEMOTRON_3, STEP_3_5, QWEN_3_5, QWEN_3_CODER)
-
 
 # Calls as pairs of ``<arg_key>`` and ``<arg_value>``: GLM, and who took the form over.
 
-_LINED_CALLS = CallSection(
-    call=segments(
-        "<tool_call>",
-        Name(),
-        "\n",
-        ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
-        "</tool_call>",
-    ),
-    separator="\n",
-)
-_DENSE_CALLS = CallSection(
-    call=segments(
-        "<tool_call>",
-        Name(),
-        ParameterList("<arg_key>", "</arg_key><arg_value>", "</arg_value>"),
-        "</tool_call>",
-    ),
-)
+
+def keyed(
+    tag: str = "{}", behind_name: str = "\n", *, line: str = "\n", end: str = ""
+) -> tuple[Segment, ...]:
+    """Return such a call; ``tag`` makes the name of a family's tag of the usual one."""
+    call, key, value = map(tag.format, ("tool_call", "arg_key", "arg_value"))
+    arguments = ParameterList(f"<{key}>", f"</{key}>{line}<{value}>", f"</{value}>{line}")
+    return segments(f"<{call}>$NAME{behind_name}", arguments, f"</{call}>{end}")
+
+
+_DENSE_CALLS = CallSection(keyed(behind_name="", line=""))
 _DENSE = unspaced()
 
 GLM_4_5 = ModelFormat(
@@ -109,7 +96,7 @@ GLM_4_5 = ModelFormat(
     detect=(("<arg_key>", "[gMASK]"),),
     reasoning=replace(_DENSE, after_close="\n"),
     thinking=ON_BY_DEFAULT,
-    calls=_LINED_CALLS,
+    calls=CallSection(keyed(), separator="\n"),
 )
 
 GLM_4_7 = replace(
@@ -140,14 +127,10 @@ LING_3 = replace(
     GLM_4_7,
     name="ling-3",
     detect=(("<arg_key>", "<role>ASSISTANT</role>"),),
-    calls=CallSection(
-        call=segments(
-            "<tool_call>",
-            Name(),
-            "\n",
-            ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
-            "\n</tool_call>",
-        ),
+    calls=section(
+        "<tool_call>$NAME\n",
+        ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
+        "\n</tool_call>",
         separator="\n",
     ),
 )
@@ -162,8 +145,6 @@ IQUEST_Q1 = replace(
     ),
 )
 
-GLM_FORMATS = (IQUEST_Q1, LING_3, SPARK_2_5, LAGUNA_S, LAGUNA, GLM_4_7, GLM_4_5)
-
 
 # Meituan's LongCat: calls in tags of its own, first as JSON, then parameter by parameter.
 
@@ -174,14 +155,8 @@ LONGCAT_FLASH = ModelFormat(
     detect=(("<longcat_tool_call>",),),
     reasoning=_THINK,
     thinking=OFF_BY_DEFAULT,
-    calls=CallSection(
-        call=segments(
-            '<longcat_tool_call>\n{"name": "',
-            Name(),
-            '", "arguments": ',
-            JsonArguments(),
-            "}\n</longcat_tool_call>",
-        ),
+    calls=section(
+        '<longcat_tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</longcat_tool_call>',
         separator="\n",
     ),
 )
@@ -191,23 +166,8 @@ LONGCAT_2 = replace(
     LONGCAT_FLASH,
     name="longcat-2",
     detect=(("<longcat_tool_call>", "<longcat_arg_key>"),),
-    calls=CallSection(
-        call=segments(
-            "<longcat_tool_call>",
-            Name(),
-            "\n",
-            ParameterList(
-                "<longcat_arg_key>",
-                "</longcat_arg_key>\n<longcat_arg_value>",
-                "</longcat_arg_value>\n",
-            ),
-            "</longcat_tool_call>",
-        ),
-        separator="\n",
-    ),
+    calls=CallSection(keyed("longcat_{}"), separator="\n"),
 )
-
-LONGCAT_FORMATS = (LONGCAT_2, LONGCAT_FLASH)
 
 
 # StepFun's Step 3; its successor writes calls as Qwen's coder does.
@@ -217,55 +177,38 @@ STEP_3 = ModelFormat(
     detect=(("<steptml:invoke",),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ALWAYS,
-    calls=CallSection(
-        begin="<｜tool_calls_begin｜>\n",
-        call=segments(
-            '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="',
-            Name(),
-            '">\n',
-            ParameterList(
-                '<steptml:parameter name="', '">', "</steptml:parameter>\n", constants="python"
-            ),
-            "</steptml:invoke><｜tool_call_end｜>\n",
+    calls=section(
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="$NAME">\n',
+        ParameterList(
+            '<steptml:parameter name="', '">', "</steptml:parameter>\n", constants="python"
         ),
+        "</steptml:invoke><｜tool_call_end｜>\n",
+        begin="<｜tool_calls_begin｜>\n",
         end="<｜tool_calls_end｜>",
-        triggers=("<｜tool_calls_begin｜>",),
     ),
 )
 
-
-# MiniMax M1 to M3.
+INVOKE = segments(
+    '<invoke name="$NAME">\n',
+    ParameterList('<parameter name="', '">', "</parameter>\n"),
+    "</invoke>\n",
+)
 
 MINIMAX_M1 = ModelFormat(
     "minimax-m1",
     detect=(("<tool_calls>", "<beginning_of_sentence>"),),
-    reasoning=Reasoning(),
     thinking=ALWAYS,
-    calls=CallSection(
-        begin="<tool_calls>\n",
-        call=segments('{"name": "', Name(), '", "arguments": ', JsonArguments(), "}\n"),
-        end="</tool_calls>",
-        triggers=("<tool_calls>",),
+    calls=section(
+        '{"name": "$NAME", "arguments": $JSON}\n', begin="<tool_calls>\n", end="</tool_calls>"
     ),
 )
 
 MINIMAX_M2 = ModelFormat(
     "minimax-m2",
     detect=(("<minimax:tool_call>",),),
-    reasoning=Reasoning(),
     thinking=ALWAYS,
     calls=CallSection(
-        lead="\n",
-        begin="<minimax:tool_call>\n",
-        call=segments(
-            '<invoke name="',
-            Name(),
-            '">\n',
-            ParameterList('<parameter name="', '">', "</parameter>\n"),
-            "</invoke>\n",
-        ),
-        end="</minimax:tool_call>",
-        triggers=("<minimax:tool_call>",),
+        lead="\n", begin="<minimax:tool_call>\n", call=INVOKE, end="</minimax:tool_call>"
     ),
 )
 
@@ -275,14 +218,195 @@ MINIMAX_M3 = ModelFormat(
     detect=((_MARK, "<mm:think>"),),
     reasoning=unspaced("<mm:think>", "</mm:think>"),
     thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
-    calls=CallSection(
+    calls=section(
+        f'{_MARK}<invoke name="',
+        '$NAME">',
+        ElementArguments(_MARK),
+        f"{_MARK}</invoke>\n",
         begin=f"{_MARK}<tool_call>\n",
-        call=segments(
-            f'{_MARK}<invoke name="', Name(), '">', ElementArguments(_MARK), f"{_MARK}</invoke>\n"
-        ),
         end=f"{_MARK}</tool_call>",
         triggers=(f"{_MARK}<tool_call>",),
     ),
 )
 
-MINIMAX_FORMATS = (MINIMAX_M3, MINIMAX_M2, MINIMAX_M1)
+_FENCED_CALLS = section(
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$NAME\n```json\n$JSON\n```<｜tool▁call▁end｜>",
+    begin="<｜tool▁calls▁begin｜>",
+    separator="\n",
+    end="<｜tool▁calls▁end｜>",
+)
+_BARE = unspaced()
+_SWITCH = ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off")
+
+DEEPSEEK_V3 = ModelFormat(
+    "deepseek-v3", detect=(("<｜tool▁calls▁begin｜>", "```json"),), calls=_FENCED_CALLS
+)
+
+DEEPSEEK_R1 = replace(
+    DEEPSEEK_V3,
+    name="deepseek-r1",
+    detect=(("<｜tool▁calls▁begin｜>", "```json", "<think>"),),
+    thinking=ALWAYS,
+)
+
+# R1 behind a template that was given a switch, which is off when nothing is said.
+DEEPSEEK_R1_SWITCHED = replace(
+    DEEPSEEK_R1,
+    name="deepseek-r1-switched",
+    detect=(("<｜tool▁calls▁begin｜>", "```json", "<think>", "enable_thinking"),),
+    thinking=OFF_BY_DEFAULT,
+)
+
+DEEPSEEK_V3_1 = ModelFormat(
+    "deepseek-v3.1",
+    detect=(("<｜tool▁calls▁begin｜>",),),
+    reasoning=_BARE,
+    thinking=_SWITCH,
+    calls=section(
+        "<｜tool▁call▁begin｜>$NAME<｜tool▁sep｜>$JSON<｜tool▁call▁end｜>",
+        begin="<｜tool▁calls▁begin｜>",
+        end="<｜tool▁calls▁end｜>",
+    ),
+)
+
+
+def marked_up(outer: str, mark: str = "｜DSML｜") -> CallSection:
+    """Return calls in the mark-up of V3.2 and later.
+
+    ``outer`` is the name of the outer tag; ``mark`` stands before the name of every tag.
+    """
+    return section(
+        f'<{mark}invoke name="',
+        '$NAME">\n',
+        ParameterList(
+            before=f'<{mark}parameter name="',
+            between='" string="true">',
+            between_json='" string="false">',
+            after=f"</{mark}parameter>\n",
+        ),
+        f"</{mark}invoke>\n",
+        lead="\n\n",
+        begin=f"<{mark}{outer}>\n",
+        end=f"</{mark}{outer}>",
+        triggers=(f"<{mark}{outer}>",),
+    )
+
+
+DEEPSEEK_V3_2 = ModelFormat(
+    "deepseek-v3.2",
+    detect=(("｜DSML｜", "function_calls>"),),
+    reasoning=_BARE,
+    thinking=_SWITCH,
+    calls=marked_up("function_calls"),
+)
+
+DEEPSEEK_V4 = replace(
+    DEEPSEEK_V3_2,
+    name="deepseek-v4",
+    detect=(("｜DSML｜",),),
+    thinking=replace(_SWITCH, effort="reasoning_effort", efforts=("high", "max")),
+    calls=marked_up("tool_calls"),
+)
+
+# Its tags have a blank before their names.
+DEEPSEEK_V4_1 = replace(
+    DEEPSEEK_V4,
+    name="deepseek-v4.1",
+    detect=(("｜DSML｜", " calls>"),),
+    thinking=replace(
+        _SWITCH, effort="reasoning_effort", efforts=("low", "high", "xhigh", "max"), default="on"
+    ),
+    calls=marked_up("calls", "｜DSML｜ "),
+)
+
+KIMI_K2 = ModelFormat(
+    "kimi-k2",
+    detect=(("<|tool_calls_section_begin|>",),),
+    reasoning=unspaced(),
+    calls=section(
+        "<|tool_call_begin|>",
+        CallId(r"functions\.{name}:{index}", continues=True),
+        "<|tool_call_argument_begin|>$JSON<|tool_call_end|>",
+        begin="<|tool_calls_section_begin|>",
+        end="<|tool_calls_section_end|>",
+    ),
+)
+
+KIMI_K2_THINKING = replace(
+    KIMI_K2,
+    name="kimi-k2-thinking",
+    detect=(("<|tool_calls_section_begin|>", "<think>"),),
+    thinking=ALWAYS,
+)
+
+KIMI_K2_5 = replace(
+    KIMI_K2,
+    name="kimi-k2.5",
+    detect=(("<|tool_calls_section_begin|>", "<think>", "thinking is"),),
+    thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}),
+)
+
+KIMI_K3 = ModelFormat(
+    "kimi-k3",
+    detect=(("<|open|>", "<|end_of_msg|>"),),
+    reasoning=unspaced("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    thinking=ThinkingSwitch(
+        on={"thinking": True},
+        off={"thinking": False},
+        effort="thinking_effort",
+        efforts=("low", "high", "max"),
+    ),
+    calls=section(
+        '<|open|>call tool="$NAME" index="',
+        CallId("{index}", kept=False),
+        '"<|sep|>',
+        ParameterList(
+            before='<|open|>argument key="',
+            between='" type="string"<|sep|>',
+            between_json='" type="{type}"<|sep|>',
+            after="<|close|>argument<|sep|>",
+        ),
+        "<|close|>call<|sep|>",
+        lead="<|open|>response<|sep|><|close|>response<|sep|>",
+        begin="<|open|>tools<|sep|>",
+        end="<|close|>tools<|sep|>",
+    ),
+    answer_open="<|open|>response<|sep|>",
+    answer_close="<|close|>response<|sep|>",
+    skip=("<|close|>message<|sep|>",),
+)
+
+
+def _hunyuan_calls(suffix: str, behind_name: str) -> CallSection:
+    arguments = keyed("{}" + suffix, behind_name, end="\n")
+    return CallSection(arguments, begin=f"<tool_calls{suffix}>\n", end=f"</tool_calls{suffix}>")
+
+
+# Every marker of the open release carries its name.
+HUNYUAN_3 = ModelFormat(
+    "hunyuan-3",
+    detect=(("<｜hy_", ":opensource"),),
+    reasoning=unspaced("<think:opensource>", "</think:opensource>"),
+    thinking=by_effort("no_think", "low", "high", default="off"),
+    calls=_hunyuan_calls(":opensource", "<tool_sep:opensource>\n"),
+)
+
+# The same markers with another suffix, and none behind the name of the function.
+HUNYUAN_4 = ModelFormat(
+    "hunyuan-4",
+    detect=((":6124c78e",),),
+    reasoning=unspaced("<think:6124c78e>", "</think:6124c78e>"),
+    thinking=by_effort("no_think", "low", "high"),
+    calls=_hunyuan_calls(":6124c78e", "\n"),
+)
+
+HUNYUAN_A13B = ModelFormat(
+    "hunyuan-a13b",
+    detect=(("<|extra_0|>", "<answer>"),),
+    reasoning=Reasoning(after_close="\n"),
+    thinking=ON_BY_DEFAULT,
+    calls=json_list("<tool_calls>[", "]</tool_calls>"),
+    answer_open="<answer>",
+    answer_close="</answer>",
+    answer_space="\n",
+)

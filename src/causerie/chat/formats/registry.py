@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from causerie.chat.formats import channels, deepseek, hermes, llama, others, parameters
+from causerie.chat.formats import channels, hermes, others, parameters
 from causerie.chat.formats.format import (
     CallSection,
     Literal,
@@ -14,7 +14,7 @@ from causerie.chat.formats.format import (
     ParameterList,
     Segment,
 )
-from causerie.chat.formats.hermes import GENERIC, GENERIC_THINKING
+from causerie.chat.formats.hermes import GENERIC
 
 # Models leave out the first marker of a section of calls at times. Then only a marker of the first
 # call, or an offered function's name with a marker behind it, tells the section from text.
@@ -23,7 +23,7 @@ from causerie.chat.formats.hermes import GENERIC, GENERIC_THINKING
 def with_headless(form: ModelFormat) -> ModelFormat:
     """Return the format, which also reads its section of calls without the first markers."""
     calls = form.calls
-    if calls is None or form.header is not None:
+    if form.header is not None:
         return form
     found = [each for each in (_headless(calls), _without_first_marker(calls)) if each is not None]
     return replace(form, calls=replace(calls, also=(*calls.also, *found))) if found else form
@@ -65,35 +65,29 @@ def _beginning(calls: CallSection, *triggers: str) -> CallSection:
 # The order matters: a format stands before those whose signs its templates have as well.
 
 _DECLARED: tuple[ModelFormat, ...] = (
-    channels.BEAM,
-    *channels.HARMONY_FORMATS,
-    *deepseek.KIMI_FORMATS,
-    parameters.STEP_3,
-    *deepseek.DEEPSEEK_FORMATS,
-    *parameters.MINIMAX_FORMATS,
-    *llama.GEMMA_FORMATS,
-    *llama.COHERE_FORMATS,
-    *llama.MISTRAL_FORMATS,
-    *deepseek.HUNYUAN_FORMATS,
-    channels.MUSE,
-    channels.INKLING,
-    *others.OTHER_FORMATS,
-    hermes.ERNIE_4_5,
-    *llama.GRANITE_FORMATS,
-    *parameters.LONGCAT_FORMATS,
-    others.INTERNLM_2,
-    hermes.NEMOTRON_NANO_2,
-    *others.LFM_FORMATS,
-    *others.PYTHONIC_FORMATS,
-    *parameters.GLM_FORMATS,
-    *parameters.CODER_FORMATS,
-    *llama.LLAMA_FORMATS,
-    *hermes.HERMES_FORMATS[:-1],
-    *hermes.QWEN_FORMATS,
-    hermes.HERMES,
-    GENERIC_THINKING,
-    GENERIC,
-)
+    channels.BEAM, channels.LLM_JP, channels.GPT_OSS, parameters.KIMI_K3, parameters.KIMI_K2_5,
+    parameters.KIMI_K2_THINKING, parameters.KIMI_K2, parameters.STEP_3, parameters.DEEPSEEK_V4_1,
+    parameters.DEEPSEEK_V3_2, parameters.DEEPSEEK_V4, parameters.DEEPSEEK_R1_SWITCHED,
+    parameters.DEEPSEEK_R1, parameters.DEEPSEEK_V3, parameters.DEEPSEEK_V3_1,
+    parameters.MINIMAX_M3, parameters.MINIMAX_M2, parameters.MINIMAX_M1, hermes.GEMMA_4,
+    hermes.FUNCTION_GEMMA, hermes.GEMMA_3, hermes.COMMAND_A, hermes.COMMAND_R7B, hermes.COMMAND_R,
+    hermes.MISTRAL_SMALL_3_2, hermes.MAGISTRAL, hermes.MISTRAL, hermes.MISTRAL_NEMO,
+    parameters.HUNYUAN_4, parameters.HUNYUAN_3, parameters.HUNYUAN_A13B, channels.MUSE,
+    channels.INKLING, others.PLAMO_3, others.SEED_OSS, others.APERTUS, others.APRIEL,
+    others.SOLAR_OPEN_2, others.SOLAR_OPEN, others.GIGACHAT_3_5, others.GIGACHAT_3_1,
+    others.GIGACHAT_3, others.MINICPM_5, others.K2_HORIZON, others.DOTS, others.JAMBA,
+    others.XLAM_2, others.PHI_4_REASONING, others.PHI_4_MINI, hermes.ERNIE_4_5,
+    hermes.GRANITE_20B, hermes.GRANITE_4, hermes.GRANITE_3_3, hermes.GRANITE_3,
+    parameters.LONGCAT_2, parameters.LONGCAT_FLASH, others.INTERNLM_2, hermes.NEMOTRON_NANO_2,
+    others.LFM_2_5, others.LFM_2, others.OLMO_3_THINK, others.OLMO_3, parameters.IQUEST_Q1,
+    parameters.LING_3, parameters.SPARK_2_5, parameters.LAGUNA_S, parameters.LAGUNA,
+    parameters.GLM_4_7, parameters.GLM_4_5, parameters.NEMOTRON_3, parameters.STEP_3_5,
+    parameters.QWEN_3_5, parameters.QWEN_3_CODER, hermes.FIREFUNCTION_2, hermes.FUNCTIONARY_3_2,
+    hermes.FUNCTIONARY_3_1, hermes.TOOL_ACE, hermes.LLAMA_4, hermes.LLAMA_4_PYTHONIC,
+    hermes.LLAMA_3, hermes.SMOLLM_3, hermes.BIELIK, hermes.REKA, hermes.MIMO, hermes.QWEN_3,
+    hermes.QWEN_3_THINKING, hermes.QWEN_3_INSTRUCT, hermes.QWQ_SWITCHED, hermes.QWQ,
+    hermes.HERMES, hermes.GENERIC_THINKING, hermes.GENERIC,
+)  # fmt: skip
 FORMATS = tuple(map(with_headless, _DECLARED))
 
 

@@ -17,9 +17,8 @@ MAX_CHARACTERS = 500_000  # of all options together
 def regex(pattern: str, *, param: str) -> str:
     """Return a Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
 
-    ``^`` at the start and ``$`` at the end are allowed and say nothing more.
-    Raises :class:`SchemaRefused` for look-arounds,
-    back-references and whatever else cannot be enforced.
+    ``^`` at the start and ``$`` at the end are allowed and say nothing more. Raises
+    :class:`SchemaRefused` for look-arounds, back-references and whatever else cannot be enforced.
     """
     try:
         text = whole(pattern)
@@ -34,8 +33,7 @@ def choice(options: Sequence[str], *, param: str) -> str:
     """Return the Lark expression of a terminal for one of ``options``, written exactly so.
 
     A rule would have one terminal for each, and compilers bound how many may be possible at once.
-    Raises :class:`SchemaRefused` where they are too long together, or an
-    option cannot be written.
+    Raises :class:`SchemaRefused` where they are too long together, or an option cannot be written.
     """
     size = sum(map(len, options))
     if size > MAX_CHARACTERS:
@@ -59,7 +57,6 @@ _MOST_CHARACTERS = 2_000_000  # of what is read, with all annotations
 
 # Separators are literal texts to older versions of the engine.
 _FIXED = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-_ANY = {"whitespace_flexible": True}
 
 
 class WhiteSpace(Enum):
@@ -80,10 +77,8 @@ class WhiteSpace(Enum):
 class PreparedSchema:
     """A schema as the engine takes it, and the annotations in it that nobody knows."""
 
-    text: str
-    """To stand behind ``%json``."""
-    ignored: tuple[str, ...]
-    """Unknown keywords and formats, each as a response header names it."""
+    text: str  # to stand behind ``%json``
+    ignored: tuple[str, ...]  # unknown keywords and formats, each as a response header names it
     rules: Mapping[str, object]
     """All that the schema says, rewritten, to check a finished document by."""
     left: tuple[tuple[str, str], ...]
@@ -131,13 +126,8 @@ def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSp
     return _write(written, param, white_space)
 
 
-def json_object(white_space: WhiteSpace) -> str:
-    """Return the text to stand behind ``%json`` for any JSON object."""
-    return _write({"type": "object"}, "response_format", white_space)
-
-
 def _write(schema: Mapping[str, object], param: str, white_space: WhiteSpace) -> str:
-    options = _ANY if white_space is WhiteSpace.ANY else _FIXED
+    options = {"whitespace_flexible": True} if white_space is WhiteSpace.ANY else _FIXED
     text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:
         size = len(text.encode())

@@ -1,4 +1,4 @@
-"""The patterns and formats of one schema, compiled once, to check strings by them.
+"""Patterns and formats of schemas, compiled once, to check strings by them.
 
 The library allocates about a kilobyte for each new character, and each of its calls holds the
 interpreter's lock. So it reads texts in pieces, and work and memory are counted.
@@ -19,8 +19,8 @@ HEADER = "%llguidance {}\nstart: "
 _PIECE = 256  # bytes in one call of the library: 3 ms with the worst patterns that are known
 _COMPILED_BYTES = 50_000  # of a pattern
 _STATE_BYTES = 1_300  # for each byte that was matched
-_MOST_BYTES = 32_000_000  # of one schema
-MOST_KEPT_BYTES = 64_000_000  # of all schemas together
+_MOST_BYTES = 32_000_000  # of one pattern
+MOST_KEPT_BYTES = 64_000_000  # of all patterns together
 
 
 class WorkExceeded(Exception):
@@ -46,52 +46,44 @@ class Work:
 
 
 class CompiledPatterns:
-    """Patterns and formats of one schema. They are compiled when they are first asked for."""
+    """Patterns and formats, compiled when they are first asked for; the last used last to go."""
 
     def __init__(self) -> None:
-        self._matchers: dict[tuple[str, str], LLMatcher] = {}
+        self._lock = Lock()
+        self._matchers: OrderedDict[tuple[str, str], tuple[LLMatcher, int]] = OrderedDict()
         self.bytes = 0
         """Memory that they take, by estimate."""
 
     def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
         """Return whether a string has a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
         began = thread_time()
-        matcher = self._matchers.get((keyword, rule))
+        matcher, size = self._taken(keyword, rule)
         if matcher is None:
             schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
-            matcher = matcher_of(f"{HEADER}%json {schema}")
-            self._matchers[keyword, rule] = matcher
-            self.bytes += _COMPILED_BYTES
-            work.spend(_steps_since(began))
+            matcher, size = matcher_of(f"{HEADER}%json {schema}"), _COMPILED_BYTES
+            work.spend(1 + int((thread_time() - began) / STEP_SECONDS))
         quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-        self.bytes += len(quoted) * _STATE_BYTES
-        if self.bytes > _MOST_BYTES:
-            self.forget()
-        _kept.use(self)
+        self._keep(keyword, rule, matcher, size + len(quoted) * _STATE_BYTES)
         return follows(quoted, matcher, work)
 
-    def forget(self) -> None:
-        """Drop all that has been compiled."""
-        self._matchers, self.bytes = {}, 0
-
-
-class _Kept:
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._bytes: OrderedDict[CompiledPatterns, int] = OrderedDict()
-        self._in_all = 0
-
-    def use(self, patterns: CompiledPatterns) -> None:
+    def _taken(self, keyword: str, rule: str) -> tuple[LLMatcher | None, int]:
         with self._lock:
-            self._in_all += patterns.bytes - self._bytes.pop(patterns, 0)
-            self._bytes[patterns] = patterns.bytes
-            while self._in_all > MOST_KEPT_BYTES and len(self._bytes) > 1:
-                oldest, size = self._bytes.popitem(last=False)
-                oldest.forget()
-                self._in_all -= size
+            matcher, size = self._matchers.pop((keyword, rule), (None, 0))
+            self.bytes -= size
+            return matcher, size
+
+    def _keep(self, keyword: str, rule: str, matcher: LLMatcher, size: int) -> None:
+        with self._lock:
+            if size <= _MOST_BYTES and (keyword, rule) not in self._matchers:
+                self._matchers[keyword, rule] = matcher, size
+                self.bytes += size
+            while self.bytes > MOST_KEPT_BYTES:
+                _, (_, size) = self._matchers.popitem(last=False)
+                self.bytes -= size
 
 
-_kept = _Kept()
+PATTERNS = CompiledPatterns()
+"""Those of all schemas."""
 
 
 def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
@@ -115,13 +107,8 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
 
 
 def matcher_of(grammar: str, limits: LLParserLimits | None = None) -> LLMatcher:
-    """Return a matcher of a grammar whose tokens are bytes."""
     limits = limits or LLParserLimits(verbose_errors=False)
     return LLMatcher(_bytes(), grammar, log_level=0, limits=limits)
-
-
-def _steps_since(began: float) -> int:
-    return 1 + int((thread_time() - began) / STEP_SECONDS)
 
 
 @lru_cache(maxsize=1)

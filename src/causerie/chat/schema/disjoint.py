@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from llguidance import LLMatcher, LLParserLimits
 
 from causerie.chat.schema.compiled import HEADER, Work, matcher_of
-from causerie.chat.schema.keywords import as_list
+from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.rewriting import declared_types, is_never
-from causerie.chat.schema.values import canonical
+from causerie.chat.schema.values import canonical, is_number, json_type
 
 # Patterns with different fixed beginnings are told apart at once. To compare two others takes about
 # a millisecond, so a few pairs of a schema are compared, and all others may overlap. Python's own
@@ -31,40 +30,12 @@ _LITERAL = re.compile(r"(\^?)([\w :/-]*)(\$?)")
 
 
 @dataclass(slots=True)
-class PatternIndex:
-    """Patterns by their fixed beginnings, each with the number of its group."""
-
-    _heads: defaultdict[str, list[tuple[str, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    _longer: defaultdict[str, list[tuple[str, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """By each shorter beginning."""
-
-    def add(self, pattern: str, group: int) -> None:
-        """Add a rewritten pattern."""
-        head = _fixed_beginning(pattern)
-        self._heads[head].append((pattern, group))
-        for length in range(len(head)):
-            self._longer[head[:length]].append((pattern, group))
-
-    def near(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """The patterns whose beginning does not exclude that of ``pattern``."""
-        head = _fixed_beginning(pattern)
-        for length in range(len(head) + 1):
-            yield from self._heads.get(head[:length], ())
-        yield from self._longer.get(head, ())
-
-
-@dataclass(slots=True)
 class PatternOverlap:
     """Compares the patterns of one schema."""
 
     _left: int = _MOST_COMPARED
 
     def possible(self, one: str, other: str) -> bool:
-        """Return whether some text may match both of two rewritten patterns."""
         if one == other or not self._left:
             return True
         self._left -= 1
@@ -90,6 +61,13 @@ def _holds(start: str, text: str, end: str, *, name: str) -> bool:
     return name.endswith(text) if end else text in name
 
 
+def beginnings_meet(one: str, other: str) -> bool:
+    """Return whether the fixed beginnings of two patterns do not exclude each other."""
+    first, second = _fixed_beginning(one), _fixed_beginning(other)
+    return first.startswith(second) or second.startswith(first)
+
+
+@lru_cache(maxsize=1024)
 def _fixed_beginning(pattern: str) -> str:
     found = _HEAD.match(pattern)
     if found is None or "|" in pattern:
@@ -115,15 +93,8 @@ def _matcher_of_strings(*patterns: str) -> LLMatcher:
 # Only reasons that can be proven count: other types, other constants, a required property whose
 # schemas exclude each other, or one that the other option does not allow.
 
-_KINDS: Mapping[str, frozenset[str]] = {
-    "object": frozenset({"object"}),
-    "array": frozenset({"array"}),
-    "string": frozenset({"string"}),
-    "boolean": frozenset({"boolean"}),
-    "null": frozenset({"null"}),
-    "integer": frozenset({"whole"}),
-    "number": frozenset({"whole", "fraction"}),
-}
+_KINDS = {name: frozenset({name}) for name in ("object", "array", "string", "boolean", "null")}
+_KINDS |= {"integer": frozenset({"whole"}), "number": frozenset({"whole", "fraction"})}
 _ALL = frozenset[str]().union(*_KINDS.values())
 _MAX_STEPS = 8_000  # of one document, of some 20 µs each
 _MAX_DEPTH = 24
@@ -197,7 +168,7 @@ class SchemaDisjointness:
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
         for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
-            first, second = _property(a, name), _property(b, name)
+            first, second = (as_mapping(each.get("properties")).get(name) for each in (a, b))
             if first is None or second is None:
                 continue
             if self._excludes(first, second, _ALL, depth + 1):
@@ -205,11 +176,8 @@ class SchemaDisjointness:
         return False
 
     def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
-        if "const" in schema:
-            values: Sequence[object] = [schema["const"]]
-        elif isinstance(schema.get("enum"), list):
-            values = as_list(schema["enum"])
-        else:
+        values = constants(schema)
+        if values is None:
             return None
         known = self._constants.get(id(schema))
         if known is None:
@@ -240,26 +208,15 @@ class SchemaDisjointness:
 
 
 def _kinds(declared: object) -> frozenset[str]:
-    names = declared if isinstance(declared, list) else [declared]
+    names = one_or_several(declared)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
+    if is_number(value):
         return "whole" if value == int(value) else "fraction"
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
-
-
-def _property(schema: Mapping[str, object], name: str) -> object:
-    declared = schema.get("properties")
-    return declared.get(name) if isinstance(declared, Mapping) else None
+    return json_type(value)
 
 
 def _forbids_required(schema: Mapping[str, object], required: object) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice
-from typing import TypeGuard
 
-from causerie.chat.schema.keywords import as_list, step
+from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
 from causerie.chat.schema.values import canonical, is_number
 
 Schema = Mapping[str, object]
@@ -19,10 +18,7 @@ _DEEPEST_COUNT = 8
 _MOST_STEPS = 10_000
 _MOST_COUNTED = 1_000  # values of one schema: arrays have to have no more items
 _MANY = math.inf
-_TYPES = ("object", "array", "string", "number", "boolean", "null")
-# A text, or some in a group: in these patterns nothing else means anything.
-_TEXTS = re.compile(r"\^(?:([\w :/-]*)|\((?:\?:)?([\w :/|-]*)\))\$")
-_CLASS = re.compile(r"\^\[(\w+)\]\$")
+_TYPES = ["object", "array", "string", "number", "boolean", "null"]
 
 
 class Contradictions:
@@ -43,7 +39,7 @@ class Contradictions:
 
     def possible(self, schema: Schema) -> Schema | bool:
         """Return the schema without the types that contradict themselves, ``False`` if all do."""
-        kinds = _types(schema)
+        kinds = _kinds(schema)
         left = [kind for kind in kinds if not self.of(kind, schema)]
         if len(left) == len(kinds):
             return schema
@@ -62,11 +58,8 @@ class Contradictions:
                 return f"it has to contain {least_found} items, and maxItems is {most}"
         if schema.get("uniqueItems") is not True or least < 2:
             return ""
-        items = schema.get("items", True)
-        first = items if isinstance(items, list) else schema.get("prefixItems", [])
-        rest = schema.get("additionalItems", True) if isinstance(items, list) else items
-        before = len(first) if isinstance(first, list) else 0
-        different = before + self._values(rest, 0)
+        first, rest = _items(schema)
+        different = len(first) + self._values(rest, 0)
         if least > different:
             return f"at most {different} items can differ, and minItems is {least}"
         return ""
@@ -77,18 +70,18 @@ class Contradictions:
         self._left -= 1
         if depth > _DEEPEST_COUNT or self._left < 0:
             return _MANY
-        bounds = [sum(_of_type(kind, schema) for kind in _types(schema))]
-        constants = _constants(schema)
-        if constants is not None:
-            few = islice(constants, _MOST_COUNTED + 1)
+        bounds = [sum(_of_type(kind, schema) for kind in _kinds(schema))]
+        listed = constants(schema)
+        if listed is not None:
+            few = islice(listed, _MOST_COUNTED + 1)
             bounds.append(len({canonical(value) for value in few}))
         reference = schema.get("$ref")
         if isinstance(reference, str):
             bounds.append(self._values(self._resolve(reference), depth + 1))
         for key in ("anyOf", "oneOf"):
-            if _is_list(options := schema.get(key)) and len(options) <= _MOST_COUNTED:
+            if key in schema and len(options := as_list(schema[key])) <= _MOST_COUNTED:
                 bounds.append(sum(self._values(each, depth + 1) for each in options))
-        if _is_list(parts := schema.get("allOf")) and len(parts) <= _MOST_COUNTED:
+        if len(parts := as_list(schema.get("allOf"))) <= _MOST_COUNTED:
             bounds += [self._values(part, depth + 1) for part in parts]
         return min(bounds)
 
@@ -97,8 +90,7 @@ def _of_objects(schema: Schema) -> str:
     least, most = _size(schema, "minProperties", 0), _size(schema, "maxProperties", _MANY)
     if least > most:
         return f"minProperties is {least}, and maxProperties is {most}"
-    required = schema.get("required")
-    needed = [name for name in required if isinstance(name, str)] if _is_list(required) else []
+    needed = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
     if len(set(needed)) > most:
         return f"{len(set(needed))} properties are required, and maxProperties is {most}"
     names = _only_names(schema)
@@ -111,8 +103,7 @@ def _of_objects(schema: Schema) -> str:
 
 
 def _only_names(schema: Schema) -> frozenset[str] | None:
-    allowed = schema.get("propertyNames")
-    listed = _constants(allowed) if isinstance(allowed, Mapping) else None
+    listed = constants(as_mapping(schema.get("propertyNames")))
     if listed is not None:
         return frozenset(name for name in listed if isinstance(name, str))
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
@@ -124,33 +115,12 @@ def _only_names(schema: Schema) -> frozenset[str] | None:
 
 
 def _of_type(kind: str, schema: Schema) -> float:
-    match kind:
-        case "null":
-            return 1
-        case "boolean":
-            return 2
-        case "string":
-            return _texts(schema)
-        case "integer":
-            return _integers(schema)
-        case "array":
-            return 1 if schema.get("maxItems") == 0 else _MANY
-        case "object":
-            return 1 if schema.get("maxProperties") == 0 else _MANY
-    return _MANY
-
-
-def _texts(schema: Schema) -> float:
-    if schema.get("maxLength") == 0:
+    if kind == "integer":
+        return _integers(schema)
+    size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)
+    if size is not None and schema.get(size) == 0:
         return 1
-    pattern = schema.get("pattern")
-    if not isinstance(pattern, str):
-        return _MANY
-    if (found := _TEXTS.fullmatch(pattern)) is not None:
-        one, several = found.groups()
-        return 1 if one is not None else len(set(several.split("|")))
-    listed = _CLASS.fullmatch(pattern)
-    return len(set(listed[1])) if listed is not None else _MANY
+    return {"null": 1, "boolean": 2}.get(kind, _MANY)
 
 
 def _integers(schema: Schema) -> float:
@@ -173,27 +143,9 @@ def _bounds(schema: Schema, key: str) -> list[int | float]:
     return [of] if is_number(of) and math.isfinite(of) else []
 
 
-def _constants(schema: Schema) -> list[object] | None:
-    if "const" in schema:
-        return [schema["const"]]
-    listed = schema.get("enum")
-    return listed if isinstance(listed, list) else None
-
-
-def _types(schema: Schema) -> list[str]:
-    declared = schema.get("type")
-    if declared is None:
-        return list(_TYPES)
-    return [str(kind) for kind in declared] if isinstance(declared, list) else [str(declared)]
-
-
 def _size(schema: Schema, key: str, otherwise: float) -> float:
     of = schema.get(key, otherwise)
     return of if isinstance(of, int | float) else otherwise
-
-
-def _is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
 
 
 # A grammar that may enter a part without an end never leaves it, and engines stop enforcing a
@@ -204,17 +156,11 @@ def _is_list(value: object) -> TypeGuard[list[object]]:
 _MAX_ROUNDS = 24
 _PREFIX = "#/$defs/"
 _ALTERNATIVES = ("anyOf", "oneOf")
-_SCHEMA = ("items", "additionalProperties", "additionalItems")
-_SCHEMAS = ("properties", "patternProperties")
 _DEEPEST = 64
-_OTHER_KINDS = ("string", "number", "boolean", "null")
 
 
 class Endless(Exception):
-    """No finite document satisfies the schema, or that could not be decided; says which.
-
-    ``pointer`` is where.
-    """
+    """No finite document satisfies the schema at ``pointer``, or that could not be decided."""
 
     def __init__(self, reason: str, pointer: str = "#") -> None:
         super().__init__(reason)
@@ -227,8 +173,7 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
     References point into its ``$defs``; definitions that nothing satisfies are removed.
     Raises :class:`Endless`.
     """
-    named = schema.get("$defs")
-    definitions = named if isinstance(named, Mapping) else {}
+    definitions = as_mapping(schema.get("$defs"))
     counting = Contradictions(lambda name: definitions.get(name.removeprefix(_PREFIX), True))
     finite = _finite_names(definitions, counting)
     top = {key: value for key, value in schema.items() if key != "$defs"}
@@ -298,18 +243,12 @@ class _Judge:
             return False
         match kind:
             case "object":
-                return self._admits_object(schema)
+                named = as_mapping(schema.get("properties"))
+                required = (named.get(name) for name in as_list(schema.get("required")))
+                return all(map(self.admits, required))
             case "array":
                 return self._admits_array(schema)
         return True
-
-    def _admits_object(self, schema: Mapping[str, object]) -> bool:
-        named = schema.get("properties")
-        if not isinstance(named, Mapping):
-            return True
-        return all(
-            self.admits(named[name]) for name in as_list(schema.get("required")) if name in named
-        )
 
     def _admits_array(self, schema: Mapping[str, object]) -> bool:
         fewest = schema.get("minItems", 0)
@@ -363,7 +302,7 @@ class _Judge:
         if len(kinds) < len(_kinds(schema)):
             out["type"] = kinds[0] if len(kinds) == 1 else kinds
         for key, value in schema.items():
-            if key in _SCHEMAS and isinstance(value, Mapping):
+            if key in ("properties", "patternProperties") and isinstance(value, Mapping):
                 out[key] = {name: self.pruned(part) for name, part in value.items()}
             elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
                 out[key] = [self.pruned(part) for part in as_list(schema.get(key))]
@@ -371,16 +310,13 @@ class _Judge:
                 out[key] = [
                     self.pruned(part) for part in as_list(schema.get(key)) if self.admits(part)
                 ]
-            elif key in _SCHEMA:
+            elif key in ("items", "additionalProperties", "additionalItems"):
                 out[key] = self.pruned(value)
         return out
 
 
 def _kinds(schema: Mapping[str, object]) -> list[str]:
-    declared = schema.get("type")
-    if declared is None:
-        return ["object", "array", *_OTHER_KINDS]
-    return [str(kind) for kind in declared] if isinstance(declared, list) else [str(declared)]
+    return [str(kind) for kind in one_or_several(schema.get("type", _TYPES))]
 
 
 def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
@@ -392,23 +328,12 @@ def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
 
 def circle(definitions: Mapping[str, object]) -> str | None:
     """Return the name of a definition that refers to itself outside properties and items."""
-    open_names: set[str] = set()
-    done: set[str] = set()
-    for first in definitions:
-        path = [(first, iter(()) if first in done else _definitions_in_place(definitions[first]))]
-        open_names.add(first)
-        while path:
-            name, targets = path[-1]
-            target = next(targets, None)
-            if target is None:
-                path.pop()
-                open_names.discard(name)
-                done.add(name)
-            elif target in open_names:
-                return target
-            elif target not in done:
-                open_names.add(target)
-                path.append((target, _definitions_in_place(definitions[target])))
+    graph = {name: set(_definitions_in_place(of)) for name, of in definitions.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        [first, *_] = error.args[1]
+        return str(first)
     return None
 
 

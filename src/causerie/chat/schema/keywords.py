@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -37,8 +37,20 @@ def step(pointer: str, *keys: str | int) -> str:
 
 
 def as_list(value: object) -> list[Any]:
-    """Return a value that is a list; an empty list for any other."""
     return value if isinstance(value, list) else []
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def one_or_several(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def constants(schema: Mapping[str, object]) -> list[Any] | None:
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values if isinstance(values, list) else None
 
 
 def part_at(root: object, pointer: str) -> object:
@@ -73,7 +85,6 @@ class Place:
 _LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-NUMBERS = ("number", "integer")
 
 _DATE = (
     "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -140,11 +151,7 @@ _TEMPLATE = (
 )
 # Characters, escapes, classes and groups of these, each with a quantifier: part of ECMAScript's.
 _COUNTS_OF_REGEX = "|".join(
-    (
-        *(f"{low},[{low}-9]" for low in range(10)),
-        "[0-9],[1-9][0-9]",
-        "[0-9]{1,2},?",
-    )
+    [*(f"{low},[{low}-9]" for low in range(10)), "[0-9],[1-9][0-9]", "[0-9]{1,2},?"]
 )
 _ATOM_OF_REGEX = (
     r"(?:[A-Za-z0-9 _\-,:;@#%&=<>!'~`\"/]|\\[dDwWsS.*+?()\[\]{}|/^$\\]|\."
@@ -222,7 +229,7 @@ APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties",
 
 REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
 _RULES = ENFORCED | REFUSED
-_MOST_DISTANCE = 0.25
+_LEAST_SIMILAR = 0.8
 
 
 def is_applied(key: str) -> bool:
@@ -250,24 +257,10 @@ def is_unknown(key: str) -> bool:
 
 def ignored_keyword(key: str) -> str:
     """Return the header text for an unknown keyword, with a known one of similar spelling."""
-    name = key[:_LONGEST_NAME]
-    distance, similar = min((_distance(name, rule), rule) for rule in _RULES)
-    hint = f" (similar to {similar})" if distance <= _MOST_DISTANCE else ""
+    rules = {rule.casefold(): rule for rule in sorted(_RULES)}
+    near = get_close_matches(key[:_LONGEST_NAME].casefold(), rules, n=1, cutoff=_LEAST_SIMILAR)
+    hint = f" (similar to {rules[near[0]]})" if near else ""
     return f"keyword {_in_header(key)} ignored{hint}"
-
-
-def _distance(name: str, rule: str) -> float:
-    # A typing error is in one place, so what differs between the common beginning and end counts.
-    one, other = name.casefold(), rule.casefold()
-    begin = _common_length(one, other)
-    end = _common_length(one[begin:][::-1], other[begin:][::-1])
-    longest = max(len(one), len(other))
-    return (longest - begin - end) / longest
-
-
-def _common_length(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def ignored_sibling(key: str) -> str:
@@ -276,7 +269,6 @@ def ignored_sibling(key: str) -> str:
 
 
 def ignored_format(name: str) -> str:
-    """Return how a response header names an unknown format."""
     return f"format {_in_header(name)} ignored"
 
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from itertools import islice
 
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE, as_list, step
+from causerie.chat.schema.keywords import (
+    CONDITIONS,
+    IN_PLACE,
+    TYPES,
+    as_list,
+    as_mapping,
+    one_or_several,
+    step,
+)
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
 from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
 
@@ -37,8 +45,7 @@ class NarrowedSchema:
     """A schema as a grammar can say it."""
 
     schema: dict[str, object]
-    left: tuple[str, ...] = ()
-    """Keywords of which the grammar admits more than they do."""
+    left: tuple[str, ...] = ()  # keywords of which the grammar admits more than they do
 
 
 @dataclass(slots=True)
@@ -47,8 +54,7 @@ class _Parts:
     pointer: str
     added: list[Schema]
     left: list[str]
-    alone: bool
-    """Whether no other schema speaks of the same value."""
+    alone: bool  # whether no other schema speaks of the same value
 
     def place(self, *keys: str | int) -> Schema:
         return {"$ref": step(self.pointer, *keys)}
@@ -77,16 +83,14 @@ class SchemaNarrowing:
         self._dependencies(parts, schema)
         self._counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
-            self._forbid_others(parts)
-        if parts.added:
-            parts.schema = _joined(parts.schema, parts.added)
+            named = as_mapping(parts.schema["properties"])
+            others = {name: True for way in parts.added for name in self._names(way)}
+            parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
+        if len(parts.added) == 1 and parts.added[0].keys().isdisjoint(parts.schema):
+            parts.schema |= parts.added[0]
+        elif parts.added:
+            parts.schema["allOf"] = [*as_list(parts.schema.get("allOf")), *parts.added]
         return NarrowedSchema(parts.schema, tuple(parts.left))
-
-    def _forbid_others(self, parts: _Parts) -> None:
-        named = parts.schema["properties"]
-        assert isinstance(named, Mapping)
-        others = {name: True for way in parts.added for name in self._names(way)}
-        parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
 
     def _names(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
@@ -96,9 +100,8 @@ class SchemaNarrowing:
             part = waiting.pop(0)
             if not isinstance(part, Mapping):
                 continue
-            named = part.get("properties")
-            if isinstance(named, Mapping):
-                yield from (name for name, of in named.items() if of is not False)
+            named = as_mapping(part.get("properties"))
+            yield from (name for name, of in named.items() if of is not False)
             yield from (name for name in as_list(part.get("required")) if isinstance(name, str))
             for key in ("allOf", "anyOf", "oneOf"):
                 waiting += as_list(part.get(key))
@@ -211,8 +214,7 @@ class SchemaNarrowing:
         closed = self._target(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
-        named = closed.get("properties")
-        known = named if isinstance(named, Mapping) else {}
+        known = as_mapping(closed.get("properties"))
         names = dict.fromkeys(name for name in self._names(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
@@ -220,8 +222,7 @@ class SchemaNarrowing:
         target = self._target(option)
         if not _is_closed(target) or schema.keys() & (IN_PLACE - {"oneOf"} | {"properties"}):
             return {}
-        named = target["properties"]
-        assert isinstance(named, Mapping)
+        named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
 
     def _target(self, schema: object) -> Schema:
@@ -229,7 +230,7 @@ class SchemaNarrowing:
             if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
                 break
             schema = self._resolve(str(schema["$ref"]))
-        return schema if isinstance(schema, Mapping) else {}
+        return as_mapping(schema)
 
     # Arrays
 
@@ -275,7 +276,11 @@ class SchemaNarrowing:
             return
         known = {pattern: _rewritten(pattern) for pattern in patterns}
         matched = {
-            name: [pattern for pattern, each in known.items() if _matches(each, name)]
+            name: [
+                pattern
+                for pattern, parts_of in known.items()
+                if parts_of and all(matches(each, name) for each in parts_of)
+            ]
             for name in named
         }
         if not any(matched.values()):
@@ -297,8 +302,7 @@ class SchemaNarrowing:
             parts.left.append("propertyNames")
 
     def _counts(self, parts: _Parts, schema: Schema) -> None:
-        required, named = as_list(schema.get("required")), schema.get("properties")
-        names = list(named) if isinstance(named, Mapping) else []
+        required, names = as_list(schema.get("required")), [*as_mapping(schema.get("properties"))]
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
         if not isinstance(least, int) or not isinstance(most, int | None):
@@ -329,11 +333,10 @@ class SchemaNarrowing:
     def _unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedProperties"] in (True, {}):
             return
-        named = schema.get("properties")
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
         if closed:
             others = dict.fromkeys(self._names(schema), True)
-            own = named if isinstance(named, Mapping) else {}
+            own = as_mapping(schema.get("properties"))
             parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
         if not closed or self._depends_on_document(schema):
             parts.left.append("unevaluatedProperties")
@@ -369,8 +372,7 @@ class SchemaNarrowing:
 
 def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]:
     for key in ("dependentRequired", "dependentSchemas", "dependencies"):
-        found = schema.get(key)
-        for name, needs in found.items() if isinstance(found, Mapping) else ():
+        for name, needs in as_mapping(schema.get(key)).items():
             if isinstance(needs, list):
                 if needs:
                     yield name, {"type": "object", "required": needs}
@@ -391,17 +393,13 @@ def _rewritten(pattern: str) -> list[str]:
         return []
 
 
-def _matches(rewritten: Sequence[str], name: str) -> bool:
-    return bool(rewritten) and all(matches(each, name) for each in rewritten)
-
-
 def _without(names: Sequence[str]) -> Schema:
     return {"properties": dict.fromkeys(names, False)}
 
 
 def _is_closed(schema: Schema) -> bool:
-    named, required = schema.get("properties"), as_list(schema.get("required"))
-    if not isinstance(named, Mapping) or not named or not schema.keys().isdisjoint(_SILENT):
+    named, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
+    if not named or not schema.keys().isdisjoint(_SILENT):
         return False
     return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
 
@@ -412,27 +410,15 @@ def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Sche
     return [
         way
         for way in ways
-        if _types(way) & types and not any(_forbids(way, name) for name in required)
+        if _types(way) & types
+        and not any(as_mapping(way.get("properties")).get(str(name)) is False for name in required)
     ]
-
-
-def _forbids(way: Schema, name: object) -> bool:
-    named = way.get("properties")
-    return isinstance(named, Mapping) and named.get(str(name)) is False
 
 
 def _types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
-    names = declared if isinstance(declared, list) else [declared]
-    if declared is None:
-        names = ["object", "array", "string", "boolean", "null", "number"]
+    names = TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
-
-
-def _joined(schema: dict[str, object], added: Sequence[Schema]) -> dict[str, object]:
-    if len(added) == 1 and added[0].keys().isdisjoint(schema):
-        return {**schema, **added[0]}
-    return {**schema, "allOf": [*as_list(schema.get("allOf")), *added]}
 
 
 _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {

@@ -11,20 +11,26 @@ from dataclasses import dataclass, field
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
-from causerie.chat.schema.disjoint import PatternIndex, PatternOverlap
+from causerie.chat.schema.disjoint import PatternOverlap, beginnings_meet
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import Place, SchemaRefused, as_list, part_at, step
+from causerie.chat.schema.keywords import (
+    Place,
+    SchemaRefused,
+    as_list,
+    one_or_several,
+    part_at,
+    step,
+)
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
-from causerie.chat.schema.rewriting import plain, satisfiable
+from causerie.chat.schema.rewriting import SIZES, plain, satisfiable
 from causerie.chat.schema.values import (
     LEAKY_RANGE,
     MAX_DEPTH,
     Values,
     is_leaky_range,
     is_number,
-    multiples,
 )
 
 Node = dict[str, object]
@@ -32,18 +38,8 @@ JsonSchema = Mapping[str, object] | bool
 
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
+_MOST_PATTERNS = 200  # of names in a grammar, each of which is compared with all others
 _MOST_IGNORED = 32  # unknown keywords and formats that are named
-
-
-@dataclass(slots=True)
-class _Group:
-    patterns: list[str]
-    part: object
-
-    @property
-    def pattern(self) -> str:
-        first, *others = self.patterns
-        return "|".join(f"(?:{each})" for each in self.patterns) if others else first
 
 
 @dataclass(slots=True)
@@ -200,7 +196,7 @@ class Rewriter:
     # Keywords that hold for any value
 
     def _type(self, place: Place, out: Node, key: str, value: object) -> None:
-        named = value if isinstance(value, list) else [value]
+        named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
             raise self._refuse(
                 step(place.pointer, key), f"it must be one or several of {', '.join(words.TYPES)}."
@@ -243,17 +239,13 @@ class Rewriter:
             reason = f"{reference[:200]!r} points to nothing in the schema."
             raise self._refuse(at, reason) from None
 
-    def _all_or_any_of(self, place: Place, out: Node, key: str, value: object) -> None:
-        if key == "allOf":
-            options = self._options(place, key, value, alone=False)
-            out["allOf"] = [*as_list(out.get("allOf")), *options]
-        else:
-            options = self._options(place, key, value, alone=self._applies_alone(place, key))
-            _conjoin(out, "anyOf", options)
+    def _all_of(self, place: Place, out: Node, key: str, value: object) -> None:
+        options = self._options(place, key, value, alone=False)
+        out["allOf"] = [*as_list(out.get("allOf")), *options]
 
     def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
         options = self._options(place, key, value, alone=self._applies_alone(place, key))
-        _conjoin(out, "anyOf" if self.for_grammar else "oneOf", options)
+        _conjoin(out, "anyOf" if self.for_grammar else key, options)
 
     def _subschema(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key, alone=False)
@@ -320,7 +312,9 @@ class Rewriter:
             out[key] = value
         elif value in words.SPELLED:
             _conjoin(out, "pattern", f"^(?:{words.SPELLED[value]})$")
-        elif value not in words.NOTES and not _is_said_by_pattern(value, place.schema):
+        elif value not in words.NOTES and not (
+            value in words.SAID_BY_PATTERN and place.schema.keys() & {"pattern", "allOf"}
+        ):
             self._ignore(at, words.ignored_format(value))
 
     def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
@@ -348,13 +342,8 @@ class Rewriter:
             out[key] = number
             return
         kind = place.schema.get("type")
-        number, few = multiples(self._values.number(number, pointer), whole=kind == "integer")
-        if few is not None:
-            held: list[object] = [{"enum": few}]
-            if kind not in ("integer", "number"):
-                held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
-            out["allOf"] = [*as_list(out.get("allOf")), {"anyOf": held}]
-        elif not (kind == "integer" and number == 1):
+        number = self._values.multiple(number, pointer, whole=kind == "integer")
+        if not (kind == "integer" and number == 1):
             out[key] = number
 
     # Keywords of arrays
@@ -403,38 +392,30 @@ class Rewriter:
                 place.pointer, pointer, key
             )  # alongside other schemas of the object, grammars have none
             return
-        index, groups = PatternIndex(), list[_Group]()
+        parts: dict[str, object] = {}
         for pattern, schema in self._named(value, pointer):
             at = step(pointer, pattern)
             rewritten, *ahead = self._rewritten(pattern, at)
             if ahead:
                 raise self._refuse(at, LOOKS)
             part = self._below(place, schema, key, pattern)
-            rival = self._rival_group(index, groups, rewritten, part)
-            if rival is None:
-                index.add(rewritten, len(groups))
-                groups.append(_Group([rewritten], part))
-            elif groups[rival].part == part:
-                index.add(rewritten, rival)
-                groups[rival].patterns.append(rewritten)
-            elif self.for_grammar:
-                self._leave_to_check(place.pointer, at, key)
-            else:
-                groups[rival].part = {"allOf": [groups[rival].part, part]}
-        out[key] = {group.pattern: group.part for group in groups}
-
-    def _rival_group(
-        self, index: PatternIndex, groups: Sequence[_Group], pattern: str, part: object
-    ) -> int | None:
-        # The check takes all patterns as they are, so only the same one is a rival there.
-        for other, group in index.near(pattern):
             if not self.for_grammar:
-                same = other == pattern
+                held = [parts[rewritten]] if rewritten in parts else []
+                parts[rewritten] = {"allOf": [*held, part]} if held else part
+                continue
+            rival = next((one for one in parts if self._is_rival(one, rewritten, parts, part)), "")
+            if len(parts) == _MOST_PATTERNS or (rival and parts[rival] != part):
+                self._leave_to_check(place.pointer, at, key)
+            elif rival:
+                del parts[rival]
+                parts[f"(?:{rival})|(?:{rewritten})"] = part
             else:
-                same = groups[group].part == part or self._overlap.possible(other, pattern)
-            if same:
-                return group
-        return None
+                parts[rewritten] = part
+        out[key] = parts
+
+    def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
+        alike = parts[one] == part
+        return beginnings_meet(one, other) and (alike or self._overlap.possible(one, other))
 
     def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key)
@@ -463,10 +444,6 @@ class Rewriter:
             out["additionalProperties"] = False
 
 
-def _is_said_by_pattern(name: str, schema: Mapping[str, object]) -> bool:
-    return name in words.SAID_BY_PATTERN and not schema.keys().isdisjoint(("pattern", "allOf"))
-
-
 def _conjoin(out: Node, key: str, value: object) -> None:
     if key in out:
         out["allOf"] = [*as_list(out.get("allOf")), {key: value}]
@@ -481,11 +458,9 @@ _HANDLERS: Mapping[str, _Handler] = {
     "const": Rewriter._const,
     "enum": Rewriter._enum,
     "$ref": Rewriter._reference,
-    **dict.fromkeys(("allOf", "anyOf"), Rewriter._all_or_any_of),
-    "oneOf": Rewriter._one_of,
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Rewriter._size),
-    **dict.fromkeys(("minProperties", "maxProperties"), Rewriter._size),
-    **dict.fromkeys(("minContains", "maxContains"), Rewriter._size),
+    "allOf": Rewriter._all_of,
+    **dict.fromkeys(("anyOf", "oneOf"), Rewriter._one_of),
+    **dict.fromkeys(SIZES, Rewriter._size),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
     **dict.fromkeys(("minimum", "maximum"), Rewriter._bound),

@@ -17,7 +17,7 @@ _SPACE = " \\t-\\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
 # Characters that are white space to any of the readers are not written where none may be.
 _SETS_INVERTED = {**_SETS, "s": _SPACE + "\ufeff\\x1c-\\x1f\\x85"}
-_CONTROLS = {"t": "\\t", "n": "\\n", "r": "\\r", "f": "\\x0c", "v": "\\x0b"}
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 _DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
 _META = frozenset("\\.+*?()|[]{}^$")
@@ -280,7 +280,7 @@ class _Reader:
             return self._hexadecimal(found)
         self._at += 1
         if letter in _CONTROLS:
-            return {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}[letter]
+            return _CONTROLS[letter]
         if letter == "0" and not self._pattern[self._at : self._at + 1].isdigit():
             return "\0"
         if letter == "c" and self._pattern[self._at : self._at + 1].isascii():

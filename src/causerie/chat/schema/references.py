@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import as_list, is_annotation, is_applied, part_at, step
+from causerie.chat.schema.keywords import (
+    as_list,
+    as_mapping,
+    is_annotation,
+    is_applied,
+    part_at,
+    step,
+)
 from causerie.chat.schema.values import MAX_DEPTH
+
+Schema = Mapping[str, object]
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
 BY_NAME = frozenset({
     "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies",
 })  # fmt: skip
 ANCHORS = ("$anchor", "$dynamicAnchor")
-REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Subschemas stand at every second level at least; what is deeper than they may be is not read.
 DEEPEST = 2 * MAX_DEPTH + 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """From the whole schema to a part; written out only where it is wanted, as keys may be long."""
-
-    above: _Path | None
-    key: str | int
-    depth: int
+_Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    path: _Path | None
+    path: _Path
     base: str
     known: bool
 
@@ -43,16 +45,13 @@ class Addresses:
 
     whole: Mapping[str, object]
     torn: set[str] = field(default_factory=set)
-    dynamic: dict[str, set[str]] = field(default_factory=dict)
-    """The documents with a dynamic anchor, by its name; that of ``$recursiveAnchor`` is empty."""
-    documents: set[str] = field(default_factory=set)
-    """The documents that references name."""
-    _places: dict[str, _Path | None] = field(default_factory=dict)
+    documents: set[str] = field(default_factory=set)  # the documents that references name
+    _places: dict[str, _Path] = field(default_factory=dict)
     _parts: dict[str, object] = field(default_factory=dict)
     _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._collect(self.whole, _Position(None, "", known=True))
+        self._collect(self.whole, _Position((), "", known=True))
         # What stands below an unknown keyword is a schema only where no other has its address.
         certain = {address for address, _, at in self._noted if at.known}
         for address, schema, at in self._noted:
@@ -66,19 +65,18 @@ class Addresses:
 
     @property
     def plain(self) -> bool:
-        """Return whether references are places already."""
-        return not self._places and not self.dynamic
+        return not self._places
 
     def place(self, reference: str) -> str | None:
         """Return the place that an absolute reference names, if it is in the schema."""
         if reference in self.torn:
             return None
         if reference in self._places:
-            return _pointer(self._places[reference])
+            return step("#", *self._places[reference])
         address, _, fragment = reference.partition("#")
         if address and (address not in self._places or address in self.torn):
             return None
-        start = _pointer(self._places.get(address))
+        start = step("#", *self._places.get(address, ()))
         if not fragment:
             return start
         place = f"{start}{fragment}" if fragment.startswith("/") else None
@@ -87,15 +85,13 @@ class Addresses:
         return place
 
     def part(self, place: str) -> object:
-        """Return the part of the schema at a place, or ``None``."""
         try:
             return part_at(self.whole, place)
         except LookupError:
             return None
 
     def _collect(self, value: object, at: _Position, *, by_name: bool = False) -> None:
-        depth = at.path.depth if at.path else 0
-        if depth > DEEPEST:
+        if len(at.path) > DEEPEST:
             return
         base = at.base
         if isinstance(value, Mapping) and not by_name:
@@ -104,7 +100,7 @@ class Addresses:
         for key, of in items:
             if by_name or key not in DATA:
                 known = at.known and (by_name or isinstance(key, int) or is_applied(key))
-                below = _Position(_Path(at.path, key, depth + 1), base, known)
+                below = _Position((*at.path, key), base, known)
                 self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
     def _collect_schema(self, schema: Mapping[str, object], at: _Position) -> str:
@@ -112,22 +108,14 @@ class Addresses:
         name = schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
             self._noted.append((joined(base, name), schema, at))
-            base = _base_of(schema, base)
+            base = base if name.startswith("#") else joined(base, name)
         for key in ANCHORS:
             anchor = schema.get(key)
             if isinstance(anchor, str):
                 self._noted.append((f"{base}#{anchor}", schema, at))
-        anchor = schema.get("$dynamicAnchor")
-        if isinstance(anchor, str):
-            self.dynamic.setdefault(anchor, set()).add(base)
-        if schema.get("$recursiveAnchor") is True:
-            self.dynamic.setdefault("", set()).add(base)
-        for key in REFERENCES:
-            reference = schema.get(key)
-            if isinstance(reference, str):
-                self.documents.add(joined(base, reference).partition("#")[0])
-                if key != "$ref":
-                    self.dynamic.setdefault(reference.rpartition("#")[2], set())
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            self.documents.add(joined(base, reference).partition("#")[0])
         return base
 
 
@@ -140,28 +128,12 @@ def joined(base: str, reference: str) -> str:
     return address.removesuffix("#")
 
 
-def _base_of(part: object, base: str) -> str:
-    name = part.get("$id") if isinstance(part, Mapping) else None
-    if not isinstance(name, str) or name.startswith("#"):
-        return base
-    return joined(base, name)
-
-
-def _pointer(path: _Path | None) -> str:
-    keys: list[str | int] = []
-    while path is not None:
-        keys.append(path.key)
-        path = path.above
-    return step("#", *reversed(keys))
-
-
 Documents = Mapping[str, Mapping[str, object]]
-_HOST = "json-schema.org/"
 
 
 def with_meta_schemas(found: Addresses) -> Addresses:
     """Return the addresses of the same schema with the meta-schemas that it refers to."""
-    if not any(_HOST in name for name in found.documents):
+    if not any("json-schema.org/" in name for name in found.documents):
         return found
     return with_documents(found, _meta_schemas())
 
@@ -187,7 +159,6 @@ def _meta_schemas() -> Documents:
 
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
-_KEPT = frozenset({"$ref", "$id"})
 
 
 def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object], list[str]]:
@@ -198,36 +169,18 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
     if not isinstance(named, str) or not _IGNORES.fullmatch(named):
         return schema, []
     ignored: dict[str, None] = {}
+
+    def cut(schema: Schema, base: str) -> tuple[Schema, str]:
+        if not isinstance(schema.get("$ref"), str):
+            return schema, base
+        kept = {
+            key: of for key, of in schema.items() if key in ("$ref", "$id") or is_annotation(key)
+        }
+        ignored.update((key, None) for key in schema if key not in kept)
+        return kept, base
+
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    cut = _without_ignored(unnamed, ignored, 0, by_name=False)
-    assert isinstance(cut, Mapping)
-    return cut, [*ignored]
-
-
-def _without_ignored(
-    value: object, ignored: dict[str, None], depth: int, *, by_name: bool
-) -> object:
-    if depth > DEEPEST:
-        return value
-    if isinstance(value, list):
-        return [_without_ignored(item, ignored, depth + 1, by_name=False) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    refers = not by_name and isinstance(value.get("$ref"), str)
-    out: dict[str, object] = {}
-    for key, of in value.items():
-        if refers and key not in _KEPT and not is_annotation(key):
-            ignored[key] = None
-        elif not by_name and key in DATA:
-            out[key] = of
-        else:
-            out[key] = _without_ignored(
-                of, ignored, depth + 1, by_name=not by_name and key in BY_NAME
-            )
-    return out
-
-
-_KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
+    return as_mapping(_changed(unnamed, cut)), [*ignored]
 
 
 def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
@@ -241,43 +194,45 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     found = with_meta_schemas(Addresses(schema))
     if found.plain:
         return schema
-    moved = _Move(found).of(found.whole, "")
-    assert isinstance(moved, Mapping)
-    return moved
 
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    found: Addresses
-
-    def of(self, value: object, base: str, depth: int = 0, *, by_name: bool = False) -> object:
-        if depth > DEEPEST:
-            return value
-        if isinstance(value, list):
-            return [self.of(item, base, depth + 1) for item in value]
-        if not isinstance(value, Mapping):
-            return value
-        named = None if by_name else value.get("$id")
+    def moved(schema: Schema, base: str) -> tuple[Schema, str]:
+        named = schema.get("$id")
         address = joined(base, named) if isinstance(named, str) else base
         inner = base if isinstance(named, str) and named.startswith("#") else address
         out: dict[str, object] = {}
-        for key, of in value.items():
-            if not by_name and key in DATA:
+        for key, of in schema.items():
+            if key == "$ref" and isinstance(of, str):
+                place = found.place(joined(inner, of))
+                out[key] = of if place is None else place
+            elif (key == "$id" and address in found.torn) or not (
+                key in ("$id", *ANCHORS) and isinstance(of, str)
+            ):
                 out[key] = of
-            elif not by_name and key in _KEYS and isinstance(of, str):
-                out |= self._keyword(key, of, inner, address)
-            else:
-                known = not by_name and key in BY_NAME
-                out[key] = self.of(of, inner, depth + 1, by_name=known)
-        return out
+        return out, inner
 
-    def _keyword(self, key: str, value: str, base: str, address: str) -> dict[str, object]:
-        if key == "$id":
-            return {key: value} if address in self.found.torn else {}
-        if key in ANCHORS:
-            return {}
-        several = len(self.found.dynamic.get(value.rpartition("#")[2], ())) > 1
-        place = None if key != "$ref" and several else self.found.place(joined(base, value))
-        if place is None:
-            return {key: value}
-        return {"$ref": place}
+    return as_mapping(_changed(found.whole, moved))
+
+
+def _changed(
+    value: object,
+    change: Callable[[Schema, str], tuple[Schema, str]],
+    base: str = "",
+    depth: int = 0,
+    *,
+    by_name: bool = False,
+) -> object:
+    # ``change`` takes a schema and its base, and returns both for what is inside.
+    if depth > DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [_changed(item, change, base, depth + 1) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if not by_name:
+        value, base = change(value, base)
+    return {
+        key: _changed(of, change, base, depth + 1, by_name=not by_name and key in BY_NAME)
+        if by_name or key not in DATA
+        else of
+        for key, of in value.items()
+    }

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from causerie.chat.schema.keywords import SAID_BY_PATTERN, TYPES, as_list, is_annotation, step
+from causerie.chat.schema.keywords import (
+    SAID_BY_PATTERN,
+    TYPES,
+    as_list,
+    constants,
+    is_annotation,
+    one_or_several,
+    step,
+)
 from causerie.chat.schema.pattern import Refused, searches
-from causerie.chat.schema.values import is_number
+from causerie.chat.schema.values import is_number, json_type
 
-_SIZES = frozenset({
+SIZES = frozenset({
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
     "minContains", "maxContains",
 })  # fmt: skip
@@ -23,9 +31,12 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
     """Return a schema that says the same to a check: ``False`` if it admits nothing."""
     if is_never(schema):
         return False
-    if any(isinstance(schema.get(key), float) for key in _SIZES):
-        schema = {key: _whole_size(of) if key in _SIZES else of for key, of in schema.items()}
-    return _without_nullable(schema) if "nullable" in schema else schema
+    if any(isinstance(schema.get(key), float) for key in SIZES):
+        schema = {key: _whole_size(of) if key in SIZES else of for key, of in schema.items()}
+    if "nullable" not in schema:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "nullable"}
+    return {**rest, "type": declared_types(schema)} if "type" in rest else rest
 
 
 def _whole_size(value: object) -> object:
@@ -67,17 +78,11 @@ def declared_types(schema: Mapping[str, object]) -> object:
     types = schema.get("type")
     if schema.get("nullable") is not True or types is None:
         return types
-    named = types if isinstance(types, list) else [types]
+    named = one_or_several(types)
     return named if "null" in named else [*named, "null"]
 
 
-def _without_nullable(schema: Mapping[str, object]) -> Mapping[str, object]:
-    rest = {key: value for key, value in schema.items() if key != "nullable"}
-    return {**rest, "type": declared_types(schema)} if "type" in rest else rest
-
-
 def is_never(schema: object) -> bool:
-    """Return whether the schema admits nothing."""
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
@@ -128,10 +133,8 @@ def _said(schema: object) -> Mapping[str, object]:
 def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
     if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
         return None
-    options = [said["const"]] if "const" in said else said.get("enum")
-    return (
-        [name for name in options if isinstance(name, str)] if isinstance(options, list) else None
-    )
+    options = constants(said)
+    return None if options is None else [name for name in options if isinstance(name, str)]
 
 
 # Every document that an opposite admits is invalid by the schema. The reverse does not hold: no
@@ -147,14 +150,26 @@ _KINDS = tuple(kind for kind in TYPES if kind != "integer")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')  # in JSON; engines read classes without them loosely
 _MOST_CHARACTERS = 400  # of the strings that a pattern excludes
 
+_BOUNDS = {
+    "minLength": ("string", "maxLength", -1),
+    "maxLength": ("string", "minLength", 1),
+    "minItems": ("array", "maxItems", -1),
+    "maxItems": ("array", "minItems", 1),
+    "minProperties": ("object", "maxProperties", -1),
+    "maxProperties": ("object", "minProperties", 1),
+    "minimum": ("number", "exclusiveMaximum", 0),
+    "maximum": ("number", "exclusiveMinimum", 0),
+    "exclusiveMinimum": ("number", "maximum", 0),
+    "exclusiveMaximum": ("number", "minimum", 0),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Opposite:
     """Alternatives of which each document that breaks a schema follows one."""
 
     ways: tuple[Schema, ...]
-    complete: bool
-    """Whether no other document breaks the schema."""
+    complete: bool  # whether no other document breaks the schema
 
 
 _NOTHING_SAID = Opposite((), False)
@@ -208,9 +223,7 @@ class SchemaNegation:
         if key in ("anyOf", "oneOf"):
             none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
-        bound = _BOUNDS.get(key)
-        way = bound(value) if bound is not None and is_number(value) else None
-        return Opposite((way,), True) if way is not None else _NOTHING_SAID
+        return _beyond(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
 
     def _properties(self, named: Schema, depth: int) -> Opposite:
         ways, complete = [], True
@@ -238,6 +251,13 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
+def _beyond(key: str, bound: int | float) -> Opposite:
+    kind, other, away = _BOUNDS[key]
+    if away < 0 and bound <= 0:
+        return _NOTHING_SAID
+    return Opposite(({"type": kind, other: int(bound) + away if away else bound},), True)
+
+
 def _union(opposites: Iterable[Opposite]) -> Opposite:
     each = list(opposites)
     ways = [way for one in each for way in one.ways]
@@ -245,7 +265,7 @@ def _union(opposites: Iterable[Opposite]) -> Opposite:
 
 
 def _of_other_type(declared: object) -> Opposite:
-    names = {str(name) for name in (declared if isinstance(declared, list) else [declared])}
+    names = set(map(str, one_or_several(declared)))
     excluded = names | ({"number"} if "integer" in names else set())
     others = [kind for kind in _KINDS if kind not in excluded]
     complete = "integer" not in names or "number" in names
@@ -253,7 +273,7 @@ def _of_other_type(declared: object) -> Opposite:
 
 
 def _other_than(values: Sequence[object]) -> Opposite:
-    kinds = {_kind(value) for value in values}
+    kinds = set(map(json_type, values))
     ways: list[Schema] = []
     others = [kind for kind in _KINDS if kind not in kinds]
     if others:
@@ -297,46 +317,9 @@ def pattern_without(texts: Iterable[str]) -> str:
 
 def _pattern_beyond(node: Mapping[str, Any]) -> str:
     known = [character for character in node if character]
-    others = "".join(map(_in_class, known))
+    others = re.sub(r"[\\\]^\-\[]", r"\\\g<0>", "".join(known))
     ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
     ways += [f"{re.escape(character)}{_pattern_beyond(node[character])}" for character in known]
     if "" not in node:
         ways.append("")
     return f"(?:{'|'.join(ways)})"
-
-
-def _in_class(character: str) -> str:
-    return "\\" + character if character in "\\]^-[" else character
-
-
-def _kind(value: object) -> str:
-    for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
-        if isinstance(value, types):
-            return kind
-    return "null" if value is None else "number"
-
-
-def _below(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
-    return lambda low: {"type": kind, keyword: int(low) - 1} if low > 0 else None
-
-
-def _above(keyword: str, kind: str) -> Callable[[Any], Schema | None]:
-    return lambda high: {"type": kind, keyword: int(high) + 1}
-
-
-def _beyond(keyword: str) -> Callable[[Any], Schema | None]:
-    return lambda bound: {"type": "number", keyword: bound}
-
-
-_BOUNDS: Mapping[str, Callable[[Any], Schema | None]] = {
-    "minLength": _below("maxLength", "string"),
-    "maxLength": _above("minLength", "string"),
-    "minItems": _below("maxItems", "array"),
-    "maxItems": _above("minItems", "array"),
-    "minProperties": _below("maxProperties", "object"),
-    "maxProperties": _above("minProperties", "object"),
-    "minimum": _beyond("exclusiveMaximum"),
-    "maximum": _beyond("exclusiveMinimum"),
-    "exclusiveMinimum": _beyond("maximum"),
-    "exclusiveMaximum": _beyond("minimum"),
-}

@@ -22,10 +22,8 @@ MAX_CHARACTERS = 400_000  # of names, patterns and constants
 LEAKY_RANGE = "in a range less than 1 wide it does not hold; name the least value with minimum."
 
 _EXACT = 2**53
-_BOUNDS = (10**18, 10**17, 10**16, _EXACT)  # beyond ±2^53 the engine holds these alone
 _LEAST = 1e-12  # the engine writes out each digit of a bound
 _MOST_REMAINDERS = 20_000  # of which the engine keeps one for each text of digits
-_MOST_MULTIPLES = 64  # on each side of 0, in place of a multiple with too many remainders
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ class Values:
     def number(self, value: object, pointer: str) -> int | float:
         """Return a number that the engines hold exactly; refuse any other."""
         number = self.finite(value, pointer)
-        if is_far(number) and (isinstance(value, float) or abs(number) not in _BOUNDS):
+        if is_far(number):
             raise self.refuse(
                 pointer, "numbers beyond ±2^53 are not supported: engines round them."
             )
@@ -93,33 +91,25 @@ class Values:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def bound(self, key: str, value: int | float, pointer: str) -> tuple[str, int | float]:
-        """Return keyword and bound that a grammar has: within ``value``, where that is too far."""
+        """Return keyword and bound that a grammar has: ±2^53, where ``value`` is beyond."""
         upper = key in ("maximum", "exclusiveMaximum")
         if not is_far(value) or (value > 0) is not upper:
             return key, self.number(value, pointer)
-        inner = abs(value) - 1 if key.startswith("exclusive") else abs(value)
-        held = next(each for each in _BOUNDS if each <= inner)
-        return ("maximum", held) if upper else ("minimum", -held)
+        return ("maximum", _EXACT) if upper else ("minimum", -_EXACT)
+
+    def multiple(self, of: int | float, pointer: str, *, whole: bool) -> int | float:
+        """Return ``multipleOf`` as a grammar has it.
+
+        Of ``whole`` numbers only those of the numerator are multiples of a fraction.
+        """
+        numerator = Fraction(str(self.number(of, pointer))).numerator
+        if numerator > _MOST_REMAINDERS:
+            reason = f"a numerator above {_MOST_REMAINDERS:,} is not supported."
+            raise self.refuse(pointer, reason)
+        return numerator if whole else of
 
 
-def multiples(of: int | float, *, whole: bool) -> tuple[int | float, list[int | float] | None]:
-    """Return ``multipleOf`` as a grammar has it, and the few multiples that stand in its place.
-
-    They do where it has too many remainders to keep apart. Of ``whole`` numbers only those of the
-    numerator are multiples of a fraction.
-    """
-    exact = Fraction(str(of))
-    if whole:
-        of, exact = exact.numerator, Fraction(exact.numerator)
-    remainders = exact.numerator
-    if remainders <= _MOST_REMAINDERS:
-        return of, None
-    found = [exact * count for count in range(-_MOST_MULTIPLES, _MOST_MULTIPLES + 1)]
-    exact_ones = [each for each in found if not is_far(each)]
-    return of, [int(each) if each.denominator == 1 else float(each) for each in exact_ones]
-
-
-def is_far(value: int | float | Fraction) -> bool:
+def is_far(value: int | float) -> bool:
     """Return whether floating-point numbers do not tell a number from its neighbours."""
     return not -_EXACT <= value <= _EXACT
 
@@ -142,6 +132,14 @@ def is_leaky_range(schema: Mapping[str, object]) -> bool:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether the value is a JSON number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def json_type(value: object) -> str:
+    """Return the name of a value's type, one for all numbers."""
+    for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
+        if isinstance(value, types):
+            return kind
+    return "null" if value is None else "number"
 
 
 def canonical(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import KeyIssuing
-from causerie.hosted.accounts.operating import Entries, Operating
+from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
@@ -33,7 +33,6 @@ class Accounts:
         self.credits = Credits(store, reader, clock)
         self.recordings = Recordings(store, clock)
         self.attempts = Attempts(store, clock)
-        self.operating = Operating(store, clock)
         self.summaries = Summaries(store, self.usage, clock)
         self.entries = Entries(store, clock)
         self.person_bounds = PersonBounds(store, reader, clock)

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from causerie.hosted.accounts.people import Actor
 
-_MOST = 500
 _BECAME = " -> "
 
 
@@ -32,9 +31,8 @@ class AuditKind(StrEnum):
 
 CONFIGURATION = "configuration."
 """Prefix of the actions on entries of the configuration; their subjects begin with a kind."""
-_SAME_KINDS = ("provider", "alias", "model", "door", "catalog_model")
 ENTRY_KINDS: Mapping[str, AuditKind] = MappingProxyType(
-    {kind: AuditKind(kind) for kind in _SAME_KINDS}
+    {kind: AuditKind(kind) for kind in ("provider", "alias", "model", "door", "catalog_model")}
     | {"webhook": AuditKind.ALERTS, "email": AuditKind.ALERTS}
 )
 """Kinds of audit entries by kinds of configuration entries."""
@@ -73,8 +71,7 @@ class AuditFilter:
 
     @property
     def count(self) -> int:
-        """Highest number of entries to return."""
-        return min(max(self.limit, 1), _MOST)
+        return min(max(self.limit, 1), 500)
 
 
 def entry(
@@ -85,7 +82,6 @@ def entry(
     project_id: str | None = None,
     **details: str,
 ) -> AuditEntry:
-    """Return an entry of an action of this actor."""
     return AuditEntry(at, actor.label, actor.name, action, subject, project_id, details)
 
 

@@ -23,7 +23,6 @@ from causerie.hosted.accounts.keys import (
     still_good,
 )
 from causerie.hosted.accounts.people import (
-    WORDS,
     Action,
     Actor,
     Extent,
@@ -115,7 +114,7 @@ async def found_user(tx: Transaction, user_id: str) -> User:
 def forbidden(action: Action, reach: Extent) -> Forbidden:
     """Return the error for an action that the actor may not do to this extent."""
     only = " (you may with what you made yourself)" if reach is Extent.OWN else ""
-    return Forbidden(f"You may not {WORDS[action]}{only}.", code="scope_not_allowed")
+    return Forbidden(f"You may not {action.words}{only}.", code="scope_not_allowed")
 
 
 def conflict(code: str, message: str) -> InvalidRequest:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.access.limits import RateScope, Tokens
+from causerie.catalog.model import Tariff
 from causerie.errors import InternalError, StoreUnavailable
 from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
 from causerie.hosted.accounts.key_cache import AccountCaller
@@ -30,52 +31,10 @@ from causerie.metering.ledger import (
     unrecorded,
 )
 from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
 
 _CHECKPOINT_SECONDS = 5.0
 _BATCH = 100  # requests: each takes some 30 µs
-
-
-class RunningRequests:
-    """Running requests, with the usage records that apply if this process ends before them.
-
-    ``write`` is called every few seconds with the record of each stream and the tokens delivered
-    until then, so a crash loses only the charge of a stream's last seconds.
-    """
-
-    def __init__(self, write: Callable[[Record, UsageRecord], None]) -> None:
-        self._write = write
-        self._running: dict[str, tuple[Record, UsageRecord]] = {}
-        self._due: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, record: Record, prompt: int) -> UsageRecord:
-        """Add a request, and return its record as of now."""
-        usage = _interrupted(record, prompt)
-        self._running[usage.id] = record, usage
-        if self._timer is None:
-            self._schedule(_CHECKPOINT_SECONDS)
-        return usage
-
-    def end(self, record: Record) -> None:
-        """Remove a request."""
-        self._running.pop(record.id, None)
-
-    def _schedule(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
-
-    def _checkpoint(self) -> None:
-        due = self._due = self._due or list(self._running)
-        for id in due[-_BATCH:]:
-            if id in self._running:
-                record, before = self._running[id]
-                usage = _updated(record, before)
-                if usage is not None:
-                    self._running[id] = record, usage
-                    self._write(record, usage)
-        del due[-_BATCH:]
-        self._timer = None
-        if self._running:
-            self._schedule(0 if due else _CHECKPOINT_SECONDS)
 
 
 def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
@@ -87,7 +46,7 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
         return None
     return structs.replace(
         before,
-        served_by=outcome.served_by,
+        served_by=outcome.answered_by,
         attempts=len(outcome.tried),
         prompt=used.prompt,
         cached=used.cached,
@@ -99,43 +58,25 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
 
 
 def _interrupted(record: Record, prompt: int) -> UsageRecord:
-    record.id = record.id or record_id()
-    return UsageRecord(
-        id=record.id,
-        request_id=record.request_id,
-        at=_now() - _us(time.monotonic() - record.started),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
+    return _usage(
+        record,
+        time.monotonic() - record.started,
         model=record.model,
-        operation=record.operation,
-        stream=record.stream,
         status=InternalError.status,
         code=INTERRUPTED,
         prompt=prompt,
         estimated=True,
         reason=INTERRUPTED_WORDS,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
     )
 
 
 def _ended(record: Record) -> UsageRecord:
     used = record.used
-    return UsageRecord(
-        id=record.id or record_id(),
-        request_id=record.request_id,
-        at=_now() - _us(record.duration_seconds),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
+    return _usage(
+        record,
+        record.duration_seconds,
         model=record.model or record.asked,
-        operation=record.operation,
         served_by=record.served_by,
-        stream=record.stream,
         status=record.status,
         code=record.code,
         finish=record.finish,
@@ -154,15 +95,26 @@ def _ended(record: Record) -> UsageRecord:
         tried=tuple(record.tried),
         reason=record.reason,
         param=record.param,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
         cache_miss=record.cache_miss,
     )
 
 
-def _now() -> int:
-    return int(datetime.now(UTC).timestamp() * 1_000_000)
+def _usage(record: Record, seconds: float, **values: Any) -> UsageRecord:
+    return UsageRecord(
+        id=record.id or record_id(),
+        request_id=record.request_id,
+        at=_us(datetime.now(UTC).timestamp()) - _us(seconds),
+        project=record.project,
+        key=record.key,
+        user=record.user,
+        door=record.door,
+        operation=record.operation,
+        stream=record.stream,
+        app=record.labels.app,
+        referer=record.labels.referer,
+        tag=record.labels.tag,
+        **values,
+    )
 
 
 def _us(seconds: float) -> int:
@@ -173,65 +125,18 @@ def _us_if_known(seconds: float | None) -> int | None:
     return None if seconds is None else _us(seconds)
 
 
-_SMALLEST = Decimal("0.000000001")
-NOTHING = Decimal(0)
-
-
-class TokenPrice(Struct, frozen=True, kw_only=True):
-    """Price of one token of each kind, and of one request."""
-
-    prompt: Decimal = NOTHING
-    completion: Decimal = NOTHING
-    cached: Decimal | None = None
-    """Prompt tokens from the cache; unset: as ``prompt``."""
-    reasoning: Decimal | None = None
-    """Completion tokens of reasoning; unset: as ``completion``."""
-    request: Decimal = NOTHING
-
-    @property
-    def dearest_output(self) -> Decimal:
-        """Highest price of one completion token."""
-        return self.completion if self.reasoning is None else max(self.completion, self.reasoning)
-
-    def cost(
-        self, *, prompt: int, cached: int, completion: int, reasoning: int = 0, units: int = 0
-    ) -> Decimal:
-        """Return the cost of a request to a billionth, rounded half to even.
-
-        ``cached`` are part of ``prompt``, ``reasoning`` of ``completion``. Of a rerank each of its
-        search units (``units``) costs as much as a request.
-        """
-        cached_price = self.prompt if self.cached is None else self.cached
-        reasoning_price = self.completion if self.reasoning is None else self.reasoning
-        cost = (
-            self.prompt * (prompt - cached)
-            + cached_price * cached
-            + self.completion * (completion - reasoning)
-            + reasoning_price * reasoning
-            + self.request * max(units, 1)
-        )
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
-
-    def most(self, *, prompt: int, completion: int, units: int = 0) -> Decimal:
-        """Return the highest cost of so many tokens, whatever part of them is reasoning."""
-        cost = self.prompt * prompt + self.dearest_output * completion
-        cost += self.request * max(units, 1)
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
-
-
-FREE = TokenPrice()
+FREE = Tariff()
 
 
 class ModelPrices(Struct, frozen=True):
     """Prices of models."""
 
-    models: Mapping[str, TokenPrice] = {}
+    models: Mapping[str, Tariff] = {}
     """By model id: the highest price of its endpoints."""
-    endpoints: Mapping[tuple[str, str], TokenPrice] = {}
+    endpoints: Mapping[tuple[str, str], Tariff] = {}
     """By model id and endpoint, where endpoints differ."""
 
-    def of(self, model: str, served_by: str) -> TokenPrice:
-        """Return the price of a model at the endpoint that answered."""
+    def of(self, model: str, served_by: str) -> Tariff:
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
 
@@ -240,22 +145,25 @@ class RequestHold(Struct, frozen=True):
 
     prices: ModelPrices
     reservation: Reservation | None = None
+    model: str = ""
+    """Id of the model's entry, which has the price."""
 
     def priced(self, usage: UsageRecord) -> UsageRecord:
         if not usage.charged:
             return usage
-        cost = self.prices.of(usage.model, usage.served_by).cost(
-            prompt=usage.prompt,
-            cached=usage.cached,
-            completion=usage.completion,
-            reasoning=usage.reasoning,
-            units=usage.units,
+        used = Usage(
+            usage.prompt, usage.completion, usage.cached, usage.reasoning, units=usage.units
         )
-        return structs.replace(usage, cost=cost)
+        price = self.prices.of(self.model or usage.model, usage.served_by)
+        return structs.replace(usage, cost=price.charge(used))
 
 
 class Bookkeeping:
     """Reserves, settles and records requests.
+
+    Running ones have the usage records that apply if this process ends before them. Every few
+    seconds that of each stream is written with the tokens delivered until then, so a crash loses
+    only the charge of a stream's last seconds.
 
     ``prices`` apply to new requests; ``recorder`` stores contents for projects that keep them.
     """
@@ -265,7 +173,9 @@ class Bookkeeping:
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
-        self._running = RunningRequests(self._write_checkpoint)
+        self._running: dict[str, tuple[Record, UsageRecord]] = {}
+        self._due: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
         self.prices = ModelPrices()
 
     def obstacle(self) -> str:
@@ -288,15 +198,15 @@ class Bookkeeping:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
         if not isinstance(caller, AccountCaller):
-            return RequestHold(prices)
+            return RequestHold(prices, None, model)
         claims = self._entitlements.of(caller.grant, model).claims
         if not claims:
-            return RequestHold(prices)
+            return RequestHold(prices, None, model)
         tokens = need()
-        price = prices.models.get(model, FREE)
-        cost = price.most(prompt=tokens.input, completion=tokens.output, units=tokens.units)
+        cost = prices.models.get(model, FREE).most(tokens.input, tokens.output, tokens.units)
         total = tokens.input + tokens.output
-        return RequestHold(prices, await self._budgets.reserve(claims, model, cost, total))
+        reservation = await self._budgets.reserve(claims, model, cost, total)
+        return RequestHold(prices, reservation, model)
 
     def release(self, held: object) -> None:
         """Release a reservation of :meth:`reserve`."""
@@ -308,11 +218,30 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if usage cannot be recorded.
         """
-        self._ledger.begin_request(self._running.begin(record, prompt))
+        usage = _interrupted(record, prompt)
+        record.id = usage.id
+        self._running[usage.id] = record, usage
+        if self._timer is None:
+            self._schedule(_CHECKPOINT_SECONDS)
+        self._ledger.begin_request(usage)
 
-    def _write_checkpoint(self, record: Record, usage: UsageRecord) -> None:
-        with suppress(StoreUnavailable):  # the record that was written before stays
-            self._ledger.begin_request(self._hold(record).priced(usage))
+    def _schedule(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        due = self._due = self._due or list(self._running)
+        for id in due[-_BATCH:]:
+            if id in self._running:
+                record, before = self._running[id]
+                usage = _updated(record, before)
+                if usage is not None:
+                    self._running[id] = record, usage
+                    with suppress(StoreUnavailable):  # the record that was written before stays
+                        self._ledger.begin_request(self._hold(record).priced(usage))
+        del due[-_BATCH:]
+        self._timer = None
+        if self._running:
+            self._schedule(0 if due else _CHECKPOINT_SECONDS)
 
     def _hold(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
@@ -322,7 +251,7 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
-        self._running.end(record)
+        self._running.pop(record.id, None)
         hold = self._hold(record)
         usage = hold.priced(_ended(record))
         record.cost = usage.cost

@@ -10,12 +10,10 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import exact
 
-_FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
@@ -38,30 +36,16 @@ class BudgetPeriod(StrEnum):
             case BudgetPeriod.MONTH:
                 return midnight.replace(day=1)
             case BudgetPeriod.NEVER:
-                return _FOREVER
+                return datetime(1970, 1, 1, tzinfo=UTC)
 
     def end(self, at: datetime) -> datetime | None:
         """Return the start of the next period."""
+        if self is BudgetPeriod.NEVER:
+            return None
         start = self.start(at)
-        match self:
-            case BudgetPeriod.DAY:
-                return start + timedelta(days=1)
-            case BudgetPeriod.WEEK:
-                return start + timedelta(days=7)
-            case BudgetPeriod.MONTH:
-                return (start + timedelta(days=32)).replace(day=1)
-            case BudgetPeriod.NEVER:
-                return None
-
-
-_PERIODS = MappingProxyType(
-    {
-        BudgetPeriod.DAY: "a day",
-        BudgetPeriod.WEEK: "a week",
-        BudgetPeriod.MONTH: "a month",
-        BudgetPeriod.NEVER: "for good",
-    }
-)
+        if self is BudgetPeriod.MONTH:
+            return (start + timedelta(days=32)).replace(day=1)
+        return start + timedelta(days=1 if self is BudgetPeriod.DAY else 7)
 
 
 class Unit(StrEnum):
@@ -84,7 +68,8 @@ class Budget:
         """Return amount and period: ``$0.00001 a month``."""
         money = self.unit is Unit.MONEY
         amount = exact(self.amount) if money else f"{int(self.amount):,} tokens"
-        return f"{amount} {_PERIODS[self.period]}"
+        period = "for good" if self.period is BudgetPeriod.NEVER else f"a {self.period}"
+        return f"{amount} {period}"
 
 
 @dataclass(frozen=True, slots=True)

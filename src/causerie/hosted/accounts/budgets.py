@@ -144,7 +144,6 @@ class Reservation:
         self._parts = ()
 
     def release(self) -> None:
-        """Release the reserved amounts."""
         if self._open:
             self._close()
             if self._parts and self._budgets.shared_budgets is not None:

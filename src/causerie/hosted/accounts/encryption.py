@@ -65,7 +65,6 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        """Return whether the first key encrypted a text."""
         return _parts(sealed)[1] == next(iter(self._ciphers), None)
 
 

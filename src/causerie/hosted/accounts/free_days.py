@@ -45,7 +45,6 @@ class FreeDay(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """Number of requests that remain."""
         return max(self.limit - self.used, 0)
 
     @property
@@ -134,7 +133,10 @@ class FreeAllowances:
         account = self._accounts.get(project)
         if account is None:
             if len(self._accounts) >= _KEPT:
-                self._forget()
+                # The database knows the counts of those that have no request under way.
+                self._accounts = {
+                    name: one for name, one in self._accounts.items() if one.day.running
+                }
             account = self._accounts[project] = _Account()
         if not self._fresh(account):
             async with account.loading:
@@ -173,11 +175,6 @@ class FreeAllowances:
         if any(each.refused + each.failed for each in free):
             done += await self._reader.charged_failures(project, midnight, FREE)
         return done
-
-    def _forget(self) -> None:
-        # The database knows the counts of those that have no request under way.
-        for project in [name for name, one in self._accounts.items() if not one.day.running]:
-            del self._accounts[project]
 
     def _refusal(self, day_status: FreeDay) -> RateLimited:
         options, wait = self.options, day_status.resets_in

@@ -74,18 +74,14 @@ class KeyIssuing(AccountService):
         now = self._clock()
         draft.bounds.check()
         _check_end(draft.expires_at, now)
+        values: dict[str, Any] = {each.name: getattr(draft, each.name) for each in fields(draft)}
         key = ApiKey(
             id=new_key_id(),
             project_id=project_id,
             created_by=actor.id,
-            name=tidy_name(draft.name),
-            purpose=draft.purpose,
-            doors=draft.doors,
-            models=draft.models,
             created_at=now,
-            expires_at=draft.expires_at,
-            bounds=draft.bounds,
             person=actor.person,
+            **values | {"name": tidy_name(draft.name)},
         )
         credential = new_secret(key.id)
         async with self._store.writing() as tx:
@@ -107,7 +103,6 @@ class KeyIssuing(AccountService):
             return await tx.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
-        """Return one key."""
         async with self._store.reading() as tx:
             return await self._key(tx, actor, key_id, Action.KEYS_SEE)
 
@@ -235,15 +230,12 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
 
 
 def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    words = {
-        "name": (before.name, after.name),
-        "expires_at": (str(before.expires_at), str(after.expires_at)),
-        "doors": (_set(before.doors), _set(after.doors)),
-        "models": (_set(before.models), _set(after.models)),
-        "bounds": (before.bounds.words(), after.bounds.words()),
-    }
-    return {name: difference(old, new) for name, (old, new) in words.items() if old != new}
+    old, new = _words(before), _words(after)
+    return {name: difference(old[name], new[name]) for name in old if old[name] != new[name]}
 
 
-def _set(names: frozenset[str] | None) -> str:
-    return "inherited" if names is None else ", ".join(sorted(names)) or "none"
+def _words(key: ApiKey) -> dict[str, str]:
+    words = {"name": key.name, "expires_at": str(key.expires_at), "bounds": key.bounds.words()}
+    for name, of in (("doors", key.doors), ("models", key.models)):
+        words[name] = "inherited" if of is None else ", ".join(sorted(of)) or "none"
+    return words

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 import structlog
@@ -177,7 +177,8 @@ class KeyCache:
     def _keep(self, digest: bytes, grant: Grant) -> _Known:
         if len(self._known) >= self._options.capacity:
             self._drop(next(iter(self._known)))
-        known = _Known(grant, _end(grant), {})
+        until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
+        known = _Known(grant, until if grant.works else 0, {})
         self._known[digest] = known
         for subject in _subjects(grant):
             self._digests.setdefault(subject, set()).add(digest)
@@ -205,18 +206,17 @@ class KeyCache:
             self._apply(number, subjects)
             heard, self._trusted = clock(), True
 
-    async def _changes(self) -> tuple[int, list[str] | None]:
+    async def _changes(self) -> tuple[int, Sequence[str] | None]:
         try:
             async with (
                 asyncio.timeout(self._options.answer_seconds),
                 self._store.reading() as tx,
             ):
-                number, subjects = await tx.keys.changes(self._seen)
+                return await tx.keys.changes(self._seen)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
-        return number, list(subjects) if subjects is not None else None
 
-    def _apply(self, number: int, subjects: list[str] | None) -> None:
+    def _apply(self, number: int, subjects: Sequence[str] | None) -> None:
         self._seen = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()
@@ -249,12 +249,6 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
         recorded=grant.recorded,
         grant=grant,
     )
-
-
-def _end(grant: Grant) -> int:
-    if not grant.works:
-        return 0
-    return _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
 
 
 def _subjects(grant: Grant) -> tuple[str, ...]:

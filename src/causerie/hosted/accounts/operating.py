@@ -1,10 +1,8 @@
-"""Operators' actions on the service itself: entries of the configuration, providers and alerts,
-with their authorization and their audit entries.
-"""
+"""Entries of the configuration, and what the audit log says of their changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,7 +16,6 @@ from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Tak
 from causerie.hosted.accounts.service import AccountService
 
 _MOST_VALUES = 20
-_PRICES = ("price", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +26,7 @@ class EntryChange:
     after: StoredEntry | None
 
 
-class Operating(AccountService):
-    """Authorization and audit entries of actions on what belongs to no account."""
-
-    async def record(
-        self, actor: Actor, needs: Action, action: str, subject: str, **details: str
-    ) -> None:
-        """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
-        async with self._store.writing() as tx:
-            await require(tx, actor, needs)
-            await self._record(tx, actor, action, subject, **details)
-
-
-class Entries(Operating):
+class Entries(AccountService):
     """Entries of the configuration, read by the service and changed by operators."""
 
     async def every(self) -> Sequence[StoredEntry]:
@@ -107,7 +92,7 @@ class Entries(Operating):
                 if len(made) == 1:
                     words = f"There is an entry of {made[0].kind} {made[0].name} already."
                 raise conflict("taken", words) from failure
-            await tx.audit.add_all(noted)
+            await tx.audit.add(*noted)
             await tx.keys.announce(CHANGED, now)
 
 
@@ -148,19 +133,14 @@ def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) ->
             found[path] = "yes" if value else "no"
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
-        else:
-            for key, part in _parts(value):
-                found |= _leaves(part, f"{path}{key}.", money=name in _PRICES)
+        elif isinstance(value, Mapping):
+            found |= _leaves(value, f"{path}.", money=name in ("price", "cost"))
+        elif isinstance(value, Sequence):
+            for number, each in enumerate(value, 1):
+                if isinstance(each, Mapping):
+                    part = each.get("provider") or each.get("id") or number
+                    found |= _leaves(each, f"{path}.{part}.")
     return found
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if isinstance(value, Mapping):
-        yield "", value
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for number, each in enumerate(value, 1):
-            if isinstance(each, Mapping):
-                yield f".{each.get('provider') or each.get('id') or number}", each
 
 
 def changed_settings(before: StoredEntry | None, after: StoredEntry) -> Sequence[str]:

@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+from argon2.exceptions import InvalidHashError, VerificationError
 from zxcvbn import zxcvbn
 
 from causerie.errors import InvalidRequest, Overloaded, RateLimited
@@ -64,7 +64,7 @@ class Passwords:
             raise InvalidRequest(
                 f"A password has {_SHORTEST} to {_LONGEST} characters.", param="password"
             )
-        return await self._slowly(partial(self._checked, password, tuple(about)))
+        return await self._slowly(partial(self._hashed, password, tuple(about)))
 
     async def matches(self, kept: str | None, password: str) -> bool:
         """Return whether the password matches; without a stored hash it takes as long."""
@@ -73,12 +73,20 @@ class Passwords:
     def _verify(self, kept: str | None, password: str) -> bool:
         try:
             self._hasher.verify(kept or self._nobody, password)
-        except (VerifyMismatchError, VerificationError, InvalidHashError):
+        except (VerificationError, InvalidHashError):
             return False
         return kept is not None
 
-    def _checked(self, password: str, about: tuple[str, ...]) -> str:
-        _refuse_easy(password, about)
+    def _hashed(self, password: str, about: tuple[str, ...]) -> str:
+        known = [part for word in about for part in (word, *word.replace("@", ".").split("."))]
+        found = zxcvbn(password[:_LOOKED_AT], user_inputs=[*known, "causerie"])
+        if found["score"] < _ENOUGH:
+            why = found["feedback"]["warning"] or "Others would guess it soon."
+            raise InvalidRequest(
+                f"This password is too easy to guess. {why} Several unrelated words are good.",
+                param="password",
+                code="weak_password",
+            )
         return self._hasher.hash(password)
 
     async def _slowly(self, work: Callable[[], _T]) -> _T:
@@ -90,18 +98,6 @@ class Passwords:
                 return await asyncio.to_thread(work)
         finally:
             self._in_line -= 1
-
-
-def _refuse_easy(password: str, about: tuple[str, ...]) -> None:
-    known = [part for word in about for part in (word, *word.replace("@", ".").split("."))]
-    found = zxcvbn(password[:_LOOKED_AT], user_inputs=[*known, "causerie"])
-    if found["score"] < _ENOUGH:
-        why = found["feedback"]["warning"] or "Others would guess it soon."
-        raise InvalidRequest(
-            f"This password is too easy to guess. {why} Several unrelated words are good.",
-            param="password",
-            code="weak_password",
-        )
 
 
 def _normal(password: str) -> str:
@@ -207,11 +203,6 @@ def address_scopes(kind: AttemptKind, address: str) -> Mapping[str, int]:
 def sign_up_scopes(email: str, address: str) -> Mapping[str, int]:
     """Return the scopes of a sign-up: the client's address and that of the mail."""
     return {**address_scopes("sign-up", address), f"mail:{digest(email).hex()[:32]}": 3}
-
-
-def is_account_scope(scope: str) -> bool:
-    """Return whether a scope is of one account, so that a success clears it."""
-    return scope.startswith(("both:", "account:"))
 
 
 def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:

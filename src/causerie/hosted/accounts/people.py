@@ -116,7 +116,6 @@ SYSTEM = Actor("system", "cli", "command line", operator=True)
 
 
 def actor_of(user: User) -> Actor:
-    """Return the actor of a user."""
     return Actor("user", user.id, user.name, operator=user.operator)
 
 
@@ -141,7 +140,7 @@ class RoleColumn(StrEnum):
 
 
 class Action(StrEnum):
-    """A row of the table of rights: the name, and a letter for each :class:`RoleColumn`.
+    """A row of the table of rights: name, a letter for each :class:`RoleColumn`, and words.
 
     ``X`` is :attr:`Extent.ALL`, ``o`` :attr:`Extent.OWN` and ``_`` :attr:`Extent.NO`. A person has
     the rights of their role in the project, and an operator those of operators in addition.
@@ -149,86 +148,82 @@ class Action(StrEnum):
     """
 
     extents: str
+    words: str
 
-    def __new__(cls, name: str, extents: str = "") -> Self:
+    def __new__(cls, name: str, extents: str = "", words: str = "") -> Self:
         action = str.__new__(cls, name)
         action._value_ = name
-        action.extents = extents
+        action.extents, action.words = extents, words
         return action
 
     # Columns: operator, owner, admin, member, viewer, management key, outsider.
 
-    PROJECT_SEE = "project.see", "XXXXXX_"
-    PROJECT_RENAME = "project.rename", "XXX____"
-    PROJECT_ARCHIVE = "project.archive", "XX_____"
-    MEMBERS_SEE = "members.see", "XXXXX__"
-    MEMBERS_INVITE = "members.invite", "XXX____"
-    MEMBERS_CHANGE = "members.change", "XXX____"
-    MEMBERS_REMOVE = "members.remove", "XXXoo__"
-    OWNERS_CHANGE = "owners.change", "XX_____"
-    KEYS_SEE = "keys.see", "XXXXXX_"
-    KEYS_CREATE = "keys.create", "_XXX_X_"
-    KEYS_EDIT = "keys.edit", "_XXo_X_"
-    KEYS_DISABLE = "keys.disable", "XXXo_X_"
-    KEYS_ROTATE = "keys.rotate", "_XXo_X_"
-    KEYS_DELETE = "keys.delete", "XXXo_X_"
-    KEYS_TRANSFER = "keys.transfer", "XXX____"
-    MANAGEMENT_KEYS = "management_keys.change", "XXX____"
-    BOUNDS_SET = "bounds.set", "X______"
-    CREDITS_PUT = "credits.put", "X______"
-    MODELS_ASK = "models.ask", "_XXX___"
-    USAGE_SEE = "usage.see", "XXXXXX_"
-    ACTIVITY_SEE = "activity.see", "XXXXXX_"
-    RECORDING_SET = "recording.set", "_XX__X_"
-    CONTENTS_SEE = "contents.see", "_XXo___"
-    AUDIT_SEE = "audit.see", "XXX____"
-    USERS_SEE = "users.see", "X______"
-    USERS_INVITE = "users.invite", "X______"
-    USERS_CHANGE = "users.change", "X______"
-    PROJECTS_CREATE = "projects.create", "X______"
-    SERVICE_SEE = "service.see", "X______"
-    PROVIDERS_SEE = "providers.see", "X______"
-    PROVIDERS_PROBE = "providers.probe", "X______"
-    CONFIGURATION_CHANGE = "configuration.change", "X______"
-    ALERTS_TEST = "alerts.test", "X______"
+    PROJECT_SEE = "project.see", "XXXXXX_", "see the project, its limits and budgets"
+    PROJECT_RENAME = "project.rename", "XXX____", "rename the project"
+    PROJECT_ARCHIVE = "project.archive", "XX_____", "archive the project and bring it back"
+    MEMBERS_SEE = "members.see", "XXXXX__", "see members and open invitations"
+    MEMBERS_INVITE = "members.invite", "XXX____", "invite people and withdraw invitations"
+    MEMBERS_CHANGE = "members.change", "XXX____", "change the role of a member"
+    MEMBERS_REMOVE = "members.remove", "XXXoo__", "remove a member (own: leave the project)"
+    OWNERS_CHANGE = (
+        "owners.change",
+        "XX_____",
+        "invite or remove an owner, or change who is an owner",
+    )
+    KEYS_SEE = "keys.see", "XXXXXX_", "see keys (never their secrets)"
+    KEYS_CREATE = "keys.create", "_XXX_X_", "create a key"
+    KEYS_EDIT = "keys.edit", "_XXo_X_", "change a key: name, expiry, doors, models, limits, budgets"
+    KEYS_DISABLE = "keys.disable", "XXXo_X_", "disable and enable a key"
+    KEYS_ROTATE = "keys.rotate", "_XXo_X_", "give a key a new secret"
+    KEYS_DELETE = "keys.delete", "XXXo_X_", "delete a key"
+    KEYS_TRANSFER = (
+        "keys.transfer",
+        "XXX____",
+        "transfer a key to a member, also one of a removed member",
+    )
+    MANAGEMENT_KEYS = "management_keys.change", "XXX____", "do any of this with management keys"
+    BOUNDS_SET = "bounds.set", "X______", "set limits and budgets of the project, and of users"
+    CREDITS_PUT = "credits.put", "X______", "add credits to the project"
+    MODELS_ASK = (
+        "models.ask",
+        "_XXX___",
+        "send requests from the playground, which the project pays for",
+    )
+    USAGE_SEE = "usage.see", "XXXXXX_", "see usage and cost"
+    ACTIVITY_SEE = "activity.see", "XXXXXX_", "see single requests (never prompts and replies)"
+    RECORDING_SET = "recording.set", "_XX__X_", "turn request logging of the project on and off"
+    CONTENTS_SEE = "contents.see", "_XXo___", "see logged prompts and replies"
+    AUDIT_SEE = "audit.see", "XXX____", "see the audit log of the project"
+    USERS_SEE = "users.see", "X______", "see all users and projects"
+    USERS_INVITE = (
+        "users.invite",
+        "X______",
+        "invite people to the service and create links for new passwords",
+    )
+    USERS_CHANGE = (
+        "users.change",
+        "X______",
+        "disable and enable users, remove two-factor authentication, and appoint operators",
+    )
+    PROJECTS_CREATE = "projects.create", "X______", "create a project"
+    SERVICE_SEE = (
+        "service.see",
+        "X______",
+        "see usage, requests, alerts and audit log of the whole service",
+    )
+    PROVIDERS_SEE = (
+        "providers.see",
+        "X______",
+        "see providers, their capabilities, and routing explanations",
+    )
+    PROVIDERS_PROBE = "providers.probe", "X______", "probe providers and apply the results"
+    CONFIGURATION_CHANGE = (
+        "configuration.change",
+        "X______",
+        "try providers; create, change and delete configuration entries",
+    )
+    ALERTS_TEST = "alerts.test", "X______", "send a test by a channel of alerts"
 
-
-WORDS = {
-    Action.PROJECT_SEE: "see the project, its limits and budgets",
-    Action.PROJECT_RENAME: "rename the project",
-    Action.PROJECT_ARCHIVE: "archive the project and bring it back",
-    Action.MEMBERS_SEE: "see members and open invitations",
-    Action.MEMBERS_INVITE: "invite people and withdraw invitations",
-    Action.MEMBERS_CHANGE: "change the role of a member",
-    Action.MEMBERS_REMOVE: "remove a member (own: leave the project)",
-    Action.OWNERS_CHANGE: "invite or remove an owner, or change who is an owner",
-    Action.KEYS_SEE: "see keys (never their secrets)",
-    Action.KEYS_CREATE: "create a key",
-    Action.KEYS_EDIT: "change a key: name, expiry, doors, models, limits, budgets",
-    Action.KEYS_DISABLE: "disable and enable a key",
-    Action.KEYS_ROTATE: "give a key a new secret",
-    Action.KEYS_DELETE: "delete a key",
-    Action.KEYS_TRANSFER: "transfer a key to a member, also one of a removed member",
-    Action.MANAGEMENT_KEYS: "do any of this with management keys",
-    Action.BOUNDS_SET: "set limits and budgets of the project, and of users",
-    Action.CREDITS_PUT: "add credits to the project",
-    Action.MODELS_ASK: "send requests from the playground, which the project pays for",
-    Action.USAGE_SEE: "see usage and cost",
-    Action.ACTIVITY_SEE: "see single requests (never prompts and replies)",
-    Action.RECORDING_SET: "turn request logging of the project on and off",
-    Action.CONTENTS_SEE: "see logged prompts and replies",
-    Action.AUDIT_SEE: "see the audit log of the project",
-    Action.USERS_SEE: "see all users and projects",
-    Action.USERS_INVITE: "invite people to the service and create links for new passwords",
-    Action.USERS_CHANGE: "disable and enable users, remove two-factor authentication, and "
-    "appoint operators",
-    Action.PROJECTS_CREATE: "create a project",
-    Action.SERVICE_SEE: "see usage, requests, alerts and audit log of the whole service",
-    Action.PROVIDERS_SEE: "see providers, their capabilities, and routing explanations",
-    Action.PROVIDERS_PROBE: "probe providers and apply the results",
-    Action.CONFIGURATION_CHANGE: "try providers; create, change and delete configuration entries",
-    Action.ALERTS_TEST: "send a test by a channel of alerts",
-}
 
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
     action: {

@@ -95,22 +95,17 @@ class Taken(Exception):
 
 
 class PeopleRepository(Protocol):
-    """Users and their identities."""
+    """Users and their identities; ``add`` and ``link`` raise :class:`Taken` for what is known."""
 
-    async def add(self, user: User) -> None:
-        """Add a user; raise :class:`Taken` if the address has an account."""
-
+    async def add(self, user: User) -> None: ...
     async def change(self, user: User) -> None: ...
     async def find(self, id: str) -> User | None: ...
     async def by_email(self, email: str) -> User | None: ...
     async def every(self) -> Sequence[User]: ...  # by address
-    async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
-        """Return the current status without a lock; ``None`` for an unknown user."""
-
+    # The status is read without a lock.
+    async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None: ...
     async def operators(self) -> int: ...  # number of enabled ones
-    async def link(self, identity: LinkedIdentity) -> None:
-        """Add an identity; raise :class:`Taken` if it belongs to an account."""
-
+    async def link(self, identity: LinkedIdentity) -> None: ...
     async def by_identity(self, issuer: str, subject: str) -> User | None: ...
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]: ...
     async def unlink(self, identity: LinkedIdentity) -> None: ...
@@ -121,9 +116,7 @@ class ProjectRepository(Protocol):
 
     async def add(self, project: Project) -> None: ...
     async def change(self, project: Project) -> None: ...  # but for the recording days
-    async def set_recording(self, id: str, days: int | None) -> None:
-        """Set for how many days contents of requests are kept; ``None`` keeps none."""
-
+    async def set_recording(self, id: str, days: int | None) -> None: ...  # None keeps nothing
     async def find(self, id: str) -> Project | None: ...
     async def every(self) -> Sequence[Project]: ...  # by name
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]: ...
@@ -141,15 +134,12 @@ class LinkRepository(Protocol):
     async def add(self, link: OneTimeLink) -> None: ...
     async def by_digest(self, digest: bytes) -> OneTimeLink | None: ...
     async def find(self, id: str) -> OneTimeLink | None: ...
-    async def use(self, id: str, at: datetime) -> bool:
-        """Mark it as used; return false if it was used before, also at the same time."""
-
+    async def use(self, id: str, at: datetime) -> bool: ...  # false if another use was first
     async def withdraw(self, *ids: str) -> None: ...
     async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]: ...
     async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]: ...
-    async def forget(self, created_by: str, email: str, before: datetime) -> None:
-        """Remove unused links by this creator that are for this address or expired before."""
-
+    # Unused links by this creator that are for this address or expired before.
+    async def forget(self, created_by: str, email: str, before: datetime) -> None: ...
     async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]: ...
 
 
@@ -167,31 +157,23 @@ class SessionRepository(Protocol):
 
 
 class FactorRepository(Protocol):
-    """Two-factor authentication."""
+    """Two-factor authentication; ``find`` raises :class:`StoreUnavailable` for an unknown key."""
 
-    async def find(self, user_id: str) -> Authenticator | None:
-        """Return it; raise :class:`StoreUnavailable` if no key decrypts it."""
-
+    async def find(self, user_id: str) -> Authenticator | None: ...
     async def put(self, authenticator: Authenticator) -> None: ...
-    async def step(self, user_id: str, step: int) -> bool:
-        """Mark a step as used; return false if it or a later one was used before."""
-
+    async def step(self, user_id: str, step: int) -> bool: ...  # false if used, or a later one
     async def remove(self, user_id: str) -> None: ...  # with the recovery codes
     async def users(self) -> frozenset[str]: ...  # ids of those with a confirmed factor
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None: ...
-    async def use_recovery(self, user_id: str, digest: bytes) -> bool:
-        """Use up a code; return false if there is none with this digest."""
+    async def use_recovery(self, user_id: str, digest: bytes) -> bool: ...  # false if there is none
 
 
 class AttemptRepository(Protocol):
-    """Failed attempts to sign in, by scope."""
+    """Failed attempts to sign in, by scope; ``lock`` keeps those scopes until the block ends."""
 
-    async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
-        """Return the failures of each scope, locked until the end of the writing block."""
-
-    async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
-        """Add a failure; the count starts anew if the last was before ``forget_before``."""
-
+    async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]: ...
+    # The count starts anew if the last failure was before ``forget_before``.
+    async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None: ...
     async def forgive(self, scope: str) -> None: ...  # subtract a failure
     async def clear(self, scope: str) -> None: ...
     async def forget(self, before: datetime) -> None: ...
@@ -200,7 +182,8 @@ class AttemptRepository(Protocol):
 class KeyRepository(Protocol):
     """API keys, their secrets and bounds, and announcements of changes.
 
-    Several keys are those that are not deleted, newest first.
+    Several keys are those that are not deleted, newest first. Bounds are of ``key:ID``, ``user:ID``
+    or ``project:ID``, and announcements tell all processes that one of these has changed.
     """
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None: ...  # without its bounds
@@ -210,34 +193,24 @@ class KeyRepository(Protocol):
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]: ...
     async def budgeted(self) -> Sequence[ApiKey]: ...
     async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]: ...
-    async def counts(self) -> Sequence[tuple[str, str, int]]:
-        """Count keys by project and person (empty: of nobody)."""
-
+    # Numbers of keys by project and person (empty: of nobody).
+    async def counts(self) -> Sequence[tuple[str, str, int]]: ...
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None: ...
-    async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
-        """Add a secret; older ones expire at ``old_until`` at the latest."""
-
-    async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        """Set the bounds of ``key:ID``, ``user:ID`` or ``project:ID``."""
-
+    # Older secrets expire at ``old_until`` at the latest.
+    async def rotate(self, secret: KeySecret, old_until: datetime) -> None: ...
+    async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None: ...
     async def bounds(self, owner: str) -> LimitsAndBudgets: ...
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]: ...
-    async def announce(self, subject: str, at: datetime) -> None:
-        """Tell all processes that ``key:ID``, ``project:ID`` or ``user:ID`` has changed."""
-
+    async def announce(self, subject: str, at: datetime) -> None: ...
     async def grant(self, digest: bytes) -> Grant | None: ...
-    async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
-        """Return the number of the latest change, and the subjects of the changes after ``after``.
-
-        These are ``None`` if they are not stored any more.
-        """
+    # The number of the latest change, and the subjects of those after ``after``, if all are stored.
+    async def changes(self, after: int) -> tuple[int, Sequence[str] | None]: ...
 
 
 class AuditRepository(Protocol):
     """Audit log of actions by actor; append-only."""
 
-    async def add(self, entry: AuditEntry) -> None: ...
-    async def add_all(self, entries: Sequence[AuditEntry]) -> None: ...
+    async def add(self, *entries: AuditEntry) -> None: ...
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]: ...  # newest first
 
 
@@ -250,40 +223,36 @@ class CreditRepository(Protocol):
 
 
 class RecordingRepository(Protocol):
-    """Contents of requests, only of projects that keep them."""
+    """Contents of requests, only of projects that keep them, for as long as they keep them.
 
-    async def put(self, recordings: Sequence[Recording]) -> None:
-        """Store recordings for as long as their projects keep them now."""
+    ``find`` raises :class:`NotFound` for a recording that no key decrypts; ``several`` leaves it
+    out.
+    """
 
-    async def find(self, id: str, now: datetime) -> Recording | None:
-        """Return one; raise :class:`NotFound` if no key decrypts it."""
-
+    async def put(self, recordings: Sequence[Recording]) -> None: ...
+    async def find(self, id: str, now: datetime) -> Recording | None: ...
     async def several(
         self, project_id: str, ids: Sequence[str], now: datetime
-    ) -> Sequence[Recording]:
-        """Return the stored recordings of these ids that can be decrypted."""
-
-    async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
-        """Return the users of the stored recordings of these ids, by id."""
-
+    ) -> Sequence[Recording]: ...
+    # The users of the stored recordings of these ids, by id.
+    async def users(
+        self, project_id: str, ids: Sequence[str], now: datetime
+    ) -> Mapping[str, str]: ...
     async def forget(self, project_id: str) -> None: ...
-    async def shorten(self, project_id: str, kept: timedelta) -> None:
-        """Let the project's recordings expire after ``kept`` at the latest."""
-
-    async def expire(self, now: datetime, most: int) -> int:
-        """Remove up to ``most`` expired recordings; return their number."""
+    async def shorten(self, project_id: str, kept: timedelta) -> None: ...  # and no longer
+    async def expire(self, now: datetime, most: int) -> int: ...  # number of those removed
 
 
 class EntryRepository(Protocol):
-    """Entries of the configuration, with their credentials."""
+    """Entries of the configuration, with their credentials.
+
+    ``add`` raises :class:`Taken` if an entry of the kind and name exists.
+    """
 
     async def every(self) -> Sequence[StoredEntry]: ...  # oldest first
-    async def add(self, entries: Sequence[StoredEntry]) -> None:
-        """Add entries; raise :class:`Taken` if one of their kind and name exists."""
-
-    async def change(self, entries: Sequence[StoredEntry]) -> bool:
-        """Change entries; return false without a change if one has not the version before."""
-
+    async def add(self, entries: Sequence[StoredEntry]) -> None: ...
+    # False without a change if one has not the version before.
+    async def change(self, entries: Sequence[StoredEntry]) -> bool: ...
     async def remove(self, id: str) -> bool: ...  # false if there is none
 
 

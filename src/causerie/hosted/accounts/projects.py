@@ -151,7 +151,6 @@ class Projects(AccountService):
             return await tx.projects.members(project_id)
 
     async def invitations(self, actor: Actor, project_id: str) -> Sequence[OneTimeLink]:
-        """Return the open invitations to a project."""
         async with self._store.reading() as tx:
             await visible_project(tx, actor, project_id, Action.MEMBERS_SEE)
             found = await tx.links.open(project_id, self._clock())
@@ -180,7 +179,6 @@ class Projects(AccountService):
         return made
 
     async def withdraw(self, actor: Actor, project_id: str, link_id: str) -> None:
-        """Withdraw an invitation."""
         async with self._store.writing() as tx:
             project = await visible_project(tx, actor, project_id, Action.MEMBERS_INVITE)
             link = await tx.links.find(link_id)

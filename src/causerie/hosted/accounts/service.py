@@ -21,6 +21,14 @@ class AccountService:
         async with self._store.reading() as tx:
             await require(tx, actor, action)
 
+    async def record(
+        self, actor: Actor, needs: Action, action: str, subject: str, **details: str
+    ) -> None:
+        """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
+        async with self._store.writing() as tx:
+            await require(tx, actor, needs)
+            await self._record(tx, actor, action, subject, **details)
+
     async def _record(
         self,
         tx: Transaction,

@@ -81,7 +81,7 @@ class Attempts(AccountService):
 async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
     """Clear the failures of an account's scopes, and subtract one from those of an address."""
     for scope in sorted(allowed):
-        if passwords.is_account_scope(scope):
+        if scope.startswith(("both:", "account:")):  # of one account
             await tx.attempts.clear(scope)
         else:
             await tx.attempts.forgive(scope)  # many people may share one
@@ -344,7 +344,6 @@ class OwnAccount(AccountService):
             await self._record(tx, actor_of(user), "user.second_factor_off", user.id)
 
     async def has_factor(self, user: User) -> bool:
-        """Return whether the user has two-factor authentication."""
         async with self._store.reading() as tx:
             factor = await tx.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None

@@ -6,6 +6,7 @@ running requests in addition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -74,35 +75,25 @@ class SpendingReader:
 
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
         """Return the state of the project's own budgets."""
-        asked = tuple(budgets)
-        sums = await self._sums(asked, By.MODEL)
-        return [self._spending(each, sums[each.period]) for each in asked]
+        assert self._project_id is not None
+        found = await self.of_owners(By.PROJECT, {self._project_id: budgets})
+        return found[self._project_id]
 
     async def of_owners(
         self, by: By, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
         """Return the state of the budgets of keys, projects or users, by their ids."""
         asked = {owner: tuple(each) for owner, each in budgets.items()}
-        sums = await self._sums([each for every in asked.values() for each in every], by, By.MODEL)
+        until = BudgetPeriod.DAY.start(self._now) + timedelta(days=1)
         by_owner: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
-        for period, found in sums.items():
-            for each in found:
-                by_owner.setdefault((period, each.group[by]), []).append(each)
+        for period in {each.period for every in asked.values() for each in every}:
+            question = UsageQuery(period.start(self._now), until, Step.ALL, (by, By.MODEL))
+            for sums in await self._usage.sums(self._actor, self._project_id, question):
+                by_owner.setdefault((period, sums.group[by]), []).append(sums)
         return {
             owner: [self._spending(each, by_owner.get((each.period, owner), ())) for each in every]
             for owner, every in asked.items()
         }
-
-    async def _sums(
-        self, budgets: Iterable[Budget], *by: By
-    ) -> dict[BudgetPeriod, Sequence[UsageSum]]:
-        until = BudgetPeriod.DAY.end(self._now)
-        assert until is not None
-        found: dict[BudgetPeriod, Sequence[UsageSum]] = {}
-        for period in {each.period for each in budgets}:
-            question = UsageQuery(period.start(self._now), until, step=Step.ALL, by=by)
-            found[period] = await self._usage.sums(self._actor, self._project_id, question)
-        return found
 
     def _spending(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
         spent = Decimal(0)
@@ -136,9 +127,8 @@ class PersonBounds(AccountService):
             await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
-        """Return the state of a person's budgets."""
-        bounds, now, states = await self.see(actor, user_id), self._clock(), []
-        for budget in bounds.budgets:
+        now, states = self._clock(), []
+        for budget in (await self.see(actor, user_id)).budgets:
             since = budget.period.start(now)
             found = await self._reader.spent(f"user:{user_id}", budget.model, since)
             spent = found.cost if budget.unit is Unit.MONEY else Decimal(found.tokens)
@@ -182,10 +172,12 @@ class Summaries(AccountService):
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
             found = await tx.projects.every()
-            keys = _totals((project, count) for project, _, count in await tx.keys.counts())
+            keys = Counter[str]()
+            for project, _, count in await tx.keys.counts():
+                keys[project] += count
         used = await self._used(actor, By.PROJECT)
         return [
-            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
+            ProjectSummary(each, keys[each.id], of.cost, of.day)
             for each in found
             for of in (used.get(each.id, _UNUSED),)
         ]
@@ -195,7 +187,9 @@ class Summaries(AccountService):
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
             found = await tx.people.every()
-            keys = _totals((person, count) for _, person, count in await tx.keys.counts())
+            keys = Counter[str]()
+            for _, person, count in await tx.keys.counts():
+                keys[person] += count
             seen = await tx.sessions.last_seen()
         used = await self._used(actor, By.USER)
         summaries = []
@@ -203,7 +197,7 @@ class Summaries(AccountService):
             of = used.get(each.id, _UNUSED)
             times = [time for time in (seen.get(each.id), of.day) if time is not None]
             active_at = max(times, default=None)
-            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
+            summaries.append(PersonSummary(each, keys[each.id], of.cost, active_at))
         return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
@@ -214,7 +208,6 @@ class Summaries(AccountService):
     async def spending(
         self, actor: Actor, by: By, ids: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
-        """Return the state of the budgets of these projects or users, by their ids."""
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
@@ -227,13 +220,6 @@ class Summaries(AccountService):
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
         return await self._usage.used(actor, by, since, project_id)
-
-
-def _totals(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for id, count in counts:
-        found[id] = found.get(id, 0) + count
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,9 @@ class SsoProvisioning:
         try:
             return await self._open(who, client, old_token)
         except Unauthenticated:
-            if not link_token and not _may_sign_up(who, domains):
+            _, at, domain = who.email.rpartition("@")
+            listed = at and (domain in domains or ANY_DOMAIN in domains)
+            if not link_token and not (listed and who.email_verified):
                 raise
         identity = (who.issuer, who.subject)
         name = _name(who)
@@ -233,11 +235,6 @@ class SsoProvisioning:
         return await self._sign_in.with_identity(
             who.issuer, who.subject, client, old_token=old_token
         )
-
-
-def _may_sign_up(who: Vouched, domains: Collection[str]) -> bool:
-    _, at, domain = who.email.rpartition("@")
-    return bool(at) and who.email_verified and (domain in domains or ANY_DOMAIN in domains)
 
 
 def _name(who: Vouched) -> str:

@@ -91,9 +91,14 @@ class Credits(AccountService):
     async def balance(self, actor: Actor, project_id: str) -> Balance:
         async with self._store.reading() as tx:
             await visible_project(tx, actor, project_id, Action.USAGE_SEE)
-            put_in = await tx.credits.total(project_id)
-        spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
-        return Balance(put_in or Decimal(0), spent.cost)
+        return await _balance(self._store, self._reader, project_id)
+
+
+async def _balance(store: AccountStore, reader: UsageReader, project_id: str) -> Balance:
+    async with store.reading() as tx:
+        put_in = await tx.credits.total(project_id)
+    spent = await reader.spent(f"project:{project_id}", "", BEGINNING)
+    return Balance(put_in or Decimal(0), spent.cost)
 
 
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
@@ -120,6 +125,8 @@ class Statements:
             for period in BudgetPeriod
         }
         free = await self._free_days.of(key.project_id)
+        async with self._store.reading() as tx:
+            put_in = await tx.credits.total(key.project_id)
         budget = _overall(key.bounds.budgets)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
         return KeyStatement(
@@ -132,7 +139,7 @@ class Statements:
             usage_daily=float(spent[BudgetPeriod.DAY]),
             usage_weekly=float(spent[BudgetPeriod.WEEK]),
             usage_monthly=float(spent[BudgetPeriod.MONTH]),
-            is_free_tier=not await self._put_in(key.project_id),
+            is_free_tier=not put_in,
             is_management_key=key.purpose is Purpose.MANAGEMENT,
             is_provisioning_key=key.purpose is Purpose.MANAGEMENT,
             expires_at=None if key.expires_at is None else key.expires_at.isoformat(),
@@ -146,11 +153,8 @@ class Statements:
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        project = _member(caller).project
-        spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
-        return CreditsStatement(
-            total_credits=float(await self._put_in(project)), total_usage=float(spent.cost)
-        )
+        found = await _balance(self._store, self._reader, _member(caller).project)
+        return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
@@ -168,10 +172,6 @@ class Statements:
                 param="id",
             )
         return _facts(found[0])
-
-    async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as tx:
-            return await tx.credits.total(project) or Decimal(0)
 
 
 def _member(caller: Caller) -> AccountCaller:
@@ -193,10 +193,12 @@ def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
 def _facts(record: UsageRecord) -> GenerationStatement:
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
+    # The same number for the same name: clients expect numbers, exact ones in a double.
+    number = int.from_bytes(blake2b(record.app.encode(), digest_size=6).digest())
     return GenerationStatement(
         id=record.request_id,
         request_id=record.request_id,
-        app_id=_number(record.app),
+        app_id=number if record.app else None,
         created_at=began.isoformat(),
         http_referer=record.referer or None,
         origin=record.referer,
@@ -217,8 +219,3 @@ def _facts(record: UsageRecord) -> GenerationStatement:
         total_cost=float(record.cost),
         usage=float(record.cost),
     )
-
-
-def _number(app: str) -> int | None:
-    # The same number for the same name: clients expect numbers, exact ones in a double.
-    return int.from_bytes(blake2b(app.encode(), digest_size=6).digest()) if app else None

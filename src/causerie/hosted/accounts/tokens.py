@@ -41,7 +41,6 @@ def new_token() -> str:
 
 
 def letters(count: int) -> str:
-    """Return random letters and digits."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(count))
 
 
@@ -149,7 +148,6 @@ class NewSession:
 
 
 def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient) -> NewSession:
-    """Create a session with a new token."""
     token = new_token()
     life = LIFE if stage is Stage.OPEN else SECOND_FACTOR_LIFE
     session = Session(

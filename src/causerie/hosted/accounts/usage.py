@@ -157,7 +157,6 @@ class RecordFilter:
 
     @property
     def count(self) -> int:
-        """Return the number of records to return at most."""
         return min(max(self.limit, 1), _MOST_RECORDS)
 
 
@@ -186,41 +185,28 @@ class TargetUse:
 
 
 class UsageReader(Protocol):
-    """Reader of usage, as the store implements it."""
+    """Reader of usage, as the store implements it.
 
-    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        """Return sums by start, then by group."""
+    ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
+    is that of ``key:ID``, ``user:ID`` or ``project:ID``, with an empty ``model`` for all models.
+    ``charged_failures`` are the charged requests of models whose id ends with ``suffix`` that were
+    rejected or failed.
+    """
 
-    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        """Return cost and last day of use since a midnight UTC, by user, project or key."""
-
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]: ...  # by start, then group
+    async def used(
+        self, by: By, since: datetime, project: str | None = None
+    ) -> Mapping[str, Used]: ...
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
-    ) -> Sequence[FirstTokens]:
-        """Return percentiles of the time to the first token, by start."""
-
+    ) -> Sequence[FirstTokens]: ...  # by start
     async def by_target(
         self, since: datetime, until: datetime
-    ) -> Mapping[tuple[str, str], TargetUse]:
-        """Return the use of the whole service in whole hours, by model and target."""
-
-    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        """Return records, newest first."""
-
-    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        """Count the charged requests of a project that were rejected or failed.
-
-        Only of models whose id ends with ``suffix``.
-        """
-
-    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        """Return the use of ``key:ID``, ``user:ID`` or ``project:ID`` since a midnight UTC.
-
-        ``model`` is empty for all models.
-        """
-
-    async def last_used(self, project: str) -> Mapping[str, datetime]:
-        """Return when each key of a project was last used."""
+    ) -> Mapping[tuple[str, str], TargetUse]: ...  # of whole hours, by model and target
+    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]: ...  # newest first
+    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int: ...
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
+    async def last_used(self, project: str) -> Mapping[str, datetime]: ...  # by key
 
 
 class UsageReports:
@@ -302,24 +288,21 @@ async def time_buckets(
     They are of one project, or with ``None`` of the whole service. Each bucket checks the actor's
     right again. If all time is one interval, there is one bucket.
     """
-    since, length = question.since, 1
+    since, until, length = question.since, question.until, 1
     while since < question.until:
-        until = question.until
         if question.step is not Step.ALL:
-            until = min(_end(since, question.step, length), until)
+            first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+            if question.step is Step.HOUR:
+                end = first + timedelta(hours=length)
+            else:
+                end = first.replace(hour=0) + timedelta(days=length)
+            until = min(end, question.until)
         asked = replace(question, since=since, until=until)
         sums = await usage.sums(actor, project, asked)
         yield asked, sums
         fitting = length * _MANY // max(len(sums), 1)
         length = max(min(fitting, length * _FASTEST_GROWTH, _MOST_INTERVALS), 1)
         since = until
-
-
-def _end(since: datetime, step: Step, length: int) -> datetime:
-    first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if step is Step.HOUR:
-        return first + timedelta(hours=length)
-    return first.replace(hour=0) + timedelta(days=length)
 
 
 class RankingPeriod(StrEnum):

@@ -160,7 +160,10 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             link = await used_link(tx, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
-                await self._require_no_operator(tx)
+                # The announcement is for its lock: of two that come at once, one waits here.
+                await tx.keys.announce("operators", self._clock())
+                if await tx.people.operators():
+                    raise no_such_link()
             if link.email is not None and link.email != email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             user = self._new(email, name, hashed, operator=link.operator)
@@ -222,7 +225,6 @@ class Users(AccountService):
             return user
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
-        """Link an identity of another provider to an account."""
         async with self._store.writing() as tx:
             await self._bind(tx, user, issuer, subject)
 
@@ -256,13 +258,11 @@ class Users(AccountService):
             return await tx.people.every()
 
     async def see(self, actor: Actor, user_id: str) -> User:
-        """Return one user."""
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
             return await found_user(tx, user_id)
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
-        """Return the open invitations to the service."""
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             found = await tx.links.open(None, self._clock())
@@ -274,7 +274,6 @@ class Users(AccountService):
             return await supported_links(tx, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
-        """Withdraw an invitation to the service."""
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             link = await tx.links.find(link_id)
@@ -335,13 +334,11 @@ class Users(AccountService):
             return user
 
     async def with_factor(self, actor: Actor) -> frozenset[str]:
-        """Return the ids of users with two-factor authentication."""
         async with self._store.reading() as tx:
             await require(tx, actor, Action.USERS_SEE)
             return await tx.factors.users()
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
-        """Create a link to set a new password."""
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             await found_user(tx, user_id)
@@ -374,12 +371,6 @@ class Users(AccountService):
         except Taken as failure:
             raise conflict("taken", "This identity belongs to an account already.") from failure
         await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
-
-    async def _require_no_operator(self, tx: Transaction) -> None:
-        # The announcement is for its lock: of two that come at once, one waits here.
-        await tx.keys.announce("operators", self._clock())
-        if await tx.people.operators():
-            raise no_such_link()
 
     async def _first_project(self, tx: Transaction, user: User, bounds: LimitsAndBudgets) -> None:
         now = self._clock()

@@ -299,7 +299,7 @@ class RequestContext:
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
         body = text.encode()
         etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        taken = self.exchange.headers.take_gzip
+        taken = self.exchange.headers.accepts("gzip")
         small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
         await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)

@@ -23,7 +23,7 @@ from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
-from causerie.http.exchange import BodyLimits, Exchange, check_json_type, read_body
+from causerie.http.exchange import BodyLimits, Exchange, check_json_type, decompressed, read_body
 from causerie.protocol import bounded_json
 
 ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
@@ -139,6 +139,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
     body = await read_body(exchange, _LIMITS)
     if body:
         check_json_type(exchange.headers)
+        body = await decompressed(exchange.headers, body, _LIMITS)
     if b"\\u0000" in body:
         raise InvalidRequest("The body holds the character U+0000; leave it out.")
     try:

@@ -85,7 +85,6 @@ async def trial(provider: Provider, key: str, model: str = "") -> Trial:
 
 
 async def list_models(provider: Provider, key: str) -> Trial:
-    """Request a provider's list of models."""
     began = time.monotonic()
     try:
         found = await provider.listing(_LIST_SECONDS)
@@ -223,37 +222,21 @@ class EntryStep(Struct, frozen=True, kw_only=True):
 class Configuring(Protocol):
     """Changes of the configuration by operators, in force when a method returns.
 
-    Every method raises ``Forbidden``, and ``InvalidRequest`` with all problems.
+    Every method raises ``Forbidden``, ``NotFound``, and ``InvalidRequest`` with all problems.
+    ``every`` returns the entries by kind: those of the file, then the others, oldest first.
+    ``apply`` makes all changes or none. ``test`` tries a provider with these settings, or the one
+    of an ``entry``.
     """
 
-    async def every(self, actor: Actor) -> Sequence[EntryView]:
-        """Return all entries by kind: those of the file, then the others, oldest first."""
-
-    async def see(self, actor: Actor, id: str) -> EntryView:
-        """Return an entry of the database; raise ``NotFound``."""
-
-    async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        """Create an entry."""
-
-    async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        """Replace an entry."""
-
-    async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        """Switch an entry on or off."""
-
-    async def delete(self, actor: Actor, id: str) -> None:
-        """Delete an entry with its key."""
-
-    async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        """Make several changes, all or none."""
-
-    async def listed(self, actor: Actor, provider: str) -> Trial:
-        """Request the list of a provider in force; raise ``NotFound``."""
-
+    async def every(self, actor: Actor) -> Sequence[EntryView]: ...
+    async def see(self, actor: Actor, id: str) -> EntryView: ...  # of the database
+    async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView: ...
+    async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView: ...
+    async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView: ...
+    async def delete(self, actor: Actor, id: str) -> None: ...
+    async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None: ...
+    async def listed(self, actor: Actor, provider: str) -> Trial: ...  # of one in force
     async def test(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
-    ) -> Trial:
-        """Try a provider with these settings, or the one of an ``entry``."""
-
-    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
-        """Try a provider of the file; raise ``NotFound``."""
+    ) -> Trial: ...
+    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial: ...

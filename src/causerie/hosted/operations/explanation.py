@@ -394,5 +394,4 @@ def _names(candidates: Sequence[Candidate]) -> frozenset[str]:
 
 
 def prices(tariff: Tariff) -> PriceTexts:
-    """Return the prices of a tariff as text."""
     return PriceTexts(**{name: plain(price) for name, price in tariff.by_million.items()})

@@ -82,11 +82,10 @@ class ChannelTest(Struct, frozen=True, kw_only=True):
 
 
 class AlertDesk(Protocol):
-    """Alerts for operators; every method raises ``Forbidden``."""
+    """Alerts for operators; every method raises ``Forbidden``, and ``test`` ``NotFound``."""
 
     async def see(self, actor: Actor) -> AlertsView: ...
-    async def test(self, actor: Actor, channel: str) -> ChannelTest:
-        """Send a test to all receivers of a channel; raise ``NotFound``."""
+    async def test(self, actor: Actor, channel: str) -> ChannelTest: ...  # to all receivers
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -219,7 +218,12 @@ class RouteQuery(Struct, frozen=True):
 
 
 class Operations(Protocol):
-    """Providers and routes for operators; every method with an actor raises ``Forbidden``."""
+    """Providers and routes for operators; every method with an actor raises ``Forbidden``.
+
+    Methods with a name raise ``NotFound``; ``probe`` and ``use`` raise ``InvalidRequest``, too, if
+    a probe is running or impossible. A ``quick`` probe asks only what usual clients need, for a
+    minute at most.
+    """
 
     @property
     def configuration(self) -> Configuring: ...
@@ -228,22 +232,12 @@ class Operations(Protocol):
 
     def doors(self) -> Sequence[str]: ...  # names, the default one first
     def models(self) -> Sequence[str]: ...  # ids
-    async def providers(self, actor: Actor) -> Sequence[ProviderView]:
-        """Return all providers in the configured order, and this service if it runs models."""
-
-    async def provider(self, actor: Actor, name: str) -> ProviderView:
-        """Return a provider; raise ``NotFound``."""
-
-    async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
-        """Start a probe; ``quick``: only what usual clients need, for a minute at most.
-
-        Raises ``NotFound``, and ``InvalidRequest`` if a probe is running or impossible.
-        """
-
-    async def cancel(self, actor: Actor, name: str) -> ProbeView:
-        """Cancel the running probe; raise ``NotFound`` if none was started."""
-
-    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
-        """Put the newest result in force; raise ``NotFound`` and ``InvalidRequest``."""
-
+    # All providers in the configured order, and this service if it runs models.
+    async def providers(self, actor: Actor) -> Sequence[ProviderView]: ...
+    async def provider(self, actor: Actor, name: str) -> ProviderView: ...
+    async def probe(
+        self, actor: Actor, name: str, model: str, *, quick: bool = False
+    ) -> ProbeView: ...
+    async def cancel(self, actor: Actor, name: str) -> ProbeView: ...
+    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult: ...  # the newest
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation: ...

@@ -5,8 +5,7 @@ supported parameters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from typing import Literal, Protocol, Self
@@ -101,17 +100,13 @@ class Kept(Struct, frozen=True):
 
 
 NOTHING = Kept()
-_decoder = msgspec.json.Decoder(Kept)
 
 
 class ResultStore(Protocol):
-    """Stores results as JSON; every method raises ``StoreUnavailable``."""
+    """Stores results as JSON, by provider and model; methods raise ``StoreUnavailable``."""
 
-    async def of(self, provider: str) -> Mapping[str, str]:
-        """Return the texts of a provider, by model."""
-
-    async def put(self, provider: str, model: str, kept: str) -> None:
-        """Store the text of a model."""
+    async def of(self, provider: str) -> Mapping[str, str]: ...
+    async def put(self, provider: str, model: str, kept: str) -> None: ...
 
 
 class Results:
@@ -129,32 +124,24 @@ class Results:
         return {model: _read(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
-        """Store a new result."""
-        with _unavailability_logged():
-            before = (await self.of(result.provider)).get(result.model, NOTHING)
-            await self._put(Kept(newest=result, used=before.used), result)
+        """Store a new result, or that one was put in force."""
+        try:
+            used: Result | None = result
+            if not result.used:
+                used = (await self.of(result.provider)).get(result.model, NOTHING).used
+            kept = msgspec.json.encode(Kept(newest=result, used=used)).decode()
+            await self._store.put(result.provider, result.model, kept)
+        except StoreUnavailable as failure:
+            _log.warning("result of a probe is not kept", error=str(failure))
 
     async def use(self, result: Result) -> None:
         """Store that a result was put in force."""
-        used = structs.replace(result, used=True)
-        with _unavailability_logged():
-            await self._put(Kept(newest=used, used=used), result)
-
-    async def _put(self, kept: Kept, of: Result) -> None:
-        await self._store.put(of.provider, of.model, msgspec.json.encode(kept).decode())
-
-
-@contextmanager
-def _unavailability_logged() -> Iterator[None]:
-    try:
-        yield
-    except StoreUnavailable as failure:
-        _log.warning("result of a probe is not kept", error=str(failure))
+        await self.keep(structs.replace(result, used=True))
 
 
 def _read(text: str) -> Kept:
     try:
-        return _decoder.decode(text)
+        return msgspec.json.decode(text, type=Kept)
     except msgspec.DecodeError as failure:
         _log.warning("result of a probe cannot be read", error=str(failure))
         return NOTHING
@@ -231,7 +218,6 @@ class Examination:
 
     @property
     def requests(self) -> int:
-        """Requests sent so far."""
         return self._interview.requests if self._interview is not None else 0
 
     @property
@@ -282,9 +268,6 @@ class Examination:
         return ""
 
 
-_BOUNDS = ProbeBounds()
-
-
 class Examinations:
     """The running probes, one at a time for each provider; leaving the block cancels them."""
 
@@ -292,11 +275,11 @@ class Examinations:
         self,
         results: Results,
         clock: Clock = lambda: datetime.now(UTC),
-        bounds: ProbeBounds = _BOUNDS,
+        bounds: ProbeBounds | None = None,
     ) -> None:
         self.results = results
         self._clock = clock
-        self._bounds = bounds
+        self._bounds = bounds or ProbeBounds()
         self._last: dict[str, Examination] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -355,7 +338,6 @@ class Examinations:
 
 
 Mark = Literal["yes", "partly", "no", "unclear", "unknown"]
-_PLAIN = frozenset({"model", "messages"})
 _OTHER = "Other"
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
     (title, tuple(each.name for each in declared(group)))
@@ -383,7 +365,7 @@ class Cell(Struct, frozen=True):
 
 def groups() -> Sequence[tuple[str, Sequence[str]]]:
     """Return all parameters that can be supported by purpose."""
-    named = _PLAIN.union(*(names for _, names in GROUPS))
+    named = {"model", "messages"}.union(*(names for _, names in GROUPS))
     return [*GROUPS, (_OTHER, sorted(HONOURED - named))]
 
 

@@ -49,7 +49,7 @@ def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
     """Compare a provider's list with its aliases: the listed models first, then those gone."""
-    aliases = _aliases_by_model(provider.name, entries)
+    aliases = {id: one.entry for id, one in _aliases(provider.name, entries).items()}
     contexts = {
         each["id"]: each["context_length"]
         for each in provider.settings.get("models", ())
@@ -91,19 +91,20 @@ def taken_over(
 
     Entries of the file stay as they are.
     """
-    aliases = _aliases_by_model(provider.name, entries)
-    steps: dict[str, EntryStep] = {}
+    aliases = _aliases(provider.name, entries)
+    before = _changeable("alias", entries)
+    drafts = {name: dict(each.settings) for name, each in before.items()}
+    new = []
     for one in picked:
-        alias = aliases.get(one.id)
+        alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
             wish = EntryWish(settings=_alias(provider.name, one, prefix))
-            steps[one.id] = EntryStep(kind="alias", wish=wish)
+            new.append(EntryStep(kind="alias", wish=wish))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
-            settings = {**alias.settings, **_published(one)}
-            if settings != alias.settings:
-                steps[one.id] = changed(alias, settings)
+            drafts[alias.name] |= _published(one)
+    _remove("alias", provider.name, drafts, gone)
     contexts = _with_contexts(provider, picked, gone)
-    return [*contexts, *steps.values(), *_without(provider.name, entries, gone)]
+    return [*contexts, *new, *_steps("alias", before, drafts)]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
@@ -116,36 +117,56 @@ def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
 
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that delete a provider, its targets, and aliases without other targets."""
-    targets = _aliases_by_model(provider.name, entries).keys()
-    end = EntryStep(kind="provider", id=provider.id)
-    return [*_without(provider.name, entries, targets), end]
+    before = _changeable("alias", entries)
+    drafts = {name: dict(each.settings) for name, each in before.items()}
+    _remove("alias", provider.name, drafts, _aliases(provider.name, entries))
+    return [*_steps("alias", before, drafts), EntryStep(kind="provider", id=provider.id)]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    """Return the aliases with targets at a provider."""
-    return [each for each in _aliases(entries) if _models(provider, each)]
+    return [each for each in entries if each.kind == "alias" and _aliases(provider, [each])]
 
 
-def _aliases(entries: Sequence[EntryView]) -> Iterator[EntryView]:
-    return (each for each in entries if each.kind == "alias")
+_PLACES: Mapping[EntryKind, str] = {"alias": "targets", "catalog_model": "endpoints"}
 
 
-def _models(provider: str, alias: EntryView) -> Sequence[str]:
-    targets = alias.settings.get("targets")
-    return [
-        str(each.get("model"))
-        for each in (targets if isinstance(targets, list) else ())
-        if isinstance(each, Mapping) and each.get("provider") == provider
-    ]
+@dataclass(frozen=True, slots=True)
+class _Place:
+    entry: EntryView
+    settings: Mapping[str, Any]
 
 
-def _aliases_by_model(provider: str, entries: Sequence[EntryView]) -> Mapping[str, EntryView]:
-    # If several aliases have a model, the one with the fewest other targets.
-    found: dict[str, EntryView] = {}
-    for each in sorted(_aliases(entries), key=lambda one: len(one.settings.get("targets", ()))):
-        for model in _models(provider, each):
-            found.setdefault(model, each)
+def _places(kind: EntryKind, provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+    # What entries of a kind say of each model of a provider; the first entry with it.
+    found: dict[str, _Place] = {}
+    for entry in entries:
+        for each in entry.settings.get(_PLACES[kind], ()) if entry.kind == kind else ():
+            if isinstance(each, Mapping) and each.get("provider") == provider:
+                found.setdefault(str(each.get("model")), _Place(entry, each))
     return found
+
+
+def _aliases(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+    # If several aliases have a model, the one with the fewest other targets.
+    fewest = sorted(entries, key=lambda one: len(one.settings.get("targets", ())))
+    return _places("alias", provider, fewest)
+
+
+def _changeable(kind: EntryKind, entries: Iterable[EntryView]) -> Mapping[str, EntryView]:
+    return {each.name: each for each in entries if each.kind == kind and not each.locked}
+
+
+def _remove(
+    kind: EntryKind, provider: str, drafts: Mapping[str, dict[str, Any]], gone: Collection[str]
+) -> None:
+    name = _PLACES[kind]
+    for draft in drafts.values():
+        if isinstance(draft.get(name), list):
+            draft[name] = [
+                each
+                for each in draft[name]
+                if each.get("provider") != provider or each.get("model") not in gone
+            ]
 
 
 def published_price(one: ListedModel) -> Mapping[str, str]:
@@ -182,23 +203,6 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
     """Return the step that changes an entry to these settings."""
     wish = EntryWish(settings=settings, enabled=entry.enabled, version=entry.version)
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
-
-
-def _without(
-    provider: str, entries: Sequence[EntryView], models: Collection[str]
-) -> Iterator[EntryStep]:
-    for alias in _aliases(entries):
-        if alias.locked or not set(models).intersection(_models(provider, alias)):
-            continue
-        kept = [
-            each
-            for each in alias.settings["targets"]
-            if each.get("provider") != provider or each.get("model") not in models
-        ]
-        if kept:
-            yield changed(alias, {**alias.settings, "targets": kept})
-        else:
-            yield EntryStep(kind="alias", id=alias.id)
 
 
 def _with_contexts(
@@ -265,12 +269,6 @@ class PickedModel:
     catalog_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
-    entry: EntryView
-    settings: Mapping[str, Any]
-
-
 def offers(
     provider: EntryView,
     listed: Sequence[ListedModel],
@@ -311,7 +309,7 @@ def publication(
     """
     known = _endpoints(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
-    before = {each.name: each for each in entries if each.kind == _KIND and each.name not in filed}
+    before = _changeable(_KIND, [each for each in entries if each.name not in filed])
     drafts = {name: dict(each.settings) for name, each in before.items()}
     for one in picked:
         there = known.get(one.listed.id)
@@ -323,19 +321,14 @@ def publication(
                 param="catalog_id",
             )
         draft = drafts.setdefault(name, _model(name, one.listed))
-        endpoint = _endpoint(provider.name, one.listed, there, rules)
-        draft["endpoints"] = _with_endpoint(draft["endpoints"], endpoint)
-    for draft in drafts.values():
-        draft["endpoints"] = [
-            each
-            for each in draft["endpoints"]
-            if each.get("provider") != provider.name or each.get("model") not in gone
-        ]
-    return [*_steps(before, drafts)]
+        endpoints = {(each.get("provider"), each.get("model")): each for each in draft["endpoints"]}
+        endpoints[provider.name, one.listed.id] = _endpoint(provider.name, one.listed, there, rules)
+        draft["endpoints"] = list(endpoints.values())
+    _remove(_KIND, provider.name, drafts, gone)
+    return [*_steps(_KIND, before, drafts)]
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
-    """Return the catalog's models with endpoints at a provider."""
     return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
 
 
@@ -366,20 +359,14 @@ def _fit(text: str) -> str:
     return _UNFIT.sub("-", text.lower()).strip("-._")[:_LONGEST_PART] or "model"
 
 
-def _endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Endpoint]:
-    found: dict[str, _Endpoint] = {}
-    catalog = (each for each in entries if each.kind == _KIND)
-    for entry in sorted(catalog, key=lambda one: one.locked):
-        for each in entry.settings.get("endpoints", ()):
-            if each.get("provider") == provider:
-                found.setdefault(str(each.get("model")), _Endpoint(entry, each))
-    return found
+def _endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+    return _places(_KIND, provider, sorted(entries, key=lambda one: one.locked))
 
 
 def _offer(
     provider: str,
     one: ListedModel,
-    there: _Endpoint | None,
+    there: _Place | None,
     catalog: Sequence[EntryView],
     rules: PriceRules,
 ) -> Offer:
@@ -419,7 +406,7 @@ def _model(name: str, one: ListedModel) -> dict[str, Any]:
 
 
 def _endpoint(
-    provider: str, one: ListedModel, there: _Endpoint | None, rules: PriceRules
+    provider: str, one: ListedModel, there: _Place | None, rules: PriceRules
 ) -> dict[str, Any]:
     made: dict[str, Any] = dict(there.settings) if there is not None else {}
     made |= {"provider": provider, "model": one.id}
@@ -441,9 +428,7 @@ def _endpoint(
     return made
 
 
-def _sale_price(
-    one: ListedModel, there: _Endpoint | None, rules: PriceRules
-) -> dict[str, str] | None:
+def _sale_price(one: ListedModel, there: _Place | None, rules: PriceRules) -> dict[str, str] | None:
     before = there.settings if there is not None else {}
     price, cost = before.get("price", {}), before.get("cost")
     if there is not None and cost is None and rules.margin is None:
@@ -471,26 +456,16 @@ def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) 
     return configured(money(amount) * money(price) / cost)
 
 
-def _with_endpoint(
-    endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]
-) -> list[Mapping[str, Any]]:
-    key = (one["provider"], one["model"])
-    keys = [(each.get("provider"), each.get("model")) for each in endpoints]
-    if key not in keys:
-        return [*endpoints, one]
-    return [one if each == key else old for each, old in zip(keys, endpoints, strict=True)]
-
-
 def _steps(
-    before: Mapping[str, EntryView], drafts: Mapping[str, dict[str, Any]]
+    kind: EntryKind, before: Mapping[str, EntryView], drafts: Mapping[str, dict[str, Any]]
 ) -> Iterator[EntryStep]:
     for name, draft in drafts.items():
         entry = before.get(name)
         if entry is None:
-            yield EntryStep(kind=_KIND, wish=EntryWish(settings=draft))
+            yield EntryStep(kind=kind, wish=EntryWish(settings=draft))
         elif draft == entry.settings:
             continue
-        elif draft["endpoints"]:
+        elif draft[_PLACES[kind]]:
             yield changed(entry, draft)
         else:
-            yield EntryStep(kind=_KIND, id=entry.id)
+            yield EntryStep(kind=kind, id=entry.id)

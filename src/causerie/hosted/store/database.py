@@ -37,7 +37,6 @@ from causerie.errors import StoreUnavailable
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
-_FILES = ("sslrootcert", "sslcert", "sslkey")
 
 
 class WrongAddress(ValueError):
@@ -51,34 +50,26 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     section 34.1.2), but without ``sslrootcert`` the system's certificates are trusted, and no
     default files are read. Reads files; raises :class:`WrongAddress`.
     """
-    given = {
-        name: _single_parameter(address, name)
-        for name in ("sslmode", *_FILES)
-        if name in address.query
-    }
+    given: dict[str, str] = {}
+    for name in ("sslmode", "sslrootcert", "sslcert", "sslkey"):
+        value = address.query.get(name)
+        if isinstance(value, tuple):
+            raise WrongAddress(f"`{name}` is there more than once")
+        if value is not None:
+            given[name] = value
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
-    if mode is None:
-        if given:
-            raise WrongAddress(f"`{next(iter(given))}` means nothing without `sslmode=verify-full`")
-        return plain, None
-    if mode in _PLAIN:
-        if given:
-            raise WrongAddress(
-                f"`{next(iter(given))}` is not looked at with `sslmode={mode}`; "
-                "write `sslmode=verify-full`"
-            )
-        return plain, mode
-    if mode not in _CHECKED:
+    if mode in _CHECKED:
+        return plain, _context(mode, given)
+    if mode not in (None, *_PLAIN):
         raise WrongAddress(f"`sslmode` is one of {', '.join((*_PLAIN, *_CHECKED))}")
-    return plain, _context(mode, given)
-
-
-def _single_parameter(address: URL, name: str) -> str:
-    value = address.query[name]
-    if isinstance(value, tuple):
-        raise WrongAddress(f"`{name}` is there more than once")
-    return value
+    for name in given:
+        if mode is None:
+            raise WrongAddress(f"`{name}` means nothing without `sslmode=verify-full`")
+        raise WrongAddress(
+            f"`{name}` is not looked at with `sslmode={mode}`; write `sslmode=verify-full`"
+        )
+    return plain, mode
 
 
 def _context(mode: str, files: dict[str, str]) -> SSLContext:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,7 +22,6 @@ from causerie.hosted.store.tables import projects, recordings, totp
 
 
 def entry_purpose(id: str) -> str:
-    """Return the purpose of the encrypted credential of an entry."""
     return f"configuration:{id}"
 
 
@@ -73,10 +71,8 @@ class SqlEntries(SqlRepository):
     def _entry(self, row: RowMapping) -> StoredEntry:
         values = dict(row)
         sealed = values.pop("credential")
-        if sealed is None:
-            return StoredEntry(**values)
         try:
-            credential = self.cipher.open(sealed, entry_purpose(values["id"]))
+            credential = self.cipher.open(sealed, entry_purpose(row["id"])) if sealed else None
         except WrongKey:
             return StoredEntry(**values, unreadable=True)
         return StoredEntry(**values, credential=credential)
@@ -106,7 +102,7 @@ class SqlRecordings(SqlRepository):
         if row is None:
             return None
         try:
-            return await asyncio.to_thread(self._opened, _sealed(row))
+            return await asyncio.to_thread(self._opened, row)
         except WrongKey as failure:
             raise NotFound(
                 "What was said cannot be read: it was encrypted with a key that is not in "
@@ -159,24 +155,19 @@ class SqlRecordings(SqlRepository):
         found = []
         for row in rows:
             with suppress(WrongKey):
-                found.append(self._opened(_sealed(row)))
+                found.append(self._opened(row))
         return found
 
-    def _opened(self, sealed: Recording) -> Recording:
-        return replace(
-            sealed,
-            request=self.cipher.open(sealed.request, f"request:{sealed.id}"),
-            reply=self.cipher.open(sealed.reply, f"reply:{sealed.id}"),
-        )
+    def _opened(self, row: RowMapping) -> Recording:
+        values = {name: value for name, value in row.items() if name != "expires_at"}
+        for name in ("request", "reply"):
+            values[name] = self.cipher.open(row[name], f"{name}:{row['id']}")
+        return Recording(**values)
 
 
 def _kept(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
     of = recordings.c
     return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
-
-
-def _sealed(row: RowMapping) -> Recording:
-    return Recording(**{name: value for name, value in row.items() if name != "expires_at"})
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
@@ -206,13 +197,11 @@ async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """
-    query = select(table.c.id, table.c.kind, table.c.name, table.c.credential)
+    of = table.c
+    query = select(of.id, of.kind, of.name, of.credential).where(of.credential.is_not(None))
     found = []
     async with database.reading() as connection:
-        rows = await connection.execute(
-            query.where(table.c.credential.is_not(None)).order_by(table.c.kind, table.c.name)
-        )
-        for id, kind, name, kept in rows:
+        for id, kind, name, kept in await connection.execute(query.order_by(of.kind, of.name)):
             try:
                 cipher.open(kept, entry_purpose(id))
             except WrongKey:
@@ -232,7 +221,6 @@ async def holds_secrets(database: Database) -> bool:
 
 
 def totp_purpose(user_id: str) -> str:
-    """Return the purpose of the encrypted two-factor secret of a user."""
     return f"totp:{user_id}"
 
 

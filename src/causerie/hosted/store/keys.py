@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
 
@@ -55,8 +55,7 @@ class SqlCredits(SqlRepository):
 
     async def total(self, project_id: str) -> Decimal | None:
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
-        total: Decimal | None = await self._scalar(query)
-        return total
+        return cast(Decimal | None, await self._scalar(query))
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -78,7 +77,7 @@ class SqlKeys(SqlRepository):
 
     async def find(self, id: str) -> ApiKey | None:
         if self.writing:  # a row is locked by itself, without those that are joined to it
-            await self._find(api_keys, id)
+            await self._first(self._by_id(api_keys, id))
         row = await self._first(_keys().where(api_keys.c.id == id))
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
@@ -103,13 +102,9 @@ class SqlKeys(SqlRepository):
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        found = await self._all(query, _key)
-        keys: list[ApiKey] = []
-        for first in range(0, len(found), _OWNERS_AT_ONCE):  # others have their turn between these
-            part = found[first : first + _OWNERS_AT_ONCE]
-            bounds = await self._bounds([f"key:{key.id}" for key in part])
-            keys += [replace(key, bounds=bounds[f"key:{key.id}"]) for key in part]
-        return keys
+        keys = await self._all(query, _key)
+        bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
+        return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
     async def counts(self) -> Sequence[tuple[str, str, int]]:
         holder = func.coalesce(users.c.id, "")
@@ -153,14 +148,12 @@ class SqlKeys(SqlRepository):
         return (await self._bounds([owner]))[owner]
 
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
-        """Of many, in statements of a bounded length."""
         found: dict[str, LimitsAndBudgets] = {}
         for first in range(0, len(owners), _OWNERS_AT_ONCE):
             found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
         return found
 
     async def announce(self, subject: str, at: datetime) -> None:
-        """Number a change, and forget those of long ago."""
         number = await self._scalar(
             change_counter.update()
             .values(number=change_counter.c.number + 1)

@@ -62,10 +62,8 @@ class SqlAlertBook:
         if not keys:
             return
         async with self._database.writing() as connection:
-            for key in keys:
-                await connection.execute(
-                    alerts.update().where(alerts.c.key == key).values(seen_at=now)
-                )
+            seen = alerts.update().where(alerts.c.key.in_(keys))
+            await connection.execute(seen.values(seen_at=now))
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime

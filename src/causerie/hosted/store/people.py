@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, or_, select
 
@@ -23,7 +24,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.store.repository import SqlRepository, part_of, row_of
+from causerie.hosted.store.repository import SqlRepository, part_of, row_of, upsert
 from causerie.hosted.store.tables import (
     api_keys,
     audit,
@@ -62,15 +63,13 @@ class SqlPeople(SqlRepository):
         await self._update(users, user)
 
     async def find(self, id: str) -> User | None:
-        row = await self._find(users, id)
-        return User(**row) if row else None
+        return await self._one(self._by_id(users, id), _user)
 
     async def by_email(self, email: str) -> User | None:
-        row = await self._first(select(users).where(users.c.email == email))
-        return User(**row) if row else None
+        return await self._one(select(users).where(users.c.email == email), _user)
 
     async def every(self) -> Sequence[User]:
-        return await self._all(select(users).order_by(users.c.email), lambda row: User(**row))
+        return await self._all(select(users).order_by(users.c.email), _user)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         query = (
@@ -82,8 +81,7 @@ class SqlPeople(SqlRepository):
             )
             .where(users.c.id == user_id)
         )
-        row = await self._first(query)
-        return person_status_of(row) if row else None
+        return await self._one(query, person_status_of)
 
     async def operators(self) -> int:
         active = users.c.operator, users.c.disabled_at.is_(None)
@@ -99,8 +97,7 @@ class SqlPeople(SqlRepository):
             .join(identities, identities.c.user_id == users.c.id)
             .where(identities.c.issuer == issuer, identities.c.subject == subject)
         )
-        row = await self._first(query)
-        return User(**row) if row else None
+        return await self._one(query, _user)
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
@@ -121,6 +118,10 @@ class SqlPeople(SqlRepository):
         )
 
 
+def _user(row: RowMapping) -> User:
+    return User(**row)
+
+
 class SqlProjects(SqlRepository):
     async def add(self, project: Project) -> None:
         await self._insert(projects, project)
@@ -136,8 +137,7 @@ class SqlProjects(SqlRepository):
         )
 
     async def find(self, id: str) -> Project | None:
-        row = await self._find(projects, id)
-        return Project(**row) if row else None
+        return await self._one(self._by_id(projects, id), lambda row: Project(**row))
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
@@ -159,10 +159,8 @@ class SqlProjects(SqlRepository):
         return await self._all(query, joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
-        """Somebody's part in a project."""
         query = select(memberships).where(*_of(memberships, project_id, user_id))
-        row = await self._first(query)
-        return Membership(**{**row, "role": Role(row["role"])}) if row else None
+        return await self._one(query, lambda row: Membership(**{**row, "role": Role(row["role"])}))
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
         query = (
@@ -176,18 +174,16 @@ class SqlProjects(SqlRepository):
     async def join(self, membership: Membership) -> None:
         values = row_of(memberships, membership)
         given = {"role": membership.role, "from_group": membership.from_group}
-        await self._upsert(memberships, values, given)
+        await upsert(self.connection, memberships, values, given)
 
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
         values = {"project_id": project_id, "user_id": user_id, "at": at}
-        await self._upsert(departures, values)
+        await upsert(self.connection, departures, values)
         await self._execute(memberships.delete().where(*_of(memberships, project_id, user_id)))
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
-        found: datetime | None = await self._scalar(
-            select(departures.c.at).where(*_of(departures, project_id, user_id))
-        )
-        return found
+        query = select(departures.c.at).where(*_of(departures, project_id, user_id))
+        return cast(datetime | None, await self._scalar(query))
 
     async def owners(self, project_id: str) -> int:
         query = select(memberships.c.user_id).where(
@@ -206,10 +202,7 @@ def _member(row: RowMapping) -> ProjectMember:
 
 
 class SqlAudit(SqlRepository):
-    async def add(self, entry: AuditEntry) -> None:
-        await self.add_all([entry])
-
-    async def add_all(self, entries: Sequence[AuditEntry]) -> None:
+    async def add(self, *entries: AuditEntry) -> None:
         rows = [row_of(audit, entry) for entry in entries]
         for row in rows:
             del row["id"]

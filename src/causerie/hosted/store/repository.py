@@ -38,12 +38,16 @@ class SqlRepository:
         row: RowMapping | None = (await self._execute(query)).mappings().first()
         return row
 
+    async def _one(self, query: Executable, made: Callable[[RowMapping], T]) -> T | None:
+        row = await self._first(query)
+        return made(row) if row else None
+
     async def _scalar(self, query: Executable) -> Any:
         return await self.connection.scalar(query)
 
-    async def _find(self, table: Table, id: str) -> RowMapping | None:
+    def _by_id(self, table: Table, id: str) -> Select[Any]:
         query = select(table).where(table.c.id == id)
-        return await self._first(query.with_for_update(key_share=True) if self.writing else query)
+        return query.with_for_update(key_share=True) if self.writing else query
 
     async def _all(self, query: Select[Any], made: Callable[[RowMapping], T]) -> list[T]:
         # In a thread, because there may be thousands of rows.
@@ -61,20 +65,13 @@ class SqlRepository:
             table.update().where(table.c.id == value.id).values(row_of(table, value))
         )
 
-    async def _upsert(
-        self, table: Table, values: Mapping[str, Any], changed: Mapping[str, Any] | None = None
-    ) -> None:
-        await upsert(self.connection, table, values, changed)
-
 
 def row_of(table: Table, value: Any) -> dict[str, Any]:
-    """Return the row of an object."""
     names = {each.name for each in fields(value)}
     return {column.name: getattr(value, column.name) for column in table.c if column.name in names}
 
 
 def part_of(table: Table, row: RowMapping) -> dict[str, Any]:
-    """Return the columns of one table from a joined row."""
     return {column.name: row[column.name] for column in table.c}
 
 

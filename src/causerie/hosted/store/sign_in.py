@@ -15,7 +15,7 @@ from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.tokens import Session, Stage
 from causerie.hosted.store.encrypted import totp_purpose
-from causerie.hosted.store.repository import SqlRepository
+from causerie.hosted.store.repository import SqlRepository, upsert
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
 _BY_USER = "user:"
@@ -26,10 +26,12 @@ class SqlLinks(SqlRepository):
         await self._insert(one_time_links, link)
 
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
-        return await self._one(one_time_links.c.digest == digest)
+        return await self._one(
+            select(one_time_links).where(one_time_links.c.digest == digest), _link
+        )
 
     async def find(self, id: str) -> OneTimeLink | None:
-        return await self._one(one_time_links.c.id == id)
+        return await self._one(select(one_time_links).where(one_time_links.c.id == id), _link)
 
     async def use(self, id: str, at: datetime) -> bool:
         done = await self._execute(
@@ -46,7 +48,13 @@ class SqlLinks(SqlRepository):
         return await self._open(one_time_links.c.project_id == project_id, now)
 
     async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        return await self._open(_person() == user_id, now)
+        # Versions that did not know persons wrote only who made a link.
+        maker = one_time_links.c.created_by
+        by_user = case(
+            (maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_=""
+        )
+        person = func.coalesce(one_time_links.c.person, by_user)
+        return await self._open(person == user_id, now)
 
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
         old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
@@ -67,24 +75,18 @@ class SqlLinks(SqlRepository):
         )
         return await self._all(query, _link)
 
-    async def _one(self, where: ColumnElement[bool]) -> OneTimeLink | None:
-        row = await self._first(select(one_time_links).where(where))
-        return _link(row) if row else None
-
 
 class SqlSessions(SqlRepository):
     async def add(self, session: Session) -> None:
         await self._insert(sessions, session)
 
     async def by_digest(self, digest: bytes) -> Session | None:
-        row = await self._first(select(sessions).where(sessions.c.digest == digest))
-        return _session(row) if row else None
+        return await self._one(select(sessions).where(sessions.c.digest == digest), _session)
 
     async def seen(self, id: str, at: datetime) -> None:
         await self._execute(sessions.update().where(sessions.c.id == id).values(seen_at=at))
 
     async def of(self, user_id: str, now: datetime) -> Sequence[Session]:
-        """Those of a user that have not reached their end, the latest first."""
         query = (
             select(sessions)
             .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
@@ -93,11 +95,9 @@ class SqlSessions(SqlRepository):
         return await self._all(query, _session)
 
     async def last_seen(self) -> Mapping[str, datetime]:
-        query = select(sessions.c.user_id, func.max(sessions.c.seen_at)).group_by(
-            sessions.c.user_id
-        )
-        found = await self._execute(query)
-        return {row[0]: row[1] for row in found}
+        of = sessions.c
+        query = select(of.user_id, func.max(of.seen_at)).group_by(of.user_id)
+        return {row[0]: row[1] for row in await self._execute(query)}
 
     async def end(self, user_id: str, id: str) -> bool:
         done = await self._execute(
@@ -125,14 +125,14 @@ class SqlFactors(SqlRepository):
         except WrongKey as failure:
             raise StoreUnavailable(
                 "Two-factor authentication cannot be read: it was encrypted with a key that this "
-                "service "
-                "does not have. Whoever runs it has to name that key in `store.secret_keys`."
+                "service does not have. Whoever runs it has to name that key in "
+                "`store.secret_keys`."
             ) from failure
         return Authenticator(**{**row, "secret": secret})
 
     async def put(self, authenticator: Authenticator) -> None:
         sealed = self.cipher.seal(authenticator.secret, totp_purpose(authenticator.user_id))
-        await self._upsert(totp, {**asdict(authenticator), "secret": sealed})
+        await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
         done = await self._execute(
@@ -159,7 +159,6 @@ class SqlFactors(SqlRepository):
             )
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
-        """Use a code up; false where there is none such."""
         done = await self._execute(
             recovery_codes.delete().where(
                 recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
@@ -170,23 +169,16 @@ class SqlFactors(SqlRepository):
 
 class SqlAttempts(SqlRepository):
     async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
-        """Of these scopes; nobody else has them until the end of the transaction.
-
-        A row that is not there cannot be locked, so it is made first.
-        """
-        for scope in scopes:
+        for scope in scopes:  # a row that is not there cannot be locked, so it is made first
             values = {"scope": scope, "failures": 0, "last_at": at}
-            await self._upsert(attempts, values, {"scope": scope})
+            await upsert(self.connection, attempts, values, {"scope": scope})
         query = select(attempts).where(attempts.c.scope.in_(scopes)).with_for_update()
         return [Failures(**row) for row in (await self._execute(query)).mappings()]
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
         count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
-        await self._upsert(
-            attempts,
-            {"scope": scope, "failures": 1, "last_at": at},
-            {"failures": count, "last_at": at},
-        )
+        values = {"scope": scope, "failures": 1, "last_at": at}
+        await upsert(self.connection, attempts, values, {"failures": count, "last_at": at})
 
     async def forgive(self, scope: str) -> None:
         await self._execute(
@@ -202,21 +194,12 @@ class SqlAttempts(SqlRepository):
         await self._execute(attempts.delete().where(attempts.c.last_at < before))
 
 
-def _person() -> ColumnElement[str]:
-    # Versions that did not know persons wrote only who made a link.
-    maker = one_time_links.c.created_by
-    by_user = case((maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_="")
-    return func.coalesce(one_time_links.c.person, by_user)
-
-
 def _link(row: RowMapping) -> OneTimeLink:
     role, maker, person = row["role"], row["created_by"], row["person"]
     if person is None:  # a version wrote it that did not know persons
         person = maker.removeprefix(_BY_USER) if maker.startswith(_BY_USER) else ""
-    kind = LinkKind(row["kind"])
-    return OneTimeLink(
-        **{**row, "kind": kind, "role": Role(role) if role else None, "person": person}
-    )
+    values = {"kind": LinkKind(row["kind"]), "role": Role(role) if role else None, "person": person}
+    return OneTimeLink(**{**row, **values})
 
 
 def _session(row: RowMapping) -> Session:

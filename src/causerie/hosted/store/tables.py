@@ -7,6 +7,7 @@ compares the tables with those that the migrations create.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -55,7 +56,6 @@ def billionths(amount: Decimal) -> int:
 
 
 def amount_of(stored: int) -> Decimal:
-    """Return the amount of billionths."""
     return Decimal(stored) / _BILLION
 
 
@@ -111,7 +111,6 @@ class JsonText(TypeDecorator[Any]):
 
 
 NAME_SET = JsonText(frozenset[str])
-LINES = JsonText(tuple[str, ...], "[]")
 JSON_OBJECT = JsonText(dict[str, Any], "{}")
 
 
@@ -130,61 +129,72 @@ def _table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, METADATA, *parts)
 
 
-def _required(kind: Any, *names: str) -> list[Column[Any]]:
-    return [Column(name, kind, nullable=False) for name in names]
+def _keys(kind: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, kind, primary_key=True, autoincrement=False) for name in names)
+
+
+def _required(kind: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, kind, nullable=False) for name in names)
+
+
+def _optional(kind: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, kind) for name in names)
+
+
+def _added(kind: Any, default: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, kind, nullable=False, server_default=default) for name in names)
 
 
 users = _table(
     "users",
-    Column("id", Text, primary_key=True),
+    *_keys(Text, "id"),
     Column("email", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("password", Text),
-    Column("operator", Boolean, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("disabled_at", Moment),
-    Column("operator_group", Text, nullable=False, server_default=""),
+    *_required(Text, "name"),
+    *_optional(Text, "password"),
+    *_required(Boolean, "operator"),
+    *_required(Moment, "created_at"),
+    *_optional(Moment, "disabled_at"),
+    *_added(Text, "", "operator_group"),
 )
 
 identities = _table(
     "identities",
-    Column("issuer", Text, primary_key=True),
-    Column("subject", Text, primary_key=True),
+    *_keys(Text, "issuer", "subject"),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
-    Column("linked_at", Moment, nullable=False),
+    *_required(Moment, "linked_at"),
 )
 
 projects = _table(
     "projects",
-    Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("archived_at", Moment),
-    Column("recording_days", Integer),
+    *_keys(Text, "id"),
+    *_required(Text, "name"),
+    *_required(Moment, "created_at"),
+    *_optional(Moment, "archived_at"),
+    *_optional(Integer, "recording_days"),
 )
 
 memberships = _table(
     "memberships",
     Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
-    Column("role", Text, nullable=False),
-    Column("since", Moment, nullable=False),
-    Column("from_group", Text, nullable=False, server_default=""),
+    *_required(Text, "role"),
+    *_required(Moment, "since"),
+    *_added(Text, "", "from_group"),
 )
 
 one_time_links = _table(
     "one_time_links",
-    Column("id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
+    *_keys(Text, "id"),
+    *_required(Text, "kind"),
     Column("digest", LargeBinary, nullable=False, unique=True),
-    Column("email", Text),
+    *_optional(Text, "email"),
     Column("project_id", Text, ForeignKey("projects.id"), index=True),
-    Column("role", Text),
-    Column("operator", Boolean, nullable=False),
+    *_optional(Text, "role"),
+    *_required(Boolean, "operator"),
     Column("user_id", Text, ForeignKey("users.id")),
-    Column("created_by", Text, nullable=False),
+    *_required(Text, "created_by"),
     *_required(Moment, "created_at", "expires_at"),
-    Column("used_at", Moment),
+    *_optional(Moment, "used_at"),
     Column("person", Text, index=True),
 )
 
@@ -193,15 +203,15 @@ departures = _table(
     "departures",
     Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
-    Column("at", Moment, nullable=False),
+    *_required(Moment, "at"),
 )
 
 sessions = _table(
     "sessions",
-    Column("id", Text, primary_key=True),
+    *_keys(Text, "id"),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
-    Column("stage", Text, nullable=False),
+    *_required(Text, "stage"),
     *_required(Moment, "created_at", "seen_at", "expires_at"),
     *_required(Text, "address", "agent"),
 )
@@ -209,32 +219,32 @@ sessions = _table(
 totp = _table(
     "totp",
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
-    Column("secret", Text, nullable=False),
-    Column("confirmed_at", Moment),
-    Column("last_step", BigInteger, nullable=False),
+    *_required(Text, "secret"),
+    *_optional(Moment, "confirmed_at"),
+    *_required(BigInteger, "last_step"),
 )
 
 recovery_codes = _table(
     "recovery_codes",
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
-    Column("digest", LargeBinary, primary_key=True),
+    *_keys(LargeBinary, "digest"),
 )
 
 attempts = _table(
     "attempts",
-    Column("scope", Text, primary_key=True),
-    Column("failures", Integer, nullable=False),
+    *_keys(Text, "scope"),
+    *_required(Integer, "failures"),
     Column("last_at", Moment, nullable=False, index=True),
 )
 
 audit = _table(
     "audit",
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("at", Moment, nullable=False),
+    *_required(Moment, "at"),
     *_required(Text, "actor", "actor_name", "action"),
-    Column("project_id", Text),
-    Column("subject", Text, nullable=False),
-    Column("details", JSON_OBJECT, nullable=False),
+    *_optional(Text, "project_id"),
+    *_required(Text, "subject"),
+    *_required(JSON_OBJECT, "details"),
     Index(None, "project_id", "id"),
 )
 
@@ -243,90 +253,75 @@ audit = _table(
 # that did not know persons.
 api_keys = _table(
     "api_keys",
-    Column("id", Text, primary_key=True),
+    *_keys(Text, "id"),
     Column("project_id", Text, ForeignKey("projects.id"), nullable=False),
     *_required(Text, "created_by", "name", "purpose"),
-    Column("doors", NAME_SET),
-    Column("models", NAME_SET),
-    Column("created_at", Moment, nullable=False),
-    Column("expires_at", Moment),
-    Column("disabled_at", Moment),
-    Column("disabled_by", Text),
-    Column("deleted_at", Moment),
+    *_optional(NAME_SET, "doors", "models"),
+    *_required(Moment, "created_at"),
+    *_optional(Moment, "expires_at", "disabled_at"),
+    *_optional(Text, "disabled_by"),
+    *_optional(Moment, "deleted_at"),
     Column("person", Text, index=True),
-    Column("withdrawn_at", Moment),
+    *_optional(Moment, "withdrawn_at"),
     Index(None, "project_id", "created_at"),
 )
 
 # A key that is being rotated has two secrets for a while; the old one has an end.
 key_secrets = _table(
     "key_secrets",
-    Column("digest", LargeBinary, primary_key=True),
+    *_keys(LargeBinary, "digest"),
     Column("key_id", Text, ForeignKey("api_keys.id"), nullable=False, index=True),
-    Column("expires_at", Moment),
+    *_optional(Moment, "expires_at"),
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
 limits = _table(
     "limits",
-    Column("owner", Text, primary_key=True),
-    Column("model", Text, primary_key=True),
-    Column("requests_per_minute", BigInteger),
-    Column("tokens_per_minute", BigInteger),
-    Column("input_tokens_per_minute", BigInteger),
-    Column("output_tokens_per_minute", BigInteger),
-    Column("concurrent", BigInteger),
+    *_keys(Text, "owner", "model"),
+    *_optional(BigInteger, "requests_per_minute", "tokens_per_minute"),
+    *_optional(BigInteger, "input_tokens_per_minute", "output_tokens_per_minute", "concurrent"),
 )
 
 # `amount` counts billionths of money, or tokens.
 budgets = _table(
     "budgets",
-    Column("owner", Text, primary_key=True),
-    Column("model", Text, primary_key=True),
-    Column("unit", Text, primary_key=True),
-    Column("period", Text, primary_key=True),
-    Column("amount", BigInteger, nullable=False),
+    *_keys(Text, "owner", "model", "unit", "period"),
+    *_required(BigInteger, "amount"),
 )
 
 # Amounts paid in for projects; withdrawals have a minus.
 credits = _table(
     "credits",
-    Column("id", Text, primary_key=True),
-    Column("project_id", Text, nullable=False),
-    Column("amount", Money, nullable=False),
-    Column("at", Moment, nullable=False),
+    *_keys(Text, "id"),
+    *_required(Text, "project_id"),
+    *_required(Money, "amount"),
+    *_required(Moment, "at"),
     *_required(Text, "by", "note"),
     Index(None, "project_id", "at"),
 )
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
-change_counter = _table(
-    "change_counter",
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("number", BigInteger, nullable=False),
-)
+change_counter = _table("change_counter", *_keys(Integer, "id"), *_required(BigInteger, "number"))
 
 changes = _table(
     "changes",
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("subject", Text, nullable=False),
+    *_keys(BigInteger, "number"),
+    *_required(Text, "subject"),
     Column("at", Moment, nullable=False, index=True),
 )
 
 
 configuration_entries = _table(
     "configuration_entries",
-    Column("id", Text, primary_key=True),
+    *_keys(Text, "id"),
     *_required(Text, "kind", "name"),
-    Column("body", JSON_OBJECT, nullable=False),
-    Column("credential", Text),
-    Column("enabled", Boolean, nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("created_by", Text, nullable=False),
-    Column("updated_at", Moment, nullable=False),
-    Column("updated_by", Text, nullable=False),
+    *_required(JSON_OBJECT, "body"),
+    *_optional(Text, "credential"),
+    *_required(Boolean, "enabled"),
+    *_required(Integer, "version"),
+    *_required(Moment, "created_at", "updated_at"),
+    *_required(Text, "created_by", "updated_by"),
     UniqueConstraint("kind", "name"),
 )
 
@@ -334,127 +329,104 @@ configuration_entries = _table(
 # The ids are those of usage records.
 recordings = _table(
     "recordings",
-    Column("id", Uuid(as_uuid=False), primary_key=True),
+    *_keys(Uuid(as_uuid=False), "id"),
     Column("project_id", Text, nullable=False, index=True),
-    Column("user_id", Text, nullable=False),
-    Column("at", Moment, nullable=False),
+    *_required(Text, "user_id"),
+    *_required(Moment, "at"),
     Column("expires_at", Moment, nullable=False, index=True),
-    Column("request", Text, nullable=False),
-    Column("request_cut", Boolean, nullable=False),
-    Column("reply", Text, nullable=False),
-    Column("reply_cut", Boolean, nullable=False),
+    *_required(Text, "request", "reply"),
+    *_required(Boolean, "request_cut", "reply_cut"),
 )
 
 
 usage_records = _table(
     "usage_records",
-    Column("id", Uuid(as_uuid=False), primary_key=True),
+    *_keys(Uuid(as_uuid=False), "id"),
     Column("request_id", Text, nullable=False, index=True),
     Column("at", BigInteger, nullable=False, index=True),
     *_required(Text, "project_id", "key_id", "user_id", "door", "model", "served_by"),
-    Column("stream", Boolean, nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("code", Text),
-    Column("finish", Text),
-    Column("attempts", Integer, nullable=False),
+    *_required(Boolean, "stream"),
+    *_required(Integer, "status", "attempts"),
+    *_optional(Text, "code", "finish", "param"),
     *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
-    Column("cost", Money, nullable=False),
-    Column("queue_us", BigInteger, nullable=False),
-    Column("first_token_us", BigInteger),
-    Column("duration_us", BigInteger, nullable=False),
-    Column("upstream_us", BigInteger, nullable=False, server_default="0"),
-    Column("continued", Integer, nullable=False, server_default="0"),
-    Column("estimated", Boolean, nullable=False, server_default=false()),
-    Column("tried", LINES, nullable=False, server_default="[]"),
-    Column("reason", Text, nullable=False, server_default=""),
-    Column("param", Text),
-    Column("app", Text, nullable=False, server_default=""),
-    Column("referer", Text, nullable=False, server_default=""),
-    Column("cache_miss", Text, nullable=False, server_default=""),
-    Column("tag", Text, nullable=False, server_default=""),
-    Column("operation", Text, nullable=False, server_default="chat"),
-    Column("units", Integer, nullable=False, server_default="0"),
+    *_required(Money, "cost"),
+    *_required(BigInteger, "queue_us", "duration_us"),
+    *_optional(BigInteger, "first_token_us"),
+    *_added(BigInteger, "0", "upstream_us"),
+    *_added(Integer, "0", "continued"),
+    *_added(Boolean, false(), "estimated"),
+    *_added(JsonText(tuple[str, ...], "[]"), "[]", "tried"),
+    *_added(Text, "", "reason", "app", "referer", "cache_miss", "tag"),
+    *_added(Text, "chat", "operation"),
+    *_added(Integer, "0", "units"),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(
-        "ix_usage_records_failures",
-        "project_id",
-        "at",
+        *("ix_usage_records_failures", "project_id", "at"),
         sqlite_where=text("status >= 400"),
         postgresql_where=text("status >= 400"),
     ),
 )
 
 
-def _rolled_up(name: str, *places: str) -> Table:
+def _usage_sums(name: str, *places: str) -> Table:
     return _table(
         name,
-        Column("project_id", Text, primary_key=True),
+        *_keys(Text, "project_id"),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-        *(Column(place, Text, primary_key=True) for place in places),
+        *_keys(Text, *places),
         *_required(BigInteger, "requests", "refused", "failed", "aborted"),
         *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
         *_required(Money, "cost"),
         *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
-        Column("charged", BigInteger, nullable=False, server_default="0"),
-        *([Index(None, "key_id", "start")] if "key_id" in places else []),
-        *([Index(None, "user_id", "start")] if "user_id" in places else []),
+        *_added(BigInteger, "0", "charged"),
+        *(Index(None, each, "start") for each in ("key_id", "user_id") if each in places),
     )
 
 
-usage_hourly = _rolled_up("usage_hourly", "key_id", "user_id", "model", "door")
-usage_daily = _rolled_up("usage_daily", "key_id", "user_id", "model", "door")
+usage_hourly = _usage_sums("usage_hourly", "key_id", "user_id", "model", "door")
+usage_daily = _usage_sums("usage_daily", "key_id", "user_id", "model", "door")
 
 # By what clients say of their requests, which may be very many: apart from all others, so that
 # pages which do not ask for them cost the same. By the hour.
-usage_apps = _rolled_up("usage_apps", "app", "model")
-usage_tags = _rolled_up("usage_tags", "tag", "user_id", "model")
+usage_apps = _usage_sums("usage_apps", "app", "model")
+usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
 
 # By who answered, for rankings. By the hour.
-usage_targets = _rolled_up("usage_targets", "model", "served_by")
+usage_targets = _usage_sums("usage_targets", "model", "served_by")
 
 # Counts by time to the first token: the histogram that percentiles come from.
 usage_first_token = _table(
     "usage_first_token",
-    Column("project_id", Text, primary_key=True),
+    *_keys(Text, "project_id"),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-    Column("model", Text, primary_key=True),
-    Column("key_id", Text, primary_key=True),
-    Column("user_id", Text, primary_key=True),
-    Column("bucket", Integer, primary_key=True, autoincrement=False),
-    Column("requests", BigInteger, nullable=False),
+    *_keys(Text, "model", "key_id", "user_id"),
+    *_keys(Integer, "bucket"),
+    *_required(BigInteger, "requests"),
 )
 
 
 alerts = _table(
     "alerts",
-    Column("key", Text, primary_key=True),
+    *_keys(Text, "key"),
     *_required(Text, "kind", "summary"),
-    Column("details", JSON_OBJECT, nullable=False),
-    Column("level", Integer, nullable=False),
-    Column("recovers", Boolean, nullable=False),
+    *_required(JSON_OBJECT, "details"),
+    *_required(Integer, "level"),
+    *_required(Boolean, "recovers"),
     *_required(Moment, "since", "seen_at"),
-    Column("resolved_at", Moment),
+    *_optional(Moment, "resolved_at"),
 )
 
 alert_deliveries = _table(
     "alert_deliveries",
-    Column("id", Text, primary_key=True),
-    *_required(Text, "channel", "to", "kind"),
-    Column("firing", Boolean, nullable=False),
-    Column("summary", Text, nullable=False),
-    Column("details", JSON_OBJECT, nullable=False),
+    *_keys(Text, "id"),
+    *_required(Text, "channel", "to", "kind", "summary", "state", "outcome"),
+    *_required(Boolean, "firing"),
+    *_required(JSON_OBJECT, "details"),
     Column("at", Moment, nullable=False, index=True),
-    Column("state", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
+    *_required(Integer, "attempts"),
     Column("next_at", Moment, index=True),
-    Column("outcome", Text, nullable=False),
 )
 
 
-probe_results = _table(
-    "probe_results",
-    Column("provider", Text, primary_key=True),
-    Column("model", Text, primary_key=True),
-    Column("kept", Text, nullable=False),
-)
+probe_results = _table("probe_results", *_keys(Text, "provider", "model"), *_required(Text, "kept"))

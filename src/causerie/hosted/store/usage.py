@@ -94,11 +94,13 @@ DAY = 24 * HOUR
 
 _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
-_PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
-_APP_PLACES = {"app": "app", "model": "model"}
-_TAG_PLACES = {"tag": "tag", "user_id": "user", "model": "model"}
-_TARGET_PLACES = {"model": "model", "served_by": "served_by"}
-_CORRECTED = ("status", "code", "reason", "param", "cost")
+_SUMS = (
+    (HOUR, usage_hourly),
+    (DAY, usage_daily),
+    (HOUR, usage_apps),
+    (HOUR, usage_tags),
+    (HOUR, usage_targets),
+)
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
 _Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
@@ -156,13 +158,7 @@ class SqlUsage:
             .on_conflict_do_nothing(index_elements=["id"])
             .returning(usage_records.c.id)
         )
-        self._sums: list[tuple[int, Mapping[str, str], Any]] = [
-            (HOUR, _PLACES, _adding(insert, usage_hourly)),
-            (DAY, _PLACES, _adding(insert, usage_daily)),
-            (HOUR, _APP_PLACES, _adding(insert, usage_apps)),
-            (HOUR, _TAG_PLACES, _adding(insert, usage_tags)),
-            (HOUR, _TARGET_PLACES, _adding(insert, usage_targets)),
-        ]
+        self._sums = [(span, table, _adding(insert, table)) for span, table in _SUMS]
         self._first_tokens = _adding(insert, usage_first_token)
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
@@ -175,7 +171,12 @@ class SqlUsage:
         async with self._database.writing() as connection:
             kept = set((await connection.execute(self._records, rows)).scalars())
             changes = [(unique[id], 1) for id in kept]
-            failed = [one for one in unique.values() if _is_failure(one) and one.id not in kept]
+            failed = [
+                each
+                for each in unique.values()
+                # An interrupted request is only what was written when it began.
+                if each.status >= 500 and each.code != INTERRUPTED and each.id not in kept
+            ]
             if failed:
                 changes += await self._corrected(connection, failed)
             await self._add_up(connection, changes)
@@ -195,29 +196,24 @@ class SqlUsage:
             status, code, cost = found[each.id]
             before = structs.replace(each, status=status, code=code, cost=cost)
             changes += [(before, -1), (each, 1)]
-            values = {name: getattr(each, name) for name in _CORRECTED}
+            corrected = ("status", "code", "reason", "param", "cost")
+            values = {name: getattr(each, name) for name in corrected}
             await connection.execute(update(usage_records).where(of.id == each.id).values(values))
         return changes
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if not changes:
             return
-        for span, places, statement in self._sums:
-            await connection.execute(statement, _by_place(changes, span, places))
+        for span, table, statement in self._sums:
+            await connection.execute(statement, _by_place(changes, span, table))
         if first := _by_bucket(changes):
             await connection.execute(self._first_tokens, first)
 
 
-def _is_failure(record: UsageRecord) -> bool:
-    # An interrupted request is only what was written when it began.
-    return record.status >= 500 and record.code != INTERRUPTED
-
-
-def _by_place(
-    changes: Iterable[_Change], span: int, places: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _by_place(changes: Iterable[_Change], span: int, table: Table) -> list[dict[str, Any]]:
     sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
-    rest = attrgetter(*places.values())
+    names = [column.name for column in table.primary_key]  # project and start first
+    rest = attrgetter(*(name.removesuffix("_id") for name in names[2:]))
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
@@ -225,7 +221,6 @@ def _by_place(
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
         found.add(each, times)
-    names = ("project_id", "start", *places)
     return [
         dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
         for (project, start, values), found in sorted(sums.items(), key=lambda pair: pair[0])
@@ -274,7 +269,14 @@ class SqlUsageReader:
         return await asyncio.to_thread(_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        rows = await self._rows(used_query(by, since, project))
+        table = usage_daily
+        group = table.c[_name(by)].label("name")
+        latest = func.max(table.c.start, type_=table.c.start.type).label("start")
+        query = select(group, func.sum(table.c.cost).label("cost"), latest)
+        query = query.where(table.c.start >= microseconds(since)).group_by(group)
+        rows = await self._rows(
+            query if project is None else query.where(table.c.project_id == project)
+        )
         return {row["name"]: Used(row["cost"], moment_of(row["start"])) for row in rows}
 
     async def first_tokens(
@@ -286,9 +288,13 @@ class SqlUsageReader:
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]:
+        of = usage_targets.c
+        tokens = func.sum(of.prompt + of.completion).label("tokens")
+        query = select(of.model, of.served_by, tokens, func.sum(of.requests).label("requests"))
+        query = query.where(of.start >= microseconds(since), of.start < microseconds(until))
         return {
             (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
-            for row in await self._rows(target_query(since, until))
+            for row in await self._rows(query.group_by(of.model, of.served_by))
         }
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
@@ -298,7 +304,21 @@ class SqlUsageReader:
         )
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        (row,) = await self._rows(charged_failures_query(project, since, suffix))
+        # As :attr:`UsageRecord.charged` says it, of records in the index of failures.
+        of = usage_records.c
+        delivered = and_(of.stream, of.first_token_us.is_not(None))
+        query = select(func.count().label("requests")).where(
+            of.project_id == project,
+            of.at >= microseconds(since),
+            text("status >= 400"),
+            of.status != CLIENT_GONE,
+            or_(
+                and_(of.completion > 0, delivered),
+                and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
+            ),
+            of.model.endswith(suffix, autoescape=True),
+        )
+        (row,) = await self._rows(query)
         return int(row["requests"])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
@@ -312,20 +332,15 @@ class SqlUsageReader:
 
 def last_used_query(project: str) -> Select[Any]:
     """Select the time of each key's last request, or its hour if the records are gone."""
-    hourly, records = usage_hourly, usage_records
-    latest = func.max(hourly.c.start, type_=hourly.c.start.type)
-    used = (
-        select(hourly.c.key_id, latest.label("hour"))
-        .where(hourly.c.project_id == project)
-        .group_by(hourly.c.key_id)
-        .subquery()
+    hourly, records = usage_hourly.c, usage_records.c
+    latest = func.max(hourly.start, type_=hourly.start.type).label("hour")
+    used = select(hourly.key_id, latest).where(hourly.project_id == project)
+    hours = used.group_by(hourly.key_id).subquery()
+    exactly = select(func.max(records.at, type_=records.at.type)).where(
+        records.key_id == hours.c.key_id, records.project_id == project
     )
-    exactly = (
-        select(func.max(records.c.at, type_=records.c.at.type))
-        .where(records.c.key_id == used.c.key_id, records.c.project_id == project)
-        .scalar_subquery()
-    )
-    return select(used.c.key_id, func.coalesce(exactly, used.c.hour).label("at"))
+    at = func.coalesce(exactly.scalar_subquery(), hours.c.hour).label("at")
+    return select(hours.c.key_id, at)
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
@@ -343,16 +358,6 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     return query.where(*_narrowed(table, question)).group_by(*places)
 
 
-def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
-    """Select cost and last day of each user or project, or of each key of one project."""
-    table = usage_daily
-    group = table.c[_name(by)]
-    latest = func.max(table.c.start, type_=table.c.start.type)
-    query = select(group.label("name"), func.sum(table.c.cost).label("cost"), latest.label("start"))
-    query = query.where(table.c.start >= microseconds(since)).group_by(group)
-    return query if project is None else query.where(table.c.project_id == project)
-
-
 def first_token_query(question: UsageQuery) -> Select[Any]:
     """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
@@ -363,15 +368,6 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
     query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
     query = query.where(*_between(table, question, HOUR), *_narrowed(table, question))
     return query.group_by(*starts, *groups, table.c.bucket)
-
-
-def target_query(since: datetime, until: datetime) -> Select[Any]:
-    """Select tokens and requests by model and target."""
-    of = usage_targets.c
-    tokens = func.sum(of.prompt + of.completion).label("tokens")
-    sums = tokens, func.sum(of.requests).label("requests")
-    within = of.start >= microseconds(since), of.start < microseconds(until)
-    return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
@@ -394,23 +390,6 @@ def records_query(filter: RecordFilter) -> Select[Any]:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
     return query.order_by(table.c.at.desc(), table.c.id.desc()).limit(filter.count)
-
-
-def charged_failures_query(project: str, since: datetime, suffix: str) -> Select[Any]:
-    """Count what :attr:`UsageRecord.charged` says of records in the index of failures."""
-    of = usage_records.c
-    delivered = and_(of.stream, of.first_token_us.is_not(None))
-    return select(func.count().label("requests")).where(
-        of.project_id == project,
-        of.at >= microseconds(since),
-        text("status >= 400"),
-        of.status != CLIENT_GONE,
-        or_(
-            and_(of.completion > 0, delivered),
-            and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
-        ),
-        of.model.endswith(suffix, autoescape=True),
-    )
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:

@@ -24,6 +24,7 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
     Usage,
+    Verbatim,
 )
 from causerie.protocol.reasoning import Block, block_of, joined
 from causerie.protocol.response import ResponseContext
@@ -290,7 +291,7 @@ class ChunkEncoder:
                 if self._usage:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
-            else:
+            elif not isinstance(event, Verbatim):
                 if event.choice not in prefixes:
                     pieces += self._begin(event.choice)
                 pieces += self._encode(event, prefixes[event.choice])
@@ -306,6 +307,9 @@ class ChunkEncoder:
         chunk = _chunk(self._context, choices)
         chunk.error = error
         return sse.encode(_encode_json(chunk))
+
+    def end(self) -> bytes:
+        return sse.DONE
 
     def _begin(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))

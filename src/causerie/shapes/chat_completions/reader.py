@@ -31,7 +31,9 @@ from causerie.protocol.parameters import (
     SamplingParams,
 )
 from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
+from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import NO_PREFERENCES
+from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 from causerie.shapes.chat_completions.generation import (
     read_length,
     read_output,
@@ -58,6 +60,7 @@ from causerie.shapes.chat_completions.tools import (
     read_tools,
     with_names,
 )
+from causerie.shapes.shape import ParsedRequest, Shape
 
 _decode_fast = msgspec.json.Decoder(FastFields).decode
 _DEFAULT_SAMPLING = SamplingParams()
@@ -333,3 +336,34 @@ def _generation_prompt(
             param="continue_final_message",
         )
     return False
+
+
+class _Reply(Struct, frozen=True):
+    include_usage: bool
+
+    completion = staticmethod(completion)
+
+    def encoder(self, context: ResponseContext) -> ChunkEncoder:
+        return ChunkEncoder(context, usage=self.include_usage)
+
+
+_REPLIES = (_Reply(False), _Reply(True))
+
+
+def with_reply(request: ChatRequest) -> ParsedRequest:
+    """Return a request whose reply is a chat completion."""
+    return ParsedRequest(request, _REPLIES[request.include_usage])
+
+
+def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+    return with_reply(parse(body, rules))
+
+
+def _parse_at_once(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest | None:
+    request = parse_at_once(body, rules)
+    return None if request is None else with_reply(request)
+
+
+CHAT_COMPLETIONS = Shape(
+    "chat_completions", "/chat/completions", "chatcmpl-", _parse, _parse_at_once
+)

@@ -5,35 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from causerie.errors import ErrorDetails
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, PassedDelta, Usage
+from causerie.protocol.events import Batch, Event, TextDelta, Usage, Verbatim
 from causerie.protocol.operations import members
 from causerie.protocol.response import ResponseContext
-from causerie.shapes.chat_completions.encoder import ChunkEncoder
 
 _encode = msgspec.json.Encoder().encode
 _PRICES = frozenset({"cost", "cost_details", "is_byok"})  # what the provider charges us
 _IDENTITY = ("id", "object", "created", "model")
 
 
-def passed_reply(context: ResponseContext, events: Sequence[Event]) -> object:
-    """Return the reply with our name of the model and our price; a stream as its text."""
-    passed = [event for event in events if isinstance(event, PassedDelta)]
-    usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
-    if len(passed) != 1:  # a stream
-        text = "".join([event.text for event in passed])
-        shown = _usage(None, context, usage)
-        return {"object": "text_completion", "choices": [{"text": text}], "usage": shown}
-    raw = passed[0].raw
-    if raw.lstrip()[:1] == b"[":
-        return Raw(raw)
-    fields = _named(raw, context)
-    if "usage" in fields or "results" not in fields:
-        fields["usage"] = _usage(fields.get("usage"), context, usage)
-    return fields
+class PassedReply(Struct, frozen=True):
+    """How a reply looks; a stream ends with its ``usage`` if the client asked for that."""
+
+    usage: bool = False
+
+    def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
+        """Return the reply with our name of the model and our price.
+
+        Of events without the provider's JSON it is their text and usage.
+        """
+        usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
+        raw = next((event.data for event in events if isinstance(event, Verbatim)), None)
+        if raw is None:
+            text = "".join([event.text for event in events if isinstance(event, TextDelta)])
+            shown = {"usage": _usage(None, context, usage)}
+            return {"choices": [{"text": text}], **shown} if text else shown
+        if raw.lstrip()[:1] == b"[":
+            return Raw(raw)
+        fields = _named(raw, context)
+        if "usage" in fields or "results" not in fields:
+            fields["usage"] = _usage(fields.get("usage"), context, usage)
+        return fields
+
+    def encoder(self, context: ResponseContext) -> PassedEncoder:
+        return PassedEncoder(context, usage=self.usage)
 
 
 def _named(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
@@ -55,31 +64,36 @@ def _usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
     return Raw(_encode(kept))
 
 
-class PassedEncoder(ChunkEncoder):
+class PassedEncoder:
     """Encodes the chunks of a stream of plain completions."""
 
-    __slots__ = ("_identity",)
+    __slots__ = ("_context", "_identity", "_usage")
 
-    def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
-        super().__init__(context, usage=usage)
+    def __init__(self, context: ResponseContext, *, usage: bool) -> None:
+        self._context = context
+        self._usage = usage
         self._identity: dict[str, Raw] = {}  # what all chunks have in common
 
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
         for event in batch:
-            if isinstance(event, PassedDelta):
-                fields = _named(event.raw, self._context)
+            if isinstance(event, Verbatim):
+                fields = _named(event.data, self._context)
                 fields.pop("usage", None)
                 self._identity = {name: fields[name] for name in _IDENTITY if name in fields}
                 pieces.append(sse.encode(_one_line(_encode(fields))))
             elif isinstance(event, Usage) and self._usage:
                 usage = _usage(None, self._context, event)
-                last = {**self._identity, "choices": [], "usage": usage}
-                pieces.append(sse.encode(_encode(last)))
+                pieces.append(
+                    sse.encode(_encode({**self._identity, "choices": [], "usage": usage}))
+                )
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
         return sse.encode(_encode({**self._identity, "choices": [], "error": error}))
+
+    def end(self) -> bytes:
+        return sse.DONE
 
 
 def _one_line(data: bytes) -> bytes:

@@ -27,13 +27,27 @@ from causerie.shapes.chat_completions.router_fields import (
     read_preferences,
     unknown_preferences,
 )
+from causerie.shapes.passed_through.encoder import PassedReply
+from causerie.shapes.shape import ParsedRequest, Shape
 
-AT_ONCE = 32 * 1024
-"""Bytes of a body that is parsed without holding the event loop."""
+_AT_ONCE = 32 * 1024  # bytes of a body
 _DOCUMENTS_OF_UNIT = 100
 _KEY_CHARACTERS = 256
 _PLACE = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(\w+)`")
+
+
+def _shape(operation: Operation, id_prefix: str) -> Shape:
+    def read(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+        request = parse(operation, body, rules)
+        return ParsedRequest(request, PassedReply(request.include_usage))
+
+    def read_at_once(
+        body: bytes, rules: ParsingRules, headers: Mapping[str, str]
+    ) -> ParsedRequest | None:
+        return read(body, rules, headers) if len(body) <= _AT_ONCE else None
+
+    return Shape(operation, f"/{operation}", id_prefix, read, read_at_once)
 
 
 def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest:
@@ -42,7 +56,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     values = {name: each for name, each in decode_object(body).items() if each is not None}
     params = frozenset({"model"} & values.keys())
     changes: Sequence[str] = ()
-    preferences, fallbacks = NO_PREFERENCES, ()
+    preferences, fallbacks = NO_PREFERENCES, tuple[str, ...]()
     if rules.router:
         fields = ObjectReader(values)
         changes, preferences = unknown_preferences(fields, rules), read_preferences(fields)
@@ -59,7 +73,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         messages=(),
         **facts,
         cache_key=_key(asked),
-        large=len(body) > AT_ONCE,
+        large=len(body) > _AT_ONCE,
         fallbacks=fallbacks,
         preferences=preferences,
         unlisted=unlisted,
@@ -123,3 +137,11 @@ def _wrong_field(words: str) -> InvalidRequest:
     code = "invalid_type" if "got `" in message else "invalid_value"
     place = f"`{param}`" if param else "The body"
     return InvalidRequest(f"{place} is wrong: {message}.", code=code, param=param or None)
+
+
+PASSED_THROUGH = (
+    _shape("embeddings", "embd-"),
+    _shape("rerank", "rerank-"),
+    _shape("completions", "cmpl-"),
+)
+"""The operations that pass through."""

@@ -1,0 +1,33 @@
+"""A cache of values that together are of some size at most; those used last stay longest."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class BoundedCache(Generic[Key, Value]):
+    """Values by key, whose sizes add up to ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.size = 0
+        self._known: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: Key) -> Value | None:
+        if key not in self._known:
+            return None
+        self._known.move_to_end(key)
+        return self._known[key][0]
+
+    def keep(self, key: Key, value: Value, size: int) -> None:
+        if key in self._known:
+            self.size -= self._known.pop(key)[1]
+        self._known[key] = value, size
+        self.size += size
+        while self.size > self._most:
+            _, (_, oldest) = self._known.popitem(last=False)
+            self.size -= oldest

@@ -1,0 +1,103 @@
+"""An API of completions: how it reads requests, words errors, and names what it reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from causerie.errors import Error, InvalidRequest, ServiceError
+from causerie.protocol import sse
+from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.request import ChatRequest
+from causerie.protocol.response import Reply
+
+CHANGES = "x-request-changes"
+_MESSAGE = re.compile(r"messages\[([0-9]+)\]")
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+class Places(Struct, frozen=True):
+    """Where the fields of chat completions stand in the body that a client sent.
+
+    All stages behind a reader name fields as chat completions do. ``messages`` has the place of
+    each message (``input[3]``), ``names`` those of other fields.
+    """
+
+    messages: tuple[str, ...]
+    names: Mapping[str, str]
+
+    def path(self, path: str) -> str:
+        """Return the place of a field, which begins ``path``; the rest of it is kept."""
+        message = _MESSAGE.match(path)
+        if message is not None and int(message[1]) < len(self.messages):
+            return self.messages[int(message[1])] + path[message.end() :]
+        name = re.match(r"[\w.]*", path)
+        whole = name[0] if name is not None else ""
+        head = whole
+        while head and head not in self.names:
+            head = head.rpartition(".")[0]
+        return self.names[head] + path[len(head) :] if head else path
+
+    def rename(self, failure: ServiceError) -> None:
+        """Let an error name fields as the client does."""
+        failure.message = _QUOTED.sub(lambda found: f"`{self.path(found[1])}`", failure.message)
+        failure.args = (failure.message,)
+        if failure.param is not None:
+            failure.param = self.path(failure.param)
+        failure.headers = dict(self.renamed(failure.headers))
+
+    def renamed(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers whose report of changes names fields as the client does."""
+        changes = headers.get(CHANGES)
+        if changes is None:
+            return headers
+        return {**headers, CHANGES: ", ".join(map(self.path, changes.split(", ")))}
+
+
+class ParsedRequest(Struct, frozen=True):
+    """A request, how its reply looks, and the names of its fields if they are others."""
+
+    request: ChatRequest
+    reply: Reply
+    places: Places | None = None
+
+
+def openai_error(failure: ServiceError, request_id: str) -> object:
+    """Return the body of an error as chat completions and Responses have it."""
+    return Error(failure.error())
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One API of completions; nothing behind its reader knows which one a request came by."""
+
+    name: str
+    path: str
+    """Path of its operation below the base URL of a door."""
+    id_prefix: str
+    """Beginning of the ids of its replies."""
+    parse: Callable[[bytes, ParsingRules, Mapping[str, str]], ParsedRequest]
+    """Parses a body, with the request's headers; raises :class:`InvalidRequest`."""
+    parse_at_once: Callable[[bytes, ParsingRules, Mapping[str, str]], ParsedRequest | None]
+    """Like ``parse``, but returns ``None`` if that would hold the event loop."""
+    error: Callable[[ServiceError, str], object] = openai_error
+    """Returns the body of an error with this request id, to be encoded as JSON."""
+    error_status: Callable[[ServiceError], int] = lambda failure: failure.status
+    ping: bytes = sse.PING
+    """A sign of life in a stream."""
+    counting: str = ""
+    """Path of the operation that counts the tokens of a prompt."""
+    count_body: Callable[[int], object] | None = None
+    """Returns the reply of that operation."""
+
+
+def renaming(places: Places, read: Callable[[], ChatRequest]) -> ChatRequest:
+    """Return the request that ``read`` returns; its errors name fields as the client does."""
+    try:
+        return read()
+    except InvalidRequest as failure:
+        places.rename(failure)
+        raise

@@ -1,0 +1,19 @@
+"""The APIs that every door speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
+from causerie.shapes.passed_through.reader import PASSED_THROUGH
+from causerie.shapes.shape import Shape
+
+SHAPES: Sequence[Shape] = (CHAT_COMPLETIONS, *PASSED_THROUGH)
+
+
+def shape_of(path: str) -> Shape:
+    """Return the API whose operation a path ends with, else chat completions."""
+    for shape in SHAPES:
+        if path.endswith(shape.path) or (shape.counting and path.endswith(shape.counting)):
+            return shape
+    return CHAT_COMPLETIONS

@@ -1,0 +1,271 @@
+"""A provider that speaks the client's API: bodies and events pass, and are counted on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from providerkit import request
+
+from causerie.errors import InvalidRequest, ServiceError
+from causerie.http.client import HttpClient
+from causerie.protocol.events import Event, Finished, TextDelta, Usage, Verbatim
+from causerie.protocol.request import ChatRequest, NativeRequest
+from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.provider import Provider
+from causerie.providers.target import ProviderTarget
+from causerie.shapes.chat_completions.reader import with_reply
+from causerie.shapes.passing import PassingReply
+
+USAGE = {"input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 7}
+BLOCKS = [
+    {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
+     "model": "theirs-20270101", "content": [], "usage": USAGE | {"output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0,
+     "content_block": {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "content_block_start", "index": 1,
+     "content_block": {"type": "web_search_tool_result", "content": [{"novelty": 1.50}]}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "ping"},
+    {"type": "content_block_start", "index": 2, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": "Hé"}},
+    {"type": "content_block_delta", "index": 2,
+     "delta": {"type": "citations_delta", "citation": {"cited_text": "x"}}},
+    {"type": "content_block_stop", "index": 2},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
+    {"type": "message_stop"},
+]  # fmt: skip
+RESPONSE = {
+    "id": "resp_1", "object": "response", "model": "theirs-20270101", "status": "completed",
+    "output": [
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Hello"}]},
+        {"type": "function_call", "call_id": "c", "name": "anything", "arguments": "{}"},
+    ],
+    "usage": {"input_tokens": 20, "output_tokens": 7, "total_tokens": 27,
+              "input_tokens_details": {"cached_tokens": 5},
+              "output_tokens_details": {"reasoning_tokens": 3}},
+}  # fmt: skip
+ITEMS = [
+    {"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": [],
+     "usage": None}, "sequence_number": 0},
+    {"type": "response.output_item.added", "output_index": 0,
+     "item": {"type": "web_search_call", "id": "ws_1"}},
+    {"type": "response.web_search_call.searching", "output_index": 0},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "Hello"},
+    {"type": "response.output_item.added", "output_index": 2,
+     "item": {"type": "function_call", "call_id": "c", "name": "anything", "arguments": ""}},
+    {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"},
+    {"type": "response.completed", "response": RESPONSE, "sequence_number": 9},
+]  # fmt: skip
+
+
+def stream(events: Sequence[Any]) -> bytes:
+    return b"".join(
+        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event))
+        for event in events
+    )
+
+
+@dataclass
+class Asked:
+    """What a provider was sent."""
+
+    heads: list[str] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def provider(
+    dialect: str, reply: bytes, *, content_type: str = "text/event-stream", cut: int = 0
+) -> AsyncIterator[tuple[ProviderTarget, Asked]]:
+    """A provider that sends ``reply``, in pieces of ``cut`` bytes if that is not 0."""
+    asked = Asked()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
+        asked.heads.append(head)
+        asked.bodies.append(json.loads(await reader.readexactly(length)))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n" % content_type.encode())
+        writer.write(b"content-length: %d\r\n\r\n" % len(reply))
+        for start in range(0, len(reply), cut or len(reply)):
+            writer.write(reply[start : start + (cut or len(reply))])
+            if cut:
+                await writer.drain()
+                await asyncio.sleep(0)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    there = Provider("them", HttpClient(f"http://{host}:{port}/v1"), DIALECTS[dialect])
+    try:
+        yield ProviderTarget(there, "theirs"), asked
+    finally:
+        await there.close()
+        server.close()
+
+
+def native(shape: str, *, streamed: bool, **fields: Any) -> ChatRequest:
+    """A request as its reader leaves it, with the body that was sent."""
+    body = {"model": "ours", "stream": streamed, **fields}
+    there = NativeRequest(shape, body, {"anthropic-beta": "new-2027"})
+    return msgspec.structs.replace(request(stream=streamed), native=there)
+
+
+async def events_of(target: ProviderTarget, asked: ChatRequest) -> list[Event]:
+    found: list[Event] = []
+    async with target.generate(asked) as reply:
+        assert reply.verbatim
+        found += await anext(aiter(reply.events))
+        async for batch in reply.events:
+            found += batch
+    return found
+
+
+def renamed(events: Sequence[Any]) -> bytes:
+    """The events as the client gets them: its own name of the model, nothing else is changed."""
+    return stream(events).replace(b"theirs-20270101", b"ours")
+
+
+CASES = [("anthropic", "messages", BLOCKS), ("openai", "responses", ITEMS)]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7])
+@pytest.mark.parametrize(("dialect", "shape", "events"), CASES, ids=["messages", "responses"])
+async def test_events_pass_unchanged_and_are_counted(
+    dialect: str, shape: str, events: list[Any], cut: int
+) -> None:
+    async with provider(dialect, stream(events), cut=cut) as (target, asked):
+        found = await events_of(target, native(shape, streamed=True))
+    assert b"".join(one.data for one in found if isinstance(one, Verbatim)) == renamed(events)
+    usage = found[-1]
+    assert isinstance(usage, Usage)
+    assert (usage.completion, usage.estimated) == (7, False)
+    assert (usage.prompt, usage.cached) == ((120, 100) if shape == "messages" else (20, 5))
+    assert "".join(one.text for one in found if isinstance(one, TextDelta)) in ("Hé", "Hello")
+    finished = [one.reason for one in found if isinstance(one, Finished)]
+    assert finished == ["stop" if shape == "messages" else "tool_calls"]
+    assert asked.heads[0].startswith(f"POST /v1/{shape} ")
+    assert "anthropic-beta: new-2027\r\n" in asked.heads[0]
+
+
+@pytest.mark.parametrize(("dialect", "shape", "events"), CASES, ids=["messages", "responses"])
+async def test_the_end_waits_until_usage_is_safe(
+    dialect: str, shape: str, events: list[Any]
+) -> None:
+    context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
+    encoder = PassingReply(with_reply(request()).reply).encoder(context)
+    async with provider(dialect, stream(events)) as (target, _):
+        found = await events_of(target, native(shape, streamed=True))
+    before = b"".join(encoder.feed([event]) for event in found)
+    last = 2 if shape == "messages" else 1
+    assert (before, encoder.end()) == (renamed(events[:-last]), renamed(events[-last:]))
+
+
+async def test_other_targets_are_encoded() -> None:
+    context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
+    reply = with_reply(request()).reply
+    encoder, usual = PassingReply(reply).encoder(context), reply.encoder(context)
+    batch = [TextDelta("Hello"), Finished("stop"), Usage(1, 1)]
+    assert encoder.feed(batch) == usual.feed(batch)
+    assert encoder.end() == usual.end() != b""
+
+
+async def test_whole_replies_pass_unchanged() -> None:
+    sent = msgspec.json.encode(RESPONSE)
+    async with provider("openai", sent, content_type="application/json") as (target, _):
+        found = await events_of(target, native("responses", streamed=False))
+    whole = sent.replace(b"theirs-20270101", b"ours")
+    assert [one.data for one in found if isinstance(one, Verbatim)] == [whole]
+    assert found[-1] == Usage(20, 7, 5, 3)
+    context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
+    passing = PassingReply(with_reply(request()).reply)
+    assert msgspec.json.encode(passing.completion(context, found)) == whole
+
+
+async def test_listed_fields_pass_and_others_are_named() -> None:
+    tools = [
+        {"type": "web_search_20260209", "name": "web_search", "max_uses": 3},
+        {"type": "mcp", "server_url": "https://inside.example", "authorization": "secret"},
+        {"name": "f", "input_schema": {"type": "object"}, "novelty": {"a": 1}},
+    ]
+    turns = [{"role": "user", "content": [{"type": "novelty", "cache_control": {"ttl": "1h"}}]}]
+    asked = native(
+        "messages",
+        streamed=False,
+        messages=turns,
+        tools=tools,
+        max_tokens=5,
+        thinking={"type": "adaptive", "display": "updates"},
+        service_tier="priority",
+        mcp_servers=[{"url": "https://inside.example"}],
+        container="c",
+    )
+    message = msgspec.json.encode({
+        "type": "message", "model": "m", "content": [{"type": "text", "text": "ok"}],
+        "stop_reason": "end_turn", "usage": USAGE,
+    })  # fmt: skip
+    async with (
+        provider("anthropic", message, content_type="application/json") as (target, seen),
+        target.generate(asked) as reply,
+    ):
+        await anext(aiter(reply.events))
+        changes = reply.changes
+    assert seen.bodies == [
+        {
+            "model": "theirs", "stream": False, "messages": turns, "tools": [tools[0], tools[2]],
+            "max_tokens": 5, "thinking": {"type": "adaptive", "display": "updates"},
+        }
+    ]  # fmt: skip
+    assert list(changes) == [
+        "service_tier dropped", "mcp_servers dropped", "container dropped", "tools[1] dropped",
+    ]  # fmt: skip
+
+
+async def test_nothing_is_stored_at_the_provider() -> None:
+    sent = msgspec.json.encode(RESPONSE)
+    async with provider("openai", sent, content_type="application/json") as (target, seen):
+        await events_of(target, native("responses", streamed=False, store=True, input="Hi"))
+    assert seen.bodies[0]["store"] is False
+    assert seen.bodies[0]["input"] == "Hi"
+
+
+@pytest.mark.parametrize(("dialect", "shape", "events"), CASES, ids=["messages", "responses"])
+async def test_a_stream_that_breaks_off_is_a_failure(
+    dialect: str, shape: str, events: list[Any]
+) -> None:
+    async with provider(dialect, stream(events[:-2])) as (target, _):
+        with pytest.raises(ServiceError, match="before it was complete"):
+            await events_of(target, native(shape, streamed=True))
+
+
+async def test_an_address_inside_the_network_is_refused() -> None:
+    content = [{"type": "image_url", "image_url": {"url": "https://127.0.0.1/x.png"}}]
+    asked = request(messages=[{"role": "user", "content": content}])
+    asked = msgspec.structs.replace(asked, native=NativeRequest("messages", {"model": "ours"}))
+    async with provider("anthropic", b"{}") as (target, seen):
+        with pytest.raises(InvalidRequest):
+            await events_of(target, asked)
+    assert seen.bodies == []
+
+
+async def test_a_provider_of_another_api_gets_the_translation() -> None:
+    message = b'{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}'
+    async with (
+        provider("generic", message, content_type="application/json") as (target, seen),
+        target.generate(native("messages", streamed=False)) as reply,
+    ):
+        assert not reply.verbatim
+        await anext(aiter(reply.events))
+    assert seen.heads[0].startswith("POST /v1/chat/completions ")
+    assert seen.bodies[0]["messages"] == [{"role": "user", "content": "Hi"}]
