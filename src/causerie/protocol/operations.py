@@ -6,6 +6,7 @@ request holds besides is denied unless the provider's dialect or the operator li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -102,7 +103,9 @@ FIELDS: Mapping[Operation, Known] = {name: known_of(body) for name, body in BODI
 
 
 _LARGE = 128 * 1024  # bytes of a reply whose arrays are not read
+_ARRAY = re.compile(rb'(?<!\\)"\s*:\s*(?=\[)')  # the name of a member that is one
 _LEFT_OUT = b"[\t]"  # stands for them; no server writes an empty array so
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def members(reply: bytes) -> dict[str, Raw]:
@@ -112,19 +115,20 @@ def members(reply: bytes) -> dict[str, Raw]:
     beginning to the last bracket of the reply. Raises :class:`ValueError` for anything else, and
     for too much work.
     """
-    start, end = 0, 0
-    if len(reply) > _LARGE:
-        start, end = reply.find(b"["), reply.rfind(b"]") + 1
-    outline = reply[:start] + _LEFT_OUT + reply[end:] if 0 < start < end else reply
-    if len(outline) > SMALL:
-        check(outline, REPLY)
-    found = _decode_members(outline)
-    if outline is not reply:
-        name = next((name for name, value in found.items() if bytes(value) == _LEFT_OUT), None)
-        if name is None:  # it is deeper inside
-            raise ValueError("no array in it is a member")
-        found[name] = Raw(memoryview(reply)[start:end])
+    begun = _ARRAY.search(reply) if len(reply) > _LARGE else None
+    if begun is None:
+        return _read(reply)
+    start, end = begun.end(), reply.rfind(b"]") + 1
+    try:
+        found = _read(reply[:start] + _LEFT_OUT + reply[end:])
+        name = next(name for name, value in found.items() if bytes(value) == _LEFT_OUT)
+    except (ValueError, StopIteration):  # a bracket in a text, or an array deeper inside
+        return _read(reply)
+    found[name] = Raw(memoryview(reply)[start:end])
     return found
 
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+def _read(reply: bytes) -> dict[str, Raw]:
+    if len(reply) > SMALL:
+        check(reply, REPLY)
+    return _decode_members(reply)
