@@ -93,8 +93,7 @@ async def office(
 ) -> AsyncIterator[Office]:
     """The database in this folder, or at ``url``, with a project."""
     url = url or f"sqlite:///{folder}/causerie.db"
-    database = await opened(StoreSettings(url=url, folder=str(folder)))
-    try:
+    async with opened(StoreSettings(url=url, folder=str(folder))) as database:
         reader, seal = SqlUsageReader(database), Cipher([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
         store = SqlStore(database, seal)
@@ -102,5 +101,3 @@ async def office(
         if project is None:
             project = (await accounts.projects.create(SYSTEM, "Project")).id
         yield Office(accounts, reader, project, store)
-    finally:
-        await database.close()

@@ -34,8 +34,7 @@ from causerie.observe.alerts import AlertKind, Condition
 from causerie.observe.logging import LogBuffer
 from causerie.probe.asker import ProbeBounds
 from causerie.probe.provider_interview import Found
-from causerie.probe.question import ProbeReply, ProbeRequest
-from causerie.probe.reading import RecordedExchange
+from causerie.probe.question import ProbeReply, ProbeRequest, RecordedExchange
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import Entry

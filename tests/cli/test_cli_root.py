@@ -56,7 +56,7 @@ print(*sys.modules)
     command = [sys.executable, "-c", explained]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     found = set(done.stdout.split())
-    commands = {f"causerie.cli.{command.module}" for command in COMMANDS.values()}
+    commands = {f"causerie.cli.{command.module or name}" for name, command in COMMANDS.items()}
     shared = {"causerie.cli.command"}
     listed = {"causerie", "causerie.cli", "causerie.cli.root"}
     assert {name for name in found if name.startswith("causerie")} == listed | shared | commands

@@ -12,7 +12,7 @@ from ledgerkit import record
 from pageskit import Team, with_history
 
 from causerie.errors import ServiceError
-from causerie.hosted.console.activity import CODES, ExplainedAttempt, explain
+from causerie.hosted.console.activity import CODES, ExplainedAttempt, RequestExplanation
 from causerie.hosted.store.usage import SqlUsage
 
 SOURCE = Path(__file__).parents[2] / "src" / "causerie"
@@ -166,30 +166,34 @@ async def test_nothing_yet(shop: Place, team: Team) -> None:
 
 
 def test_attempts_say_why_this_target() -> None:
-    found = explain(record(tried=("a/m: upstream_timeout", "b: c/m: bad_gateway", "m: answered")))
+    found = RequestExplanation(
+        record(tried=("a/m: upstream_timeout", "b: c/m: bad_gateway", "m: answered"))
+    )
     assert found.attempts == [
         ExplainedAttempt("a/m", "upstream_timeout"),
         ExplainedAttempt("b: c/m", "bad_gateway"),
         ExplainedAttempt("m"),
     ]
-    assert explain(record(tried=(), served_by="m")).attempts == (ExplainedAttempt("m"),)
-    failed = explain(record(tried=(), served_by="m", status=502, code="bad_gateway"))
-    assert failed.attempts == (ExplainedAttempt("m", "bad_gateway"),)
+    assert RequestExplanation(record(tried=(), served_by="m")).attempts == [ExplainedAttempt("m")]
+    failed = RequestExplanation(record(tried=(), served_by="m", status=502, code="bad_gateway"))
+    assert failed.attempts == [ExplainedAttempt("m", "bad_gateway")]
     assert failed.tone == "bad"
 
 
 def test_times_are_parts_of_the_whole() -> None:
-    found = explain(record(queue_us=100, first_token_us=400, duration_us=1000, completion=7))
+    found = RequestExplanation(
+        record(queue_us=100, first_token_us=400, duration_us=1000, completion=7)
+    )
     assert [(part.kind, part.width) for part in found.times] == [
         ("queue", 10.0),
         ("wait", 30.0),
         ("stream", 60.0),
     ]
     assert found.speed == pytest.approx(6 / 600e-6)
-    silent = explain(record(queue_us=0, first_token_us=None, duration_us=1000))
+    silent = RequestExplanation(record(queue_us=0, first_token_us=None, duration_us=1000))
     assert [part.kind for part in silent.times] == ["wait"]
     assert silent.speed is None
-    assert explain(record(duration_us=0)).times == ()
+    assert RequestExplanation(record(duration_us=0)).times == ()
 
 
 def test_every_code_that_requests_end_with_is_explained() -> None:

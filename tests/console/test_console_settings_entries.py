@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.console.settings_entries import DOORS, MODELS, SettingsForm
+from causerie.hosted.console.entries import SettingsForm
+from causerie.hosted.console.settings_entries import DOORS, MODELS
 from causerie.hosted.store.operations import SqlAlertBook
 from causerie.hosted.store.tables import alert_deliveries, alerts
 from causerie.hosted.store.tables import configuration_entries as table

@@ -30,7 +30,9 @@ from causerie.hosted.console.charts import lines, scale, stacked
 from causerie.hosted.console.fields import FormFields, period
 from causerie.hosted.console.usage import DisplayNames
 from causerie.hosted.store.usage import SqlUsage
-from causerie.http.pages.templating import seconds, short
+from causerie.http.pages.assets import Statics
+from causerie.http.pages.branding import Branding
+from causerie.http.pages.templating import environment, seconds, short
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import rounded
 
@@ -413,20 +415,26 @@ def test_bars_stand_on_each_other_and_keep_their_sum() -> None:
     chart = stacked(starts, values)
     assert [one.colour for one in chart.series] == [1, 2, 3, 4, 5, 6, 7, 0]
     assert chart.series[-1].name == "5 others"
-    assert sum(sum(one.values) for one in chart.series) == sum(range(1, 13))
-    for column in chart.columns:
-        heights = sum(bar.height for bar in column.bars)
-        assert heights == pytest.approx(column.total / chart.ticks[-1] * 100, abs=0.01)
+    filled = [value for one in chart.series for value in one.values if value]
+    assert sum(filled) == sum(range(1, 13))
+    made = environment(Statics("/static"), Branding())
+    columns = made.get_template("parts/charts.html").module.hovers  # type: ignore[attr-defined]
+    bar = re.compile(r'class="series-.*?y="([\d.]+)".*?height="([\d.]+)"')
+    for column in columns(chart, str, False).split("</g>")[:3]:
         edge = 100.0
-        for bar in column.bars:
-            assert bar.y + bar.height == pytest.approx(edge, abs=0.01)
-            edge = bar.y
+        for y, height in bar.findall(column):
+            assert float(y) + float(height) == pytest.approx(edge, abs=0.01)
+            edge = float(y)
+        numbers = re.findall(r": ([\d.]+)", column)
+        assert 100.0 - edge == pytest.approx(
+            sum(map(float, numbers)) / chart.ticks[-1] * 100, abs=0.01
+        )
     assert stacked(starts, {}).empty
 
 
 def test_a_line_is_broken_where_values_lack() -> None:
     starts = [NOON + timedelta(days=n) for n in range(5)]
     chart = lines(starts, {"median": {starts[0]: 1.0, starts[1]: 2.0, starts[3]: 1.0}})
-    [line] = chart.lines
+    [line] = chart.series
     assert [len(run.split()) for run in line.runs] == [2, 2]
     assert not chart.empty

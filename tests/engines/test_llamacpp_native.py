@@ -127,14 +127,14 @@ async def test_what_is_no_such_program(tmp_path: Path) -> None:
         ("no-such-program", "is not on the search path"),
     ):
         with pytest.raises(LoadFailed, match=f'the program "{command}" {why}'):
-            await examine_program(command, None)
+            await examine_program(command, LlamaCppOptions())
     file.chmod(0o755)
     with pytest.raises(LoadFailed, match=r"does not say its version \(hello\)"):
-        await examine_program(str(file), None)
+        await examine_program(str(file), LlamaCppOptions())
 
 
 async def test_what_a_program_says_of_itself(tmp_path: Path) -> None:
-    build = await examine_program(program(tmp_path, devices=DEVICES), None)
+    build = await examine_program(program(tmp_path, devices=DEVICES), LlamaCppOptions())
     assert (build.version, build.gpu) == ("0.5.0-dev-b11549", True)
 
 

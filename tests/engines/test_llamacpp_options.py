@@ -10,7 +10,7 @@ import pytest
 from enginekit import HEADER
 
 from causerie.engines.llamacpp import options as module
-from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, available_memory, for_machine
 from causerie.engines.llamacpp.process import environment
 from causerie.engines.machine import MachinePart, cores, model_memory_bytes, own_groups, quota
 
@@ -34,7 +34,8 @@ def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
         flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache=0,
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
-    for name in set(LlamaCppOptions.__slots__) - {"speculation", "part"}:
+    assert launch.options == options
+    for name in set(LlamaCppOptions.__slots__) & set(Launch.__slots__):
         assert getattr(launch, name) == getattr(options, name)
 
 
@@ -187,9 +188,9 @@ def test_threads_spin_shortly_unless_the_environment_says_otherwise(
     machine: pytest.MonkeyPatch,
 ) -> None:
     machine.delenv("GOMP_SPINCOUNT", raising=False)
-    assert environment()["GOMP_SPINCOUNT"] == "1000"
+    assert environment(LlamaCppOptions())["GOMP_SPINCOUNT"] == "1000"
     machine.setenv("GOMP_SPINCOUNT", "7")
-    assert environment()["GOMP_SPINCOUNT"] == "7"
+    assert environment(LlamaCppOptions())["GOMP_SPINCOUNT"] == "7"
 
 
 @pytest.mark.parametrize(

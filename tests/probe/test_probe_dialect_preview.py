@@ -6,8 +6,15 @@ from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, u
 
 from causerie.probe.interview import Interview
 from causerie.probe.provider_interview import DialectPreview
-from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, ProbeRequest, ProbeVerdict
-from causerie.probe.reading import answered, plain
+from causerie.probe.question import (
+    Grade,
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    ProbeVerdict,
+    answered,
+    plain,
+)
 from causerie.providers.dialects import DIALECTS
 
 LLAMA = DIALECTS["llama-server"]

@@ -15,9 +15,16 @@ from probekit import document as json_reply
 
 from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.interview import Interview, Patience
-from causerie.probe.question import Grade, ProbeReply, ProbeRequest, Subject, chat
+from causerie.probe.question import (
+    Grade,
+    ProbeReply,
+    ProbeRequest,
+    Subject,
+    chat,
+    exchange,
+    trouble,
+)
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reading import exchange, trouble
 
 KEY = "sk-very/secret+key"
 SHORT = ProbeBounds(seconds=0.4, bytes=20_000, listing_bytes=20_000)

@@ -139,8 +139,7 @@ async def test_a_secret_in_anothers_row_does_not_open(world: World) -> None:
 
 async def test_the_key_file_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
     store = StoreSettings(url=f"sqlite:///{tmp_path}/causerie.db", folder=str(tmp_path))
-    database = await opened(store)
-    try:
+    async with opened(store) as database:
         await asyncio.gather(*(sealed(database, store, ()) for _ in range(4)))
         file = tmp_path / "secret.key"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -157,8 +156,6 @@ async def test_the_key_file_is_made_once_and_is_nobody_elses(tmp_path: Path) -> 
             await sealed(database, store, ())
         with pytest.raises(CannotStart, match="at least 32"):
             await sealed(database, store, ["short"])
-    finally:
-        await database.close()
 
 
 def test_another_process_may_make_the_key_first(tmp_path: Path) -> None:

@@ -179,10 +179,6 @@ async def test_journals_that_no_worker_has_any_more_are_written_at_the_next_star
         journal.close()
     async with account_backend(store):
         pass
-    database = await opened(store)
-    try:
-        async with database.reading() as connection:
-            found = (await connection.execute(select(usage_records.c.id))).scalars()
-            assert sorted(found) == sorted(each.id for each in left)
-    finally:
-        await database.close()
+    async with opened(store) as database, database.reading() as connection:
+        found = (await connection.execute(select(usage_records.c.id))).scalars()
+        assert sorted(found) == sorted(each.id for each in left)

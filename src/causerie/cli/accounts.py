@@ -21,6 +21,7 @@ from causerie.cli.command import (
     ExitCode,
     Set,
     local_url,
+    print_found,
     print_json,
     settings_in_force,
 )
@@ -61,15 +62,26 @@ def create_user(
 
     `pass show ann | causerie users create ann@example.org --password-stdin`
     """
-    if password:
-        create_now(email, name, operator, config, pairs, json)
+    if not password:
+        settings, created = with_accounts(
+            config,
+            pairs,
+            lambda accounts, by: accounts.users.invite(by, email=email, operator=operator),
+        )
+        show_link(settings, created, json)
         return
-    settings, created = with_accounts(
+    said = sys.stdin.readline().rstrip("\r\n")
+    if not said:
+        raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
+    called = name or email.partition("@")[0]
+    _, user = with_accounts(
         config,
         pairs,
-        lambda accounts, by: accounts.users.invite(by, email=email, operator=operator),
+        lambda accounts, by: accounts.users.create(
+            by, email=email, name=called, password=said, operator=operator
+        ),
     )
-    show_link(settings, created, json)
+    show_users([user], json, alone=True)
 
 
 @users.command("list")
@@ -81,7 +93,7 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
     `causerie users list`
     """
     _, found = with_accounts(config, pairs, lambda accounts, by: accounts.users.every(by))
-    show_users([*found], json)
+    show_users(found, json)
 
 
 @users.command("disable")
@@ -92,7 +104,7 @@ def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJso
 
     `causerie users disable ann@example.org`
     """
-    show_user(set_disabled(who, config, pairs, disabled=True), json)
+    change_user(who, config, pairs, json, lambda users, by, id: users.disable(by, id))
 
 
 @users.command("enable")
@@ -103,7 +115,9 @@ def enable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson
 
     `causerie users enable ann@example.org`
     """
-    show_user(set_disabled(who, config, pairs, disabled=False), json)
+    change_user(
+        who, config, pairs, json, lambda users, by, id: users.disable(by, id, disabled=False)
+    )
 
 
 @users.command("link")
@@ -150,67 +164,46 @@ def make_operator(
 
     `causerie users operator ann@example.org --revoke`
     """
-    _, user = with_user(
-        who, config, pairs, lambda users, by, id: users.make_operator(by, id, operator=not revoke)
+    change_user(
+        *(who, config, pairs, json),
+        lambda users, by, id: users.make_operator(by, id, operator=not revoke),
     )
-    show_user(user, json)
 
 
-def create_now(
-    email: str, name: str | None, operator: bool, config: Config, pairs: Set, json: bool
+def change_user(
+    who: str,
+    config: Config,
+    pairs: Set,
+    json: bool,
+    change: Callable[[Users, Actor, str], Coroutine[Any, Any, User]],
 ) -> None:
-    """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
-    password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
-    name = name or email.partition("@")[0]
-
-    def create(accounts: Accounts, by: Actor) -> Coroutine[Any, Any, User]:
-        return accounts.users.create(
-            by, email=email, name=name, password=password, operator=operator
-        )
-
-    show_user(with_accounts(config, pairs, create)[1], json)
+    """Change an account, and print it."""
+    show_users([with_user(who, config, pairs, change)[1]], json, alone=True)
 
 
-def set_disabled(who: str, config: Config, pairs: Set, *, disabled: bool) -> User:
-    """Disable or enable an account."""
-    return with_user(
-        who, config, pairs, lambda users, by, id: users.disable(by, id, disabled=disabled)
-    )[1]
-
-
-def show_user(user: User, json: bool) -> None:
-    """Print an account as a table or as a JSON object."""
+def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> None:
     from causerie.hosted.management.views import UserView
 
-    if json:
-        print_json(UserView.of(user))
-    else:
-        show_users([user], json=False)
-
-
-def show_users(users: list[User], json: bool) -> None:
-    """Print accounts as a table or as a JSON array."""
-    from causerie.cli.terminal import print_table
-    from causerie.hosted.management.views import UserView
-
-    if json:
-        print_json([UserView.of(each) for each in users])
-        return
+    views = [UserView.of(each) for each in users]
     rows = [
-        (each.email, each.name, "operator" if each.operator else "-", _state(each), each.id)
+        (
+            each.email,
+            each.name,
+            "operator" if each.operator else "-",
+            _state("disabled", each.disabled_at),
+            each.id,
+        )
         for each in users
     ]
-    print_table(("EMAIL", "NAME", "RIGHTS", "STATE", "ID"), rows)
+    titles = ("EMAIL", "NAME", "RIGHTS", "STATE", "ID")
+    print_found(views[0] if alone else views, titles, rows, json=json)
 
 
-def _state(user: User) -> str:
-    return "active" if user.disabled_at is None else f"disabled {day(user.disabled_at)}"
+def _state(ended: str, since: datetime | None) -> str:
+    return "active" if since is None else f"{ended} {day(since)}"
 
 
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
-    """Print a new link and until when it works."""
     from causerie.hosted.management.views import NewLinkView
 
     address = link_address(settings, made.token)
@@ -243,17 +236,12 @@ def create_project(
 
     `causerie projects create rockets --owner ann@example.org`
     """
-    from causerie.hosted.management.views import ProjectView
 
     async def create(accounts: Accounts, by: Actor) -> Project:
         id = None if owner is None else (await find_user(accounts, by, owner)).id
         return await accounts.projects.create(by, name, owner=id)
 
-    _, created = with_accounts(config, pairs, create)
-    if json:
-        print_json(ProjectView.of(created))
-    else:
-        show_projects([created])
+    show_projects([with_accounts(config, pairs, create)[1]], json, alone=True)
 
 
 @projects.command("list")
@@ -264,28 +252,19 @@ def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False
 
     `causerie projects list`
     """
+    _, found = with_accounts(config, pairs, lambda accounts, by: accounts.projects.every(by))
+    show_projects(found, json)
+
+
+def show_projects(projects: Sequence[Project], json: bool, *, alone: bool = False) -> None:
     from causerie.hosted.management.views import ProjectView
 
-    _, found = with_accounts(config, pairs, lambda accounts, by: accounts.projects.every(by))
-    if json:
-        print_json([ProjectView.of(each) for each in found])
-    else:
-        show_projects(found)
-
-
-def show_projects(projects: Sequence[Project]) -> None:
-    from causerie.cli.terminal import print_table
-
+    views = [ProjectView.of(each) for each in projects]
     rows = [
-        (
-            each.name,
-            "active" if each.archived_at is None else f"archived {day(each.archived_at)}",
-            day(each.created_at),
-            each.id,
-        )
+        (each.name, _state("archived", each.archived_at), day(each.created_at), each.id)
         for each in projects
     ]
-    print_table(("NAME", "STATE", "MADE", "ID"), rows)
+    print_found(views[0] if alone else views, ("NAME", "STATE", "MADE", "ID"), rows, json=json)
 
 
 def migrate(config: Config = None, pairs: Set = None) -> None:
@@ -344,7 +323,6 @@ def with_user(
 
 
 async def find_user(accounts: Accounts, by: Actor, given: str) -> User:
-    """Return the user with this id or address. Raises :class:`CommandFailed`."""
     for user in await accounts.users.every(by):
         if given == user.id or given.strip().lower() == user.email:
             return user

@@ -12,16 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.status import Status
 
 import causerie
@@ -59,7 +51,12 @@ class ConsoleAnnouncer:
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show the progress of loads, on a terminal without a download's bar."""
         self._engines = engines
-        words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
+        words = [
+            f"Loading {engine.model}"
+            + (f" {engine.progress:.0%}" if engine.progress is not None else "")
+            for engine in engines
+            if engine.state is EngineState.LOADING
+        ]
         if self._console.is_terminal:
             self._show("" if self.download.active else ", ".join(words))
 
@@ -92,14 +89,6 @@ class ConsoleAnnouncer:
         else:
             self._status.update(text)
 
-    @staticmethod
-    def _words(engine: EngineStatus) -> str:
-        share = f" {engine.progress:.0%}" if engine.progress is not None else ""
-        return f"Loading {engine.model}{share}"
-
-
-_NO_MODELS = "none in the file; add providers on the console"
-
 
 def block(
     settings: Settings,
@@ -119,7 +108,8 @@ def block(
         f"Causerie {causerie.__version__} is ready.",
         "",
         f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
-        f"  models   {', '.join(default.models) or _NO_MODELS}",
+        "  models   "
+        + (", ".join(default.models) or "none in the file; add providers on the console"),
         *_context_line(engines),
     ]
     if default.models:
@@ -187,16 +177,16 @@ class DownloadBar:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
             console=console,
             disable=quiet or not console.is_terminal,
         )
-        self._task: TaskID | None = None
+        self._task: progress.TaskID | None = None
         self._label = ""
         self._bytes = 0
         self._began = 0.0
@@ -209,11 +199,9 @@ class DownloadBar:
 
     @property
     def active(self) -> bool:
-        """Return true while a bar is on the terminal."""
         return self._task is not None
 
     def stop(self) -> None:
-        """Remove the bar."""
         self._bar.stop()
         self._task = None
 
@@ -228,7 +216,6 @@ class DownloadBar:
         self._task = self._bar.add_task(label, total=total)
 
     def advanced(self, count: int) -> None:
-        """Count more bytes of the file."""
         self._bytes += count
         if self._task is not None:
             self._bar.advance(self._task, count)

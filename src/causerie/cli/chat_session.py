@@ -11,7 +11,7 @@ import base64
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -51,7 +51,6 @@ class ChatOptions:
 
 
 def talk(question: str | None, base_url: str, model: str | None, options: ChatOptions) -> None:
-    """Ask one question, or hold a conversation without one."""
     with asyncio.Runner() as runner:
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())
@@ -60,7 +59,7 @@ def talk(question: str | None, base_url: str, model: str | None, options: ChatOp
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
             conversation = Conversation(target, name, fields, options.system or None)
-            made = _ChatSession(runner, conversation, provider, base_url, plain=options.plain)
+            made = _ChatSession(runner, conversation, provider, base_url, options.plain)
             if question is not None:
                 made.once(question)
             else:
@@ -69,27 +68,24 @@ def talk(question: str | None, base_url: str, model: str | None, options: ChatOp
             runner.run(provider.close())
 
 
+@dataclass(eq=False)
 class _ChatSession:
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        conversation: Conversation,
-        provider: Provider,
-        base_url: str,
-        *,
-        plain: bool,
-    ) -> None:
-        self._runner = runner
-        self._base_url = base_url
-        self._provider = provider
-        self._conversation = conversation
+    _runner: asyncio.Runner
+    _conversation: Conversation
+    _provider: Provider
+    _base_url: str
+    _plain: bool
+
+    def __post_init__(self) -> None:
         self._out = Console(highlight=False)
         self._notes = Console(stderr=True, highlight=False)
-        self._plain = plain
 
     @cached_property
     def _keyboard(self) -> Keyboard:
-        return Keyboard(self._out, _history_file())
+        history = None
+        with suppress(SettingsError):
+            history = state_folder(variables()) / "chat_history"
+        return Keyboard(self._out, history)
 
     def once(self, question: str) -> None:
         """Ask one question; failures and interrupts end the program."""
@@ -101,7 +97,6 @@ class _ChatSession:
             view.end()
 
     def at_length(self, title: str) -> None:
-        """Ask until the end of the input."""
         self._out.print(
             f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
         )
@@ -173,13 +168,6 @@ class _ChatSession:
                     view.show(event)
         view.end()
         view.summary(usage, time.monotonic() - began, first)
-
-
-def _history_file() -> Path | None:
-    try:
-        return state_folder(variables()) / "chat_history"
-    except SettingsError:
-        return None
 
 
 def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:

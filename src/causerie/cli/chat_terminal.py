@@ -62,7 +62,6 @@ class Keyboard:
         return self._until_end(lambda: read_message(self._typed_into_history))
 
     def line(self, prompt: str) -> str | None:
-        """Read one line that is not added to the history."""
         return self._until_end(lambda: self._typed(prompt).strip())
 
     def _until_end(self, read: Callable[[], str]) -> str | None:

@@ -7,7 +7,7 @@ is wrong; 3 the configuration is wrong; 4 network or weights; 130 interrupted (C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -45,18 +45,17 @@ def reporting() -> Iterator[None]:
     """Print failures that a person can do something about, and exit with their code."""
     try:
         yield
-    except CommandFailed as error:
-        raise _exit(str(error), error.code) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(ExitCode.INTERRUPTED) from error
     except Exception as error:
-        if (code := _exit_code(error)) is None:
+        code = error.code if isinstance(error, CommandFailed) else _exit_code(error)
+        if code is None:
             raise
-        raise _exit(str(error), code) from error
+        typer.echo(f"causerie: {error}", err=True)
+        raise typer.Exit(code) from error
 
 
 def confirm(question: str) -> None:
-    """Ask a person; raise :class:`CommandFailed` unless the answer is yes."""
     try:
         typer.confirm(question, abort=True)
     except typer.Abort as error:
@@ -76,11 +75,6 @@ def _exit_code(error: Exception) -> ExitCode | None:
     if isinstance(error, weights.WeightsError):
         return ExitCode.NETWORK
     return ExitCode.FAILURE if isinstance(error, (ServiceError, CannotStart)) else None
-
-
-def _exit(message: str, code: ExitCode) -> typer.Exit:
-    typer.echo(f"causerie: {message}", err=True)
-    return typer.Exit(code)
 
 
 # What several commands take: options, the settings that they give, and names of models.
@@ -124,7 +118,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")
 
 
 def context_of(text: str) -> str | int:
-    """Return the number of tokens, or `auto`."""
     if text == "auto":
         return text
     try:
@@ -161,37 +154,28 @@ def settings_in_force(
 
     Raises :class:`SettingsError`.
     """
-    from causerie.settings.load import load
+    from causerie.settings.load import Override, load
 
-    overrides = [_override(pair) for pair in pairs or ()]
+    overrides = []
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            words = f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}"
+            raise CommandFailed(words, ExitCode.USAGE)
+        overrides.append(Override(key.strip(), value.strip(), "--set"))
     return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
-
-
-def _override(pair: str) -> Override:
-    from causerie.settings.load import Override
-
-    key, equals, value = pair.partition("=")
-    if not equals:
-        raise CommandFailed(
-            f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}", ExitCode.USAGE
-        )
-    return Override(key.strip(), value.strip(), "--set")
 
 
 def library() -> Library:
     """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
     from causerie.engines.weights.reference import load_library
-
-    return load_library(_own_library())
-
-
-def _own_library() -> Path | None:
     from causerie.settings.environment import config_folder, variables
     from causerie.settings.problems import SettingsError
 
+    own = None
     with suppress(SettingsError):  # a user without a home has no file there
-        return config_folder(variables()) / "library.toml"
-    return None
+        own = config_folder(variables()) / "library.toml"
+    return load_library(own)
 
 
 def ref_of(reference: Reference) -> str:
@@ -215,10 +199,26 @@ def same_weights(ref: str | None, wanted: Reference) -> bool:
 
 
 def print_json(value: object) -> None:
-    """Print a value as one line of JSON."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value))
+
+
+def print_found(
+    found: object,
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    json: bool,
+    right: Collection[str] = (),
+) -> None:
+    """Print what was found, as JSON or as a table; the columns in ``right`` are flush right."""
+    if json:
+        print_json(found)
+        return
+    from causerie.cli.terminal import print_table
+
+    print_table(titles, rows, right=right)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -230,5 +230,4 @@ def printable(text: str) -> str:
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes as text for people."""
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -11,7 +11,6 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from causerie.composition.importing import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.ports import StoredEntry
-    from causerie.settings.doors import DoorAddress
     from causerie.settings.entries import Entry, EntryKey, ReadWith
     from causerie.settings.load import Loaded
     from causerie.settings.toml import KeyPath
@@ -82,21 +80,7 @@ def check(
         typer.echo("\n".join([*in_force(loaded, everything), "", *tables]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    origins: Mapping[KeyPath, str]
-    everything: bool
-
-    def table(self, path: KeyPath) -> bool:
-        """Return true if something in the table, or the table itself, is shown."""
-        return self.everything or any(one[: len(path)] == path for one in self.origins)
-
-    def value(self, path: KeyPath) -> bool:
-        return self.everything or path in self.origins
-
-
 def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
-    """Print each stored entry that is not in force, with the reason."""
     from causerie.composition.entries import origin_of, reasons
 
     for each in stored:
@@ -108,39 +92,44 @@ def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
     """Yield the settings as TOML with their origins; without defaults unless ``everything``."""
     import msgspec
 
-    shown = _Shown(loaded.origins, everything)
+    shown = (loaded.origins, everything)
     yield f"# {loaded.file or 'no configuration file'}"
     for field in msgspec.structs.fields(type(loaded.settings)):
         value = getattr(loaded.settings, field.name)
         if isinstance(value, tuple):
             for index, item in enumerate(value):
-                yield from _table(f"[[{field.name}]]", item, (field.name, index), shown)
+                yield from _table(f"[[{field.name}]]", item, (field.name, index), *shown)
         else:
-            yield from _table(f"[{field.name}]", value, (field.name,), shown)
+            yield from _table(f"[{field.name}]", value, (field.name,), *shown)
 
 
-def _table(header: str, value: msgspec.Struct, path: KeyPath, shown: _Shown) -> Iterator[str]:
+def _table(
+    header: str,
+    value: msgspec.Struct,
+    path: KeyPath,
+    origins: Mapping[KeyPath, str],
+    everything: bool,
+) -> list[str]:
     import msgspec
 
     from causerie.settings.values import Secret
 
-    if not shown.table(path):
-        return
-    yield f"\n{header}"
+    lines: list[str] = []
     names = ".".join(str(part) for part in path if isinstance(part, str))
     inner: list[tuple[str, msgspec.Struct, KeyPath]] = []
     for field in msgspec.structs.fields(type(value)):
         found = getattr(value, field.name)
         if isinstance(found, tuple) and found and isinstance(found[0], msgspec.Struct):
-            header = f"[[{names}.{field.name}]]"
-            inner += [(header, one, (field.name, index)) for index, one in enumerate(found)]
+            each = f"[[{names}.{field.name}]]"
+            inner += [(each, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
             if found != _default(field):
                 inner.append((f"[{names}.{field.name}]", found, (field.name,)))
-        elif shown.value((*path, field.name)):
-            yield _line(field, found, shown.origins.get((*path, field.name), "default"))
-    for header, found, below in inner:
-        yield from _table(header, found, (*path, *below), shown)
+        elif everything or (*path, field.name) in origins:
+            lines.append(_line(field, found, origins.get((*path, field.name), "default")))
+    for each, found, below in inner:
+        lines += _table(each, found, (*path, *below), origins, everything)
+    return [f"\n{header}", *lines] if lines or path in origins else []
 
 
 def _default(field: msgspec.structs.FieldInfo) -> object:
@@ -203,51 +192,29 @@ def changing_keys(settings: Settings) -> Iterator[str]:
         yield f"# Key of {provider.name}: {what} at the start, a reload{again} and after a 401"
 
 
-_TITLES = ("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")
-
-
 def door_table(settings: Settings) -> Sequence[str]:
     """Return a table of the doors and their addresses, as comments of TOML."""
+    from causerie.errors import counted
     from causerie.settings.doors import default_address, door_addresses
 
     default = default_address(settings)
-    rows = [_TITLES]
+    here = local_url(settings.server.host, settings.server.port)
+    rows = [("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")]
     for door_address in door_addresses(settings):
-        first: tuple[str, str, str] = (
-            door_address.door.name,
-            door_address.door.kind,
-            _keys(door_address),
-        )
-        models = ", ".join(door_address.models)
-        for address in _addresses(door_address, settings, default):
+        door, models = door_address.door, ", ".join(door_address.models)
+        keys = counted(len(door.keys), "key") if isinstance(door.keys, tuple) else door.keys
+        first: tuple[str, str, str] = (door.name, door.kind, keys or "off")
+        addresses = [f"{here}/v1"] if door_address == default else []
+        others = (f"http://{host}:{settings.server.port}/v1" for host in door_address.hosts)
+        for address in (*addresses, f"{here}{door_address.prefix}", *others):
             rows.append((*first, address, models))
             first, models = ("", "", ""), ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     ]
     return [f"# {line.rstrip()}" for line in lines]
-
-
-def _addresses(door_address: DoorAddress, settings: Settings, default: DoorAddress) -> list[str]:
-    port = settings.server.port
-    here = local_url(settings.server.host, port)
-    found = [f"{here}/v1"] if door_address == default else []
-    return [
-        *found,
-        f"{here}{door_address.prefix}",
-        *(f"http://{host}:{port}/v1" for host in door_address.hosts),
-    ]
-
-
-def _keys(door_address: DoorAddress) -> str:
-    from causerie.errors import counted
-
-    keys = door_address.door.keys
-    if not isinstance(keys, tuple):
-        return keys or "off"
-    return counted(len(keys), "key")
 
 
 def export_config(
@@ -410,10 +377,7 @@ def _print_steps(steps: Sequence[ImportStep]) -> None:
     from causerie.cli.terminal import print_table
     from causerie.composition.entries import KINDS
 
-    rows = [
-        (each.action, KINDS[each.entry.section], each.entry.name, each.what or "-")
-        for each in steps
-    ]
+    rows = [(it.action, KINDS[it.entry.section], it.entry.name, it.what or "-") for it in steps]
     print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
 
 
@@ -422,7 +386,6 @@ def _counted(count: int) -> str:
 
 
 def write_or_print(output: Path | None, text: str) -> None:
-    """Write text to a new file, or to stdout without one. Raises :class:`CommandFailed`."""
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from http import HTTPStatus
 
 import msgspec
@@ -84,35 +84,29 @@ class ChatAnswer:
         return message
 
 
+@dataclass(eq=False)
 class Conversation:
     """The messages of a chat, and the fields that every request carries."""
 
-    def __init__(
-        self,
-        target: Callable[[str], ProviderTarget],
-        model: str,
-        fields: Mapping[str, object],
-        system: str | None = None,
-    ) -> None:
-        self._target = target
-        self._chat = target(model)
-        self._fields = fields
-        self._system = system
+    _target: Callable[[str], ProviderTarget]
+    first_model: InitVar[str]
+    _fields: Mapping[str, object]
+    _system: str | None = None
+
+    def __post_init__(self, first_model: str) -> None:
+        self.use(first_model)
         self._images: list[str] = []
         self.messages: list[dict[str, object]] = []
         self.clear()
 
     @property
     def model(self) -> str:
-        """Return the id of the model that answers."""
         return self._chat.model
 
     def use(self, model: str) -> None:
-        """Send further requests to another model, with the whole conversation."""
         self._chat = self._target(model)
 
     def instruct(self, system: str | None) -> None:
-        """Replace the system message, or remove it."""
         said = self.messages[1:] if self._system else self.messages
         self._system = system
         self.clear()
@@ -127,12 +121,10 @@ class Conversation:
         )
 
     def clear(self) -> None:
-        """Remove all messages except the system message."""
         self._images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
 
     def attach(self, image: str) -> None:
-        """Attach the picture of a ``data:`` URL to the next message."""
         self._images.append(image)
 
     def say(self, text: str) -> None:
@@ -167,7 +159,6 @@ class Conversation:
         self.keep(into)
 
     def keep(self, answer: ChatAnswer) -> None:
-        """Add a complete answer to the history."""
         if answer.text or answer.calls:
             self.messages.append(answer.message())
 
@@ -176,7 +167,6 @@ class Conversation:
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
     def mark(self) -> int:
-        """Return the end of the history, for :meth:`rewind`."""
         return len(self.messages)
 
     def rewind(self, mark: int) -> None:
@@ -228,7 +218,6 @@ def provider_at(
 
 
 async def first_model(provider: Provider, base_url: str) -> str:
-    """Return the first model that the provider lists. Raises :class:`CommandFailed`."""
     with explain_failures(base_url):
         found = await provider.models()
     if not found:

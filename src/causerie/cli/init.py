@@ -60,7 +60,8 @@ def init(
 
     `causerie init --kind team --provider openai`
     """
-    check_absent(config, force)
+    if config.exists() and not force:
+        raise CommandFailed(f"{config} exists; --force replaces it")
     asks = kind is None
     kind = kind or ask_kind()
     write_configuration(config, kind, model, provider, context, asks=asks)
@@ -89,24 +90,18 @@ def write_configuration(
     if kind == "model":
         if provider is not None:
             raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
-        _write(config, model_file(_local_model(model, context, asks)))
+        _write(config, _local_model(model, context, asks))
         _print_next(config, [f"causerie serve{_flag(config)}", "causerie chat"])
         return
     if context is not None:
         raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
     remote = _remote_models(provider, model, asks)
     _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
-    _print_next(config, _remote_commands(config, remote))
-
-
-def check_absent(file: Path, force: bool) -> None:
-    """Raise :class:`CommandFailed` if the file exists and may not be replaced."""
-    if file.exists() and not force:
-        raise CommandFailed(f"{file} exists; --force replaces it")
+    key, flag = [f"export {remote.variable}=..."] if remote.variable else [], _flag(config)
+    _print_next(config, [*key, f"causerie check{flag}", f"causerie serve{flag}"])
 
 
 def ask_kind() -> Kind:
-    """Ask for the kind of service. Raises :class:`CommandFailed` without a terminal."""
     if not sys.stdin.isatty():
         raise CommandFailed(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "
@@ -117,8 +112,9 @@ def ask_kind() -> Kind:
     return _ask_until_valid("Kind", "model", _kind)
 
 
-def _local_model(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
+def _local_model(name: str | None, context: str | int | None, asks: bool) -> str:
     from causerie.cli.serve import id_of
+    from causerie.settings.toml import as_toml
 
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
@@ -127,8 +123,21 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> Sta
     if context is None and asks:
         context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
-    facts = f"{known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    return StarterModel(id_of(reference), ref_of(reference), facts, context or "auto")
+    facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
+    size = as_toml(context or "auto")
+    return f"""\
+# A model on this machine.
+# {_REFERENCE}
+
+{_SERVER.format(port=_PORT)}
+[[models]]
+id = {as_toml(id_of(reference))}  # the name that requests use
+ref = {as_toml(ref_of(reference))}{facts}
+
+[models.llamacpp]
+context = {size}  # tokens of prompt and output of one request; "auto" takes what fits
+# parallel = 4  # requests at the same time
+"""
 
 
 def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
@@ -196,12 +205,6 @@ def _write(file: Path, text: str) -> None:
         raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from error
 
 
-def _remote_commands(file: Path, remote: RemoteModels) -> Sequence[str]:
-    flag = _flag(file)
-    key = [f"export {remote.variable}=..."] if remote.variable else []
-    return [*key, f"causerie check{flag}", f"causerie serve{flag}"]
-
-
 def _flag(file: Path) -> str:
     from causerie.settings.load import FILE_NAME
 
@@ -222,16 +225,6 @@ _REFERENCE = (
 
 
 @dataclass(frozen=True, slots=True)
-class StarterModel:
-    """A model that runs on this machine; ``facts`` are for a comment."""
-
-    id: str
-    ref: str
-    facts: str = ""
-    context: int | str = "auto"
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteModels:
     """Models of a provider: one, or :data:`EVERY_MODEL`."""
 
@@ -240,7 +233,6 @@ class RemoteModels:
 
     @property
     def id(self) -> str:
-        """Return the name that requests use."""
         every = self.model == EVERY_MODEL
         return f"{self.provider.name}/{EVERY_MODEL}" if every else self.model
 
@@ -257,100 +249,67 @@ class RemoteModels:
         return _PORT + 1 if own else _PORT
 
 
-def model_file(model: StarterModel) -> str:
-    """Return the configuration for a model on this machine."""
-    from causerie.settings.toml import as_toml
-
-    facts = f"  # {model.facts}" if model.facts else ""
-    return _text(
-        "# A model on this machine.",
-        f"# {_REFERENCE}",
-        "",
-        *_server_lines(_PORT),
-        "",
-        "[[models]]",
-        f"id = {as_toml(model.id)}  # the name that requests use",
-        f"ref = {as_toml(model.ref)}{facts}",
-        "",
-        "[models.llamacpp]",
-        f"context = {as_toml(model.context)}  # tokens of prompt and output of one request;"
-        ' "auto" takes what fits',
-        "# parallel = 4  # requests at the same time",
-    )
-
-
 def gateway_file(remote: RemoteModels) -> str:
-    """Return the configuration for a gateway in front of a provider."""
-    return _text(
-        f"# A gateway: one base URL in front of {remote.provider.title} and others.",
-        f"# {_REFERENCE}",
-        "",
-        *_server_lines(remote.port),
-        "",
-        *_provider_lines(remote),
-        "",
-        *_alias_lines(remote),
-    )
+    return f"""\
+# A gateway: one base URL in front of {remote.provider.title} and others.
+# {_REFERENCE}
+
+{_SERVER.format(port=remote.port)}
+{_provider_lines(remote)}
+{_alias_lines(remote)}"""
 
 
 def team_file(remote: RemoteModels) -> str:
     """Return the configuration for a gateway with accounts, keys, budgets and a console."""
-    return _text(
-        "# A gateway for a team: accounts, personal keys, budgets, and a console at /console.",
-        f"# {_REFERENCE}",
-        "",
-        "[server]",
-        f"port = {remote.port}",
-        '# host = "0.0.0.0"  # let other machines in; read docs/guides/security.md before',
-        'keys = "accounts"  # people create their keys in the console',
-        "",
-        "# Accounts and usage are in SQLite in ~/.local/share/causerie, unless there is a folder:",
-        "# [store]",
-        '# folder = "/var/lib/causerie"',
-        "",
-        *_provider_lines(remote),
-        "",
-        *_alias_lines(remote),
-        '# price = { prompt = "0.50", completion = "1.50" }  # per 1M tokens; budgets count it',
-    )
+    return f"""\
+# A gateway for a team: accounts, personal keys, budgets, and a console at /console.
+# {_REFERENCE}
+
+[server]
+port = {remote.port}
+# host = "0.0.0.0"  # let other machines in; read docs/guides/security.md before
+keys = "accounts"  # people create their keys in the console
+
+# Accounts and usage are in SQLite in ~/.local/share/causerie, unless there is a folder:
+# [store]
+# folder = "/var/lib/causerie"
+
+{_provider_lines(remote)}
+{_alias_lines(remote)}\
+# price = {{ prompt = "0.50", completion = "1.50" }}  # per 1M tokens; budgets count it
+"""
 
 
-def _server_lines(port: int) -> Sequence[str]:
-    return (
-        "[server]",
-        f"port = {port}",
-        '# host = "0.0.0.0"  # let other machines in; then keys are needed',
-        "# keys = []  # digests that `causerie key` prints",
-    )
+_SERVER = """\
+[server]
+port = {port}
+# host = "0.0.0.0"  # let other machines in; then keys are needed
+# keys = []  # digests that `causerie key` prints
+"""
 
 
-def _provider_lines(remote: RemoteModels) -> Sequence[str]:
+def _provider_lines(remote: RemoteModels) -> str:
     from causerie.settings.toml import as_toml
 
     known = remote.provider
-    lines = [
-        "[[providers]]",
-        f"known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}",
-    ]
-    if remote.variable is None:
-        lines.append(f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere")
-    else:
-        lines.append(f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start")
-    return lines
+    second = f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere"
+    if remote.variable is not None:
+        second = f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start"
+    return f"""\
+[[providers]]
+known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}
+{second}
+"""
 
 
-def _alias_lines(remote: RemoteModels) -> Sequence[str]:
+def _alias_lines(remote: RemoteModels) -> str:
     from causerie.settings.toml import as_toml
 
     what = "all of its models, by their names" if remote.model == EVERY_MODEL else "its model"
     target = f"provider = {as_toml(remote.provider.name)}, model = {as_toml(remote.model)}"
-    return (
-        "[[aliases]]",
-        f"id = {as_toml(remote.id)}  # the name that requests use: {what}",
-        "# More targets with a higher `priority` answer when the first does not.",
-        f"targets = [{{ {target} }}]",
-    )
-
-
-def _text(*lines: str) -> str:
-    return "\n".join(lines) + "\n"
+    return f"""\
+[[aliases]]
+id = {as_toml(remote.id)}  # the name that requests use: {what}
+# More targets with a higher `priority` answer when the first does not.
+targets = [{{ {target} }}]
+"""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.command import AsJson, CommandFailed, Config, ExitCode, Set, print_json
+from causerie.cli.command import (
+    AsJson,
+    CommandFailed,
+    Config,
+    ExitCode,
+    Set,
+    print_found,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.accounts import Accounts
@@ -37,7 +45,11 @@ def key(
     `pass show llm/key | causerie key --digest` gives the digest of one you have
     """
     if digest:
-        typer.echo(digest_line(existing_key()))
+        found = sys.stdin.readline().strip()
+        if not found:
+            words = "--digest reads a key from stdin, and there was none"
+            raise CommandFailed(words, ExitCode.USAGE)
+        typer.echo(digest_line(found))
         return
     made = new_key()
     typer.echo(f"key:    {made}")
@@ -48,14 +60,11 @@ def key(
     )
 
 
-_PUBLIC_LENGTH = 8
-
-
 def new_key() -> str:
     """Return a new key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
     from causerie.hosted.accounts.tokens import letters, new_token
 
-    return f"ck_{letters(_PUBLIC_LENGTH)}_{new_token()}"
+    return f"ck_{letters(8)}_{new_token()}"
 
 
 def digest_line(made: str) -> str:
@@ -68,33 +77,21 @@ def digest_line(made: str) -> str:
     return found
 
 
-def existing_key() -> str:
-    """Return the key on stdin. Raises :class:`CommandFailed` if there is none."""
-    found = sys.stdin.readline().strip()
-    if not found:
-        raise CommandFailed("--digest reads a key from stdin, and there was none", ExitCode.USAGE)
-    return found
-
-
 keys = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Keys of projects, in the database."
 )
-OfProject = Annotated[str, typer.Argument(metavar="PROJECT", help="Its id, or its name.")]
 Which = Annotated[str, typer.Argument(metavar="KEY", help="Its public part, like ck_5RkT0yQzAbCd.")]
-
-
-_LONGEST = 36_500
 
 
 @keys.command("create")
 def create_key(
-    project: OfProject,
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="Its id, or its name.")],
     name: Annotated[str, typer.Option("--name", help="Its name.")] = "command line",
     management: Annotated[
         bool, typer.Option("--management", help="For the management API, not for requests.")
     ] = False,
     days: Annotated[
-        int | None, typer.Option("--days", min=1, max=_LONGEST, help="How long it works.")
+        int | None, typer.Option("--days", min=1, max=36_500, help="How long it works.")
     ] = None,
     models: Annotated[
         list[str] | None, typer.Option("--model", help="A model it may use; else all.")
@@ -115,9 +112,16 @@ def create_key(
     `causerie keys create rockets --management`
     """
     from causerie.cli.accounts import find_project, with_accounts
+    from causerie.hosted.accounts.issuing import KeyDraft
+    from causerie.hosted.accounts.keys import Purpose
 
-    lasts = None if days is None else timedelta(days=days)
-    draft = key_draft(name, lasts, doors, models, management=management)
+    draft = KeyDraft(
+        name=name,
+        purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
+        expires_at=None if days is None else datetime.now(UTC) + timedelta(days=days),
+        doors=frozenset(doors) if doors else None,
+        models=frozenset(models) if models else None,
+    )
 
     async def create(accounts: Accounts, by: Actor) -> NewKey:
         found = await find_project(accounts, by, project)
@@ -144,7 +148,6 @@ def list_keys(
     `causerie keys list rockets`
     """
     from causerie.cli.accounts import find_project, with_accounts
-    from causerie.hosted.management.views import KeyView
 
     async def find(accounts: Accounts, by: Actor) -> list[tuple[str, ApiKey]]:
         projects = await accounts.projects.every(by)
@@ -154,12 +157,7 @@ def list_keys(
             (each.name, key) for each in projects for key in await accounts.keys.of(by, each.id)
         ]
 
-    _, found = with_accounts(config, pairs, find)
-    if json:
-        now = datetime.now(UTC)
-        print_json([KeyView.of(key, now) for _, key in found])
-    else:
-        show_keys(found)
+    show_keys(with_accounts(config, pairs, find)[1], json)
 
 
 @keys.command("rotate")
@@ -231,70 +229,43 @@ def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
     typer.echo(f"{which} is deleted.", err=True)
 
 
-def key_draft(
-    name: str,
-    lasts: timedelta | None,
-    doors: Sequence[str] | None,
-    models: Sequence[str] | None,
-    *,
-    management: bool,
-) -> KeyDraft:
-    """Return the key to create; without doors or models it may use all."""
-    from causerie.hosted.accounts.issuing import KeyDraft
-    from causerie.hosted.accounts.keys import Purpose
-
-    return KeyDraft(
-        name=name,
-        purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
-        expires_at=None if lasts is None else datetime.now(UTC) + lasts,
-        doors=frozenset(doors) if doors else None,
-        models=frozenset(models) if models else None,
-    )
-
-
 def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
     """Print the models and doors of a key that the configuration does not have."""
     from causerie.settings.doors import door_addresses, model_names
 
-    _warn_of_unknown("model", draft.models, model_names(settings))
-    _warn_of_unknown("door", draft.doors, [each.door.name for each in door_addresses(settings)])
+    doors = tuple(each.door.name for each in door_addresses(settings))
+    wanted = (("model", draft.models, model_names(settings)), ("door", draft.doors, doors))
+    for kind, names, there in wanted:
+        for name in sorted((names or frozenset()) - set(there)):
+            known = ", ".join(there)
+            words = f"No {kind} is named {name!r} in the configuration; known: {known}."
+            typer.echo(words, err=True)
 
 
 def change_key(
     change: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
-    """Change a key in the database, and print it."""
     from causerie.cli.accounts import with_accounts
-    from causerie.hosted.management.views import KeyView
 
     async def work(accounts: Accounts, by: Actor) -> tuple[str, ApiKey]:
         key = await change(accounts, by)
         return (await accounts.projects.see(by, key.project_id)).project.name, key
 
-    _, found = with_accounts(config, pairs, work)
-    if json:
-        print_json(KeyView.of(found[1], datetime.now(UTC)))
-    else:
-        show_keys([found])
+    show_keys([with_accounts(config, pairs, work)[1]], json, alone=True)
 
 
-def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
-    """Print keys, each with the name of its project, as a table."""
+def show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False) -> None:
     from causerie.cli.accounts import day
-    from causerie.cli.terminal import print_table
+    from causerie.hosted.management.views import KeyView
 
     now = datetime.now(UTC)
+    views = [KeyView.of(key, now) for _, key in keys]
     rows = [
         (key.id, key.name, project, key.purpose, key.state(now), day(key.expires_at))
         for project, key in keys
     ]
-    print_table(("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS"), rows)
-
-
-def _warn_of_unknown(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:
-    for name in sorted((wanted or frozenset()) - set(there)):
-        known = ", ".join(there)
-        typer.echo(f"No {kind} is named {name!r} in the configuration; known: {known}.", err=True)
+    titles = ("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS")
+    print_found(views[0] if alone else views, titles, rows, json=json)
 
 
 def show_new_key(made: NewKey, json: bool) -> None:

@@ -8,7 +8,7 @@ with its place and what to do instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from causerie.cli.keys import digest_line
 from causerie.protocol.numbers import money
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.environment import variables
-from causerie.settings.toml import as_toml
+from causerie.settings.toml import as_toml, table_text
 from causerie.settings.values import ModelPattern
 
 _LITELLM_PORT = 4000
@@ -56,7 +56,6 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def toml(result: Imported) -> Iterator[str]:
-    """Yield the lines of the configuration."""
     yield "# Made by `causerie import --litellm`. Check it: `causerie check`."
     yield ""
     yield "[server]"
@@ -66,64 +65,54 @@ def toml(result: Imported) -> Iterator[str]:
     else:
         yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
     if result.unknown_params is not None:
-        yield ""
-        yield "[[doors]]"
-        yield 'name = "gateway"'
-        yield 'kind = "gateway"'
-        yield f"unknown_params = {as_toml(result.unknown_params)}  # litellm_settings.drop_params"
+        values = {"name": "gateway", "kind": "gateway", "unknown_params": result.unknown_params}
+        yield "\n" + table_text(
+            ("doors",), values, {"unknown_params": "litellm_settings.drop_params"}
+        )
     for name, provider in result.providers.items():
-        yield from _provider_lines(name, provider, result.variable(provider))
-        served = {model: each for (at, model), each in result.operations.items() if at == name}
-        if served:
-            yield "models = ["
-            for model, operation in served.items():
-                yield f"  {{ id = {as_toml(model)}, operations = [{as_toml(operation)}] }},"
-            yield "]"
+        models = [
+            {"id": model, "operations": [operation]}
+            for (at, model), operation in result.operations.items()
+            if at == name
+        ]
+        yield f"\n{_provider_table(name, provider, result.variable(provider), models)}"
     for alias in result.aliases.values():
-        yield from _alias_lines(alias)
+        yield f"\n{_alias_table(alias)}"
 
 
-def _provider_lines(name: str, provider: Upstream, variable: str | None) -> Iterator[str]:
-    yield ""
-    yield "[[providers]]"
-    yield f"name = {as_toml(name)}"
-    for setting in ("known", "base_url", "dialect", "api_version"):
-        value = getattr(provider, setting)
-        if value is not None:
-            yield f"{setting} = {as_toml(value)}"
-    if variable is not None:
-        yield f"key = {{ env = {as_toml(variable)} }}"
-    waits = [("total", provider.total), ("first_token", provider.first_token)]
-    if any(value is not None for _, value in waits):
-        pairs = (f"{setting} = {value}" for setting, value in waits if value is not None)
-        yield f"timeouts = {{ {', '.join(pairs)} }}"
+def _set(**values: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value not in (None, {})}
 
 
-def _alias_lines(alias: Alias) -> Iterator[str]:
-    yield ""
-    yield "[[aliases]]"
-    yield f"id = {as_toml(alias.id)}"
-    yield "targets = ["
-    for target in alias.targets:
-        yield f"  {{ {', '.join(_target_fields(alias, target))} }},"
-    yield "]"
-    limits = {"requests_per_minute": alias.limit("rpm"), "tokens_per_minute": alias.limit("tpm")}
-    pairs = [f"{name} = {value}" for name, value in limits.items() if value is not None]
-    if pairs:
-        yield f"limits = {{ {', '.join(pairs)} }}"
-    if alias.price:
-        prices = (f"{name} = {as_toml(value)}" for name, value in alias.price.items())
-        yield f"price = {{ {', '.join(prices)} }}  # for a million tokens"
+def _provider_table(
+    name: str, provider: Upstream, variable: str | None, models: Sequence[object]
+) -> str:
+    values = _set(
+        name=name,
+        known=provider.known,
+        base_url=provider.base_url,
+        dialect=provider.dialect,
+        api_version=provider.api_version,
+        key=_set(env=variable),
+        timeouts=_set(total=provider.total, first_token=provider.first_token),
+        models=models or None,
+    )
+    return table_text(("providers",), values)
 
 
-def _target_fields(alias: Alias, target: ImportedTarget) -> Iterator[str]:
-    yield f"provider = {as_toml(target.provider)}"
-    yield f"model = {as_toml(target.model)}"
-    if target.priority:
-        yield f"priority = {target.priority}"
-    weight = alias.weight(target)
-    if weight is not None:
-        yield f"weight = {weight}"
+def _alias_table(alias: Alias) -> str:
+    targets = [
+        _set(
+            provider=target.provider,
+            model=target.model,
+            priority=target.priority or None,
+            weight=alias.weight(target),
+        )
+        for target in alias.targets
+    ]
+    limits = _set(requests_per_minute=alias.limit("rpm"), tokens_per_minute=alias.limit("tpm"))
+    values = _set(id=alias.id, targets=targets, limits=limits, price=alias.price)
+    return table_text(("aliases",), values, {"price": "for a million tokens"})
 
 
 _MILLION = 1_000_000
@@ -199,7 +188,6 @@ class Imported:
         return f"{provider.variable}_{number + 1}" if number else provider.variable
 
     def note(self, place: str, words: str) -> None:
-        """Record a setting that is not carried over, and what to do instead."""
         self.notes.append((place, words))
 
 
@@ -567,7 +555,6 @@ _NONE = "has no counterpart; docs/reference/configuration.md lists what there is
 
 
 def note_settings(document: Mapping[str, Any], note: Callable[[str, str], None]) -> None:
-    """Note each setting outside of ``model_list`` that is not carried over."""
     for section, settings in document.items():
         if section == "model_list":
             continue

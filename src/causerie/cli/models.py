@@ -4,7 +4,7 @@ model, and the weights in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from causerie.cli.command import (
     Set,
     confirm,
     library,
+    print_found,
     print_json,
     ref_of,
     same_weights,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from causerie.engines.base import RecommendedSampling
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
-    from causerie.engines.weights.reference import Library, LibraryModel
     from causerie.settings.tree import Settings
 
 
@@ -57,10 +57,9 @@ def models(
 
     found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
     rows = asyncio.run(list_models(found.settings))
-    if as_json:
-        print_json(rows)
-    else:
-        show_models(rows)
+    cells = [(row.id or "-", row.ref or "-", row.engine or "-", row.size) for row in rows]
+    titles = ("MODEL", "WEIGHTS", "ENGINE", "SIZE")
+    print_found(rows, titles, cells, json=as_json, right={"SIZE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,12 @@ class ModelLine:
     engine: str | None
     bytes: int | None
     path: str | None
+
+    @property
+    def size(self) -> str:
+        if self.bytes is None:
+            return "not fetched" if self.ref else "-"
+        return size_text(self.bytes)
 
 
 async def list_models(settings: Settings) -> list[ModelLine]:
@@ -90,20 +95,6 @@ async def list_models(settings: Settings) -> list[ModelLine]:
         if str(weights.path) not in known:
             rows.append(ModelLine(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
-
-
-def show_models(rows: Sequence[ModelLine]) -> None:
-    """Print models as a table."""
-    from causerie.cli.terminal import print_table
-
-    cells = [(row.id or "-", row.ref or "-", row.engine or "-", _size(row)) for row in rows]
-    print_table(("MODEL", "WEIGHTS", "ENGINE", "SIZE"), cells, right={"SIZE"})
-
-
-def _size(row: ModelLine) -> str:
-    if row.bytes is None:
-        return "not fetched" if row.ref else "-"
-    return size_text(row.bytes)
 
 
 def show(
@@ -135,7 +126,6 @@ Facts = dict[str, object]
 
 
 def model_facts(name: str, config: Config, pairs: Set) -> Facts:
-    """Return the facts of a model. Raises :class:`CommandFailed`."""
     import asyncio
 
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
@@ -165,21 +155,22 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
             raise CommandFailed(f"{name} is not on this machine; {advice}", ExitCode.NETWORK)
         return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
     if weights.path.is_dir():
-        return (
-            facts | {"folder": str(weights.path)} | _folder_facts(weights.path, ref, model.engine)
-        )
+        facts["folder"] = str(weights.path)
+        return facts | _folder_facts(weights.path, ref, model.engine)
     header = read_header(weights.path)
-    runs = _launch_facts(header)
-    return facts | {"file": str(weights.path)} | _file_facts(header, ref) | runs
+    facts["file"] = str(weights.path)
+    return facts | _file_facts(header, ref) | _launch_facts(header)
 
 
 def _file_facts(header: Header, ref: str) -> Facts:
     from causerie.engines.sampling import sampling_of_gguf
+    from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
 
+    known = quantization_of_type(header.file_type) or quantization_of_name(header.path.stem)
     sampling = sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture))
     return {
         "architecture": header.architecture,
-        "quantization": _quantization(header),
+        "quantization": known,
         "size": header.file_size,
         "trained_context": header.context_length,
     } | _template_facts(header.chat_template, sampling)
@@ -235,12 +226,6 @@ def _launch_facts(header: Header) -> Facts:
     }
 
 
-def _quantization(header: Header) -> str | None:
-    from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
-
-    return quantization_of_type(header.file_type) or quantization_of_name(header.path.stem)
-
-
 def _thinking(form: ModelFormat) -> str:
     if form.thinking is None:
         return "no"
@@ -248,7 +233,6 @@ def _thinking(form: ModelFormat) -> str:
 
 
 def facts_text(key: str, value: object) -> str:
-    """Return a fact as text for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -321,15 +305,26 @@ def show_list(
 
     `causerie list --library` shows what `causerie pull NAME` can fetch
     """
-    print_list(config, pairs, names=names, as_json=as_json)
+    from causerie.composition.engine_makers import cached_weights
 
-
-_EMPTY = (
-    "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
-)
-_TITLES = ("NAME", "SIZE", "QUANT", "USED")
-_LIBRARY_TITLES = ("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
-_AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
+    known = library()
+    if names:
+        listed = [
+            (one.name, size_text(one.size), f"{one.context:,}", one.license, one.ref)
+            for one in known.models
+        ]
+        titles = ("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
+        print_found(known.models, titles, listed, json=as_json, right={"SIZE", "CONTEXT"})
+        return
+    rows, cells = [], []
+    for one in cached_weights(settings_in_force(config, pairs).settings):
+        name, quantization, path = known.name(one.ref), _quantization_of(one), str(one.path)
+        rows.append(CachedModel(name, one.ref, one.size, quantization, one.used_at, path))
+        cells.append((name, size_text(one.size), quantization or "-", _age(one.used_at)))
+    print_found(rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"})
+    if not rows and not as_json:
+        words = "`causerie pull NAME` fetches a model of `causerie list --library`."
+        typer.echo(f"Nothing is in the cache. {words}", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,50 +338,6 @@ class CachedModel:
     used_at: float | None
     """Seconds since the epoch."""
     path: str
-
-
-def print_list(config: Config, pairs: Set, *, names: bool, as_json: bool) -> None:
-    """Print the weights in the cache, or with ``names`` all short names that can be fetched."""
-    known = library()
-    if names:
-        _print(known.models, _LIBRARY_TITLES, map(_library_row, known.models), as_json=as_json)
-        return
-    rows = _cached(known, config, pairs)
-    _print(rows, _TITLES, map(_row, rows), as_json=as_json)
-    if not rows and not as_json:
-        typer.echo(_EMPTY, err=True)
-
-
-def _print(
-    found: Sequence[LibraryModel | CachedModel],
-    titles: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    as_json: bool,
-) -> None:
-    from causerie.cli.terminal import print_table
-
-    if as_json:
-        print_json(found)
-    else:
-        print_table(titles, rows, right={"SIZE", "CONTEXT"})
-
-
-def _cached(known: Library, config: Config, pairs: Set) -> list[CachedModel]:
-    from causerie.composition.engine_makers import cached_weights
-
-    found = cached_weights(settings_in_force(config, pairs).settings)
-    return [
-        CachedModel(
-            known.name(one.ref),
-            one.ref,
-            one.size,
-            _quantization_of(one),
-            one.used_at,
-            str(one.path),
-        )
-        for one in found
-    ]
 
 
 def _quantization_of(weights: CachedWeights) -> str | None:
@@ -407,21 +358,11 @@ def _quantization_of(weights: CachedWeights) -> str | None:
         return None
 
 
-def _row(model: CachedModel) -> Sequence[str]:
-    size = size_text(model.bytes)
-    return model.name, size, model.quantization or "-", _age(model.used_at)
-
-
-def _library_row(model: LibraryModel) -> Sequence[str]:
-    size, context = size_text(model.size), f"{model.context:,}"
-    return model.name, size, context, model.license, model.ref
-
-
 def _age(moment: float | None) -> str:
     if moment is None:
         return "-"
     passed = datetime.now(UTC).timestamp() - moment
-    for seconds, word in _AGES:
+    for seconds, word in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         count = int(passed // seconds)
         if count:
             return f"{count} {word}{'s' if count > 1 else ''} ago"
@@ -446,39 +387,25 @@ def remove(
     """
     import asyncio
 
+    from causerie.cli.services import services
     from causerie.composition.engine_makers import cached_weights, remove_weights
 
     settings = settings_in_force(config, pairs).settings
-    known = library()
-    found = found_weights(cached_weights(settings), name, known)
-    refuse_running(name, known)
+    known, every = library(), cached_weights(settings)
+    wanted = known.reference(name)
+    found = [one for one in every if same_weights(one.ref, wanted)]
+    if not found:
+        names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
+        raise CommandFailed(f"{name} is not in the cache, which holds {names}", ExitCode.USAGE)
+    for service in services():
+        if service.models(name, known):
+            raise CommandFailed(
+                f"{name} is served by {service.facts.address}; "
+                f"stop that by `causerie stop --pid {service.facts.pid}` before"
+            )
     size = size_text(sum(one.size for one in found))
     if not yes:
         confirm(f"Delete {name} ({size})?")
     for one in found:
         asyncio.run(remove_weights(settings, one))
     typer.echo(f"Deleted {name}: {size}.")
-
-
-def found_weights(
-    every: Sequence[CachedWeights], name: str, known: Library
-) -> Sequence[CachedWeights]:
-    """Return the cached weights of that name. Raises :class:`CommandFailed`."""
-    wanted = known.reference(name)
-    found = [one for one in every if same_weights(one.ref, wanted)]
-    if not found:
-        names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
-        raise CommandFailed(f"{name} is not in the cache, which holds {names}", ExitCode.USAGE)
-    return found
-
-
-def refuse_running(name: str, known: Library) -> None:
-    """Raise :class:`CommandFailed` while a service has the model."""
-    from causerie.cli.services import services
-
-    for one in services():
-        if one.models(name, known):
-            raise CommandFailed(
-                f"{name} is served by {one.facts.address}; "
-                f"stop that by `causerie stop --pid {one.facts.pid}` before"
-            )

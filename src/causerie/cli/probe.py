@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from causerie.probe.provider_interview import CompletedInterview
     from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
     from causerie.providers.dialect import Dialect
-    from causerie.settings.load import Loaded
     from causerie.settings.provider import ProviderSettings
 
 
@@ -97,28 +96,44 @@ def probe(
     if entry and (quick or as_json):
         words = "--entry needs every answer, and is another form than --json"
         raise CommandFailed(words, ExitCode.USAGE)
-    keys = KeyOptions(key, key_env, key_file)
-    plan = plan_of(base_url, models, keys, dialect, config, seconds, total_seconds, yes, quick)
-    if entry:
-        print_entries(plan)
+    from causerie.probe.asker import ProbeBounds
+
+    address = base_url.rstrip("/")
+    providers = settings_in_force(config, None).settings.providers
+    known = next((one for one in providers if one.base_url.rstrip("/") == address), None)
+    plan = ProbePlan(
+        base_url=address,
+        models=tuple(models or ()),
+        key=_chosen_key(key, key_env, key_file, known),
+        dialect=_chosen_dialect(dialect, known),
+        reach=_configured_reach(known) if known is not None else None,
+        bounds=ProbeBounds(seconds),
+        total_seconds=total_seconds or (60.0 if quick else 1800.0),
+        yes=yes,
+        quick=quick,
+    )
+    carry_out(plan, entry=entry, as_json=as_json)
+
+
+def carry_out(plan: ProbePlan, *, entry: bool, as_json: bool) -> None:
+    """Probe the models, and print findings and entries for the configuration, or one of both."""
+    import asyncio
+
+    from rich.console import Console
+
+    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
+    if as_json:
+        print_json([one.report(plan.base_url) for one in interviews])
+    elif entry:
+        for one in interviews:
+            if not one.complete:
+                raise CommandFailed(f"not every question about {one.entry.id} could be asked")
+        typer.echo("\n\n".join(map(_entry, interviews)))
     else:
-        ask_and_show(plan, as_json=as_json)
-
-
-WHOLE_SECONDS = 1800.0
-QUICK_SECONDS = 60.0
-
-
-def check_api(dialect: Dialect | None) -> None:
-    """Raise :class:`CommandFailed` for a provider without chat completions."""
-    from causerie.providers.dialect import CHAT
-
-    if dialect is not None and dialect.api != CHAT:
-        raise CommandFailed(
-            f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
-            "as a bearer token; ask it through a gateway of this service instead",
-            ExitCode.USAGE,
-        )
+        for one in interviews:
+            show_findings(Console(), one.entry, one.findings)
+            if one.complete and not plan.quick:
+                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +142,11 @@ class ProbePlan:
 
     base_url: str
     models: tuple[str, ...]
-    access: Access
+    key: str | None = field(repr=False)
+    dialect: Dialect | None
+    """``None`` if nobody has named one."""
+    reach: Reach | None
+    """``None`` if the provider is not configured."""
     bounds: ProbeBounds
     total_seconds: float
     yes: bool
@@ -140,33 +159,11 @@ class ProbePlan:
         return QUICK_QUESTIONS if self.quick else QUESTIONS
 
 
-def plan_of(
-    base_url: str,
-    models: Sequence[str] | None,
-    keys: KeyOptions,
-    dialect: str | None,
-    config: Path | None,
-    seconds: float,
-    total_seconds: float | None,
-    yes: bool,
-    quick: bool,
-) -> ProbePlan:
-    """Return the plan that the command line describes. Raises :class:`CommandFailed`."""
-    from causerie.probe.asker import ProbeBounds
-
-    address = base_url.rstrip("/")
-    reach = access_to(address, settings_in_force(config, None), keys, dialect)
-    check_api(reach.dialect)
-    total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
-    bounds = ProbeBounds(seconds)
-    return ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
-
-
 class _ProbeRun:
     def __init__(self, plan: ProbePlan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
-        self.dialect = plan.access.dialect
+        self.dialect = plan.dialect
 
     async def interviews(self) -> list[CompletedInterview]:
         """Ask one model after the other. Raises :class:`CommandFailed`."""
@@ -177,16 +174,15 @@ class _ProbeRun:
 
         plan = self._plan
         try:
-            asker = ProbeClient(plan.base_url, plan.access.key, plan.access.reach, plan.bounds)
+            asker = ProbeClient(plan.base_url, plan.key, plan.reach, plan.bounds)
         except ValueError as error:
             raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
             self._learn_dialect(guess_dialect(listed, subjects[0].model))
-            self._confirm_cost(
-                cost(plan.questions, subjects, dialect_preview=self.dialect is not None)
-            )
+            preview = self.dialect is not None
+            self._confirm_cost(cost(plan.questions, subjects, dialect_preview=preview))
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _learn_dialect(self, guessed: Dialect | None) -> None:
@@ -201,16 +197,15 @@ class _ProbeRun:
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
         from causerie.cli.conversation import advice
-        from causerie.probe.question import Subject, dig
+        from causerie.probe.question import Subject, dig, message_of
         from causerie.probe.questions.listing import entries, entry_of, listed_length
-        from causerie.probe.reading import message_of
 
         plan = self._plan
         if not listed.status:
             raise CommandFailed(listed.trouble, ExitCode.NETWORK)
         if listed.status in (401, 403):
             raise CommandFailed(
-                f"{plan.base_url} wants {'another' if plan.access.key else 'a'} key: "
+                f"{plan.base_url} wants {'another' if plan.key else 'a'} key: "
                 f"status {listed.status}; give one with --key-env, --key-file or --key"
             )
         names = plan.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
@@ -219,7 +214,7 @@ class _ProbeRun:
             raise CommandFailed(
                 f"{plan.base_url}/models lists no models ({why}); name one with --model"
             )
-        bare = Subject(plan.base_url, "", keyed=plan.access.key is not None)
+        bare = Subject(plan.base_url, "", keyed=plan.key is not None)
         return [
             replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
             for name in names
@@ -241,7 +236,8 @@ class _ProbeRun:
         from causerie.probe.provider_interview import interview, run_interview
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
-        with self._progress(subject) as begins:
+        self._print_note(f"asking {subject.model}")
+        with ProbeProgress(self._notes, len(self._plan.questions)) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
             asked = await run_interview(asking, self._plan.questions)
@@ -251,40 +247,8 @@ class _ProbeRun:
             self._print_note(f"left out by --quick: {', '.join(left)}")
         return asked
 
-    def _progress(self, subject: Subject) -> ProbeProgress:
-        self._print_note(f"asking {subject.model}")
-        return ProbeProgress(self._notes, len(self._plan.questions))
-
     def _print_note(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def ask_and_show(plan: ProbePlan, *, as_json: bool) -> None:
-    """Probe the models, and print findings and entries for the configuration."""
-    import asyncio
-
-    from rich.console import Console
-
-    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
-    if as_json:
-        print_json([one.report(plan.base_url) for one in interviews])
-    for one in interviews if not as_json else ():
-        show_findings(Console(), one.entry, one.findings)
-        if one.complete and not plan.quick:
-            typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
-
-
-def print_entries(plan: ProbePlan) -> None:
-    """Probe the models, and print only their entries for the configuration."""
-    import asyncio
-
-    from rich.console import Console
-
-    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
-    for one in interviews:
-        if not one.complete:
-            raise CommandFailed(f"not every question about {one.entry.id} could be asked")
-    typer.echo("\n\n".join(map(_entry, interviews)))
 
 
 def _entry(one: CompletedInterview) -> str:
@@ -293,47 +257,22 @@ def _entry(one: CompletedInterview) -> str:
     return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
 
 
-@dataclass(frozen=True, slots=True)
-class KeyOptions:
-    """The options for a key, of which one may be given."""
-
-    text: str | None = field(default=None, repr=False)
-    env: str | None = None
-    file: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Access to a provider. ``dialect`` is unset if nobody has named one, ``reach`` if the provider
-    is not configured."""
-
-    key: str | None = field(default=None, repr=False)
-    dialect: Dialect | None = None
-    reach: Reach | None = None
-
-
-def access_to(
-    base_url: str, loaded: Loaded, options: KeyOptions, dialect: str | None = None
-) -> Access:
-    """Return key and dialect for a base URL, from the options, the configuration or a variable.
-
-    Raises :class:`CommandFailed`.
-    """
+def _chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect | None:
+    from causerie.providers.dialect import CHAT
     from causerie.providers.dialects import DIALECTS
 
-    known = configured_provider(loaded, base_url)
-    if dialect is not None and dialect not in DIALECTS:
+    if name is not None and name not in DIALECTS:
         names = ", ".join(DIALECTS)
-        raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
-    kind = dialect or (known.dialect if known is not None else None)
-    reach = _configured_reach(known) if known is not None else None
-    return Access(_chosen_key(options, known), DIALECTS[kind] if kind is not None else None, reach)
-
-
-def configured_provider(loaded: Loaded, base_url: str) -> ProviderSettings | None:
-    wanted = base_url.rstrip("/")
-    providers = loaded.settings.providers
-    return next((one for one in providers if one.base_url.rstrip("/") == wanted), None)
+        raise CommandFailed(f"no dialect is named {name}; known: {names}", ExitCode.USAGE)
+    kind = name or (known.dialect if known is not None else None)
+    dialect = DIALECTS[kind] if kind is not None else None
+    if dialect is not None and dialect.api != CHAT:
+        raise CommandFailed(
+            f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
+            "as a bearer token; ask it through a gateway of this service instead",
+            ExitCode.USAGE,
+        )
+    return dialect
 
 
 def _configured_reach(known: ProviderSettings) -> Reach:
@@ -352,24 +291,24 @@ def _configured_reach(known: ProviderSettings) -> Reach:
         ) from error
 
 
-def _chosen_key(options: KeyOptions, known: ProviderSettings | None) -> str | None:
+def _chosen_key(
+    text: str | None, env: str | None, file: Path | None, known: ProviderSettings | None
+) -> str | None:
     from causerie.settings.credentials import secret_value
     from causerie.settings.environment import CLIENT_KEY, variables
     from causerie.settings.values import Secret
 
-    given = [option for option in (options.text, options.env, options.file) if option is not None]
-    if len(given) > 1:
+    if (text, env, file).count(None) < 2:
         raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
-    if options.text is not None:
-        text = options.text
+    if text is not None:
         if not text.isascii() or not text.isprintable() or not text or " " in text:
             raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
-        return options.text
+        return text
     environ = variables()
-    if options.env is not None:
-        place = Secret(env=options.env)
-    elif options.file is not None:
-        place = Secret(file=str(options.file.resolve()))
+    if env is not None:
+        place = Secret(env=env)
+    elif file is not None:
+        place = Secret(file=str(file.resolve()))
     elif known is not None and known.key is not None:
         place = known.key
     elif environ.get(CLIENT_KEY):
@@ -389,22 +328,16 @@ class ProbeProgress:
     """Shows the current question: a bar on a terminal, else a line each."""
 
     def __init__(self, console: Console, total: int) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich import progress
 
         self._console = console
         self._total = total
         self._count = 0
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -427,7 +360,6 @@ class ProbeProgress:
 
 
 def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
-    """Print the findings, then the summary."""
     if console.is_terminal:
         console.print(_table(findings))
     else:
@@ -450,7 +382,6 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def summary_lines(entry: ProbedModel) -> Iterator[str]:
-    """Yield the lines of the summary of a model."""
     yield ""
     yield f"{printable(entry.id)}: {entry.evidence}"
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"

@@ -30,7 +30,6 @@ class HelpCommand(TyperCommand):
     """A command whose help is plain text."""
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help of the command, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
     def invoke(self, ctx: Any) -> Any:
@@ -45,7 +44,6 @@ class HelpGroup(TyperGroup):
     """A group whose help is plain text, and is shown without importing pydantic."""
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help of the group, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -74,12 +72,9 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
             yield _with_bold_code(textwrap.fill(" ".join(paragraph.split()), width))
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     if lines:
-        yield "\n".join((_bold("Examples:"), *(f"  {_example(line)}" for line in lines)))
-
-
-def _example(line: str) -> str:
-    alone = _CODE.fullmatch(line)
-    return alone[1] if alone else _with_bold_code(line)
+        found = [(line, _CODE.fullmatch(line)) for line in lines]
+        shown = (alone[1] if alone else _with_bold_code(line) for line, alone in found)
+        yield "\n".join((_bold("Examples:"), *(f"  {line}" for line in shown)))
 
 
 def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
@@ -90,11 +85,11 @@ def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tu
         if rows:
             yield title, rows
     if commands := getattr(command, "commands", {}):
-        yield "Commands", [(name, _summary(each.help or "")) for name, each in commands.items()]
-
-
-def _summary(text: str) -> str:
-    return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+        first = {name: inspect.cleandoc(each.help or "") for name, each in commands.items()}
+        yield (
+            "Commands",
+            [(name, " ".join(text.split("\n\n")[0].split())) for name, text in first.items()],
+        )
 
 
 def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
@@ -118,68 +113,56 @@ def _bold(text: str) -> str:
     return typer.style(text, bold=True)
 
 
-class CommandEntry(NamedTuple):
-    """A command: its summary, its module, and the function or Typer application there."""
+class Command(NamedTuple):
+    """A command: its summary, its module, and the function or Typer application there.
+
+    Those have its own name unless another one is given.
+    """
 
     summary: str
-    module: str
-    function: str
+    module: str = ""
+    function: str = ""
 
 
-COMMANDS: Mapping[str, CommandEntry] = {
-    "serve": CommandEntry("Serve a model: fetch it if needed, load it, answer.", "serve", "serve"),
-    "run": CommandEntry("Chat with a model on this machine, or ask one question.", "chat", "run"),
-    "pull": CommandEntry(
-        "Fetch weights into the cache, and print where they are.", "models", "pull"
-    ),
-    "list": CommandEntry(
+COMMANDS: Mapping[str, Command] = {
+    "serve": Command("Serve a model: fetch it if needed, load it, answer."),
+    "run": Command("Chat with a model on this machine, or ask one question.", "chat"),
+    "pull": Command("Fetch weights into the cache, and print where they are.", "models"),
+    "list": Command(
         "List the weights in the cache: name, size, quantization, last use.", "models", "show_list"
     ),
-    "show": CommandEntry(
-        "Show facts of a model, and how it would run on this machine.", "models", "show"
+    "show": Command("Show facts of a model, and how it would run on this machine.", "models"),
+    "ps": Command("Show the running services of this user, and their models.", "services"),
+    "stop": Command(
+        "Stop a running service, as Ctrl-C does: running answers may finish.", "services"
     ),
-    "ps": CommandEntry(
-        "Show the running services of this user, and their models.", "services", "ps"
-    ),
-    "stop": CommandEntry(
-        "Stop a running service, as Ctrl-C does: running answers may finish.", "services", "stop"
-    ),
-    "rm": CommandEntry("Delete weights from the cache, after a question.", "models", "remove"),
-    "models": CommandEntry(
-        "List the configured models, and the weights in the cache.", "models", "models"
-    ),
-    "init": CommandEntry("Write a first configuration, with comments.", "init", "init"),
-    "check": CommandEntry(
+    "rm": Command("Delete weights from the cache, after a question.", "models", "remove"),
+    "models": Command("List the configured models, and the weights in the cache."),
+    "init": Command("Write a first configuration, with comments."),
+    "check": Command(
         "Check the configuration and show what is set, and where each value comes from.",
         "configuration",
-        "check",
     ),
-    "export": CommandEntry(
+    "export": Command(
         "Write the entries of the configuration that the database holds, as a file.",
         "configuration",
         "export_config",
     ),
-    "import": CommandEntry(
+    "import": Command(
         "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
         "configuration",
         "import_config",
     ),
-    "reload": CommandEntry(
-        "Tell a running service to read its configuration anew.", "services", "reload"
+    "reload": Command("Tell a running service to read its configuration anew.", "services"),
+    "chat": Command("Chat in the terminal, or ask one question."),
+    "probe": Command("Ask a provider small questions and show what it really does."),
+    "key": Command("Make a new key, and the digest that goes into the configuration.", "keys"),
+    "migrate": Command(
+        "Bring the tables of the database to the version of this program.", "accounts"
     ),
-    "chat": CommandEntry("Chat in the terminal, or ask one question.", "chat", "chat"),
-    "probe": CommandEntry(
-        "Ask a provider small questions and show what it really does.", "probe", "probe"
-    ),
-    "key": CommandEntry(
-        "Make a new key, and the digest that goes into the configuration.", "keys", "key"
-    ),
-    "migrate": CommandEntry(
-        "Bring the tables of the database to the version of this program.", "accounts", "migrate"
-    ),
-    "users": CommandEntry("Who has an account.", "accounts", "users"),
-    "projects": CommandEntry("What keys, members and usage belong to.", "accounts", "projects"),
-    "keys": CommandEntry("Keys of projects, in the database.", "keys", "keys"),
+    "users": Command("Who has an account.", "accounts"),
+    "projects": Command("What keys, members and usage belong to.", "accounts"),
+    "keys": Command("Keys of projects, in the database."),
 }
 
 
@@ -190,7 +173,6 @@ class _CommandsOnDemand(HelpGroup):
             self.add_command(HelpCommand(name, help=command.summary))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Import the command that the arguments name."""
         name, placeholder, rest = super().resolve_command(ctx, args)
         return name, placeholder and loaded(str(name)), rest
 
@@ -198,7 +180,9 @@ class _CommandsOnDemand(HelpGroup):
 def loaded(name: str) -> Any:
     """Import the module of a command; return the command as Typer builds it."""
     command = COMMANDS[name]
-    found = getattr(import_module(f"causerie.cli.{command.module}"), command.function)
+    found = getattr(
+        import_module(f"causerie.cli.{command.module or name}"), command.function or name
+    )
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:

@@ -26,15 +26,11 @@ from causerie.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     from causerie.engines.weights.reference import Reference
     from causerie.settings.entries import Entry, ReadWith
     from causerie.settings.load import Loaded, Override
     from causerie.settings.tree import ModelSettings, Settings
 
-
-_MOST_FILES = 65_536
 
 Ref = Annotated[
     str | None,
@@ -131,8 +127,7 @@ def serve_until_stopped(read: ReadWith) -> None:
         if place is not None:
             run_on_loop(run_worker(loaded, again, place))
         elif worker_count(loaded.settings.server) > 1:
-            arguments = sys.argv[1:]
-            run_on_loop(supervise(loaded, arguments, announcer, announcer.first_link))
+            run_on_loop(supervise(loaded, sys.argv[1:], announcer))
         else:
             run_on_loop(run_service(loaded, again, announcer))
 
@@ -256,16 +251,13 @@ def run_on_loop(main: Coroutine[object, object, None]) -> None:
     import asyncio
 
     _raise_file_limit()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    factory = None
+    if sys.platform != "win32":
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
-
-
-def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
 
 
 # Each connection needs a file descriptor. Shells and service managers allow 1024 by default.
@@ -275,7 +267,7 @@ def _raise_file_limit() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    most = 65_536 if hard == resource.RLIM_INFINITY else min(65_536, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         with suppress(OSError, ValueError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -43,8 +43,8 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] 
     found = services()
     if as_json:
         print_json([one.facts for one in found])
-        return
-    show_services(found, library())
+    else:
+        show_services(found, library())
 
 
 def stop(
@@ -72,12 +72,11 @@ def stop(
     except ControlFailed as error:
         raise CommandFailed(str(error)) from error
     while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-        time.sleep(LOOK_SECONDS)
+        time.sleep(0.1)
     typer.echo(f"Stopped {chosen.facts.address}.")
 
 
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
-LOOK_SECONDS = 0.1
 _COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "ADDRESS", "PID")
 
 
@@ -122,7 +121,6 @@ def services() -> Sequence[Service]:
 
 
 def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
-    """Return the only service that matches. Raises :class:`CommandFailed`."""
     if not found:
         raise CommandFailed("no service of this user is running")
     known = library()
@@ -131,22 +129,19 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
         for one in found
         if pid in (None, one.facts.pid) and (name is None or one.models(name, known))
     ]
-    chosen = _only_one(
-        fitting,
-        found,
-        lambda one: (
-            ", ".join(model.id for model in one.facts.models) or "without models of its own"
-        ),
-    )
-    others = [model.id for model in chosen.facts.models]
+
+    def models(one: Service) -> str:
+        return ", ".join(model.id for model in one.facts.models)
+
+    chosen = _only_one(fitting, found, lambda one: models(one) or "without models of its own")
+    others = chosen.facts.models
     if name is not None and pid is None and len(others) > 1:
         advice = f"stop it as a whole by `causerie stop --pid {chosen.facts.pid}`"
-        raise CommandFailed(f"that service serves {', '.join(others)}; {advice}", ExitCode.USAGE)
+        raise CommandFailed(f"that service serves {models(chosen)}; {advice}", ExitCode.USAGE)
     return chosen
 
 
 def show_services(found: Sequence[Service], known: Library) -> None:
-    """Print the table of services and their models."""
     from causerie.cli.terminal import print_table
 
     rows = [row for one in found for row in _rows(one, known)]
@@ -229,7 +224,7 @@ def reload(
 
     try:
         chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
-        outcome = asked(chosen.path, "reload", ReloadOutcome, RELOAD_SECONDS)
+        outcome = asked(chosen.path, "reload", ReloadOutcome, 120.0)  # commands give secrets slowly
     except ControlFailed as error:
         raise CommandFailed(str(error)) from error
     if outcome.problems:
@@ -247,13 +242,9 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-RELOAD_SECONDS = 120.0  # secrets may come from slow commands
-
-
 def service_to_reload(
     running: Sequence[ControlSocket], config: Path | None, pid: int | None
 ) -> ControlSocket:
-    """Return the only service that matches. Raises :class:`CommandFailed`."""
     from causerie.composition.control import ServiceFacts, asked
 
     running = [one for one in running if one.pid == pid] or running  # another may hang
@@ -262,10 +253,12 @@ def service_to_reload(
     ]
     if not found:
         raise CommandFailed("no service of this user is running; start it by `causerie serve`")
+    real = None if config is None else os.path.realpath(config)
     fitting = [
         one
         for one in found
-        if pid in (None, one.socket.pid) and (config is None or _is_same(config, one.facts.file))
+        if pid in (None, one.socket.pid)
+        and (real is None or (one.facts.file and os.path.realpath(one.facts.file) == real))
     ]
     return _only_one(
         fitting, found, lambda one: one.facts.file or "without a configuration file"
@@ -277,14 +270,9 @@ def _only_one(
 ) -> Service:
     if len(fitting) == 1:
         return fitting[0]
-    some = "several services are running; say which"
-    if not fitting:
-        some = "no such service is running; there are"
+    several = "several services are running; say which"
+    some = several if fitting else "no such service is running; there are"
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  {describe(one)}" for one in fitting or found
     )
     raise CommandFailed("\n".join((f"{some}:", *lines)), ExitCode.USAGE)
-
-
-def _is_same(config: Path, file: str | None) -> bool:
-    return file is not None and os.path.realpath(config) == os.path.realpath(file)

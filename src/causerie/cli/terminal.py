@@ -43,7 +43,6 @@ def print_table(
 
 
 def print_facts(facts: Sequence[tuple[str, str]], console: Console | None = None) -> None:
-    """Print names with their values, one below the other."""
     console = console or Console(highlight=False)
     names, values = (
         [Text(name) for name, _ in facts],

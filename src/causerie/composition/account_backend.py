@@ -164,8 +164,7 @@ async def account_backend(
     store of all replicas. Raises :class:`CannotStart`.
     """
     async with AsyncExitStack() as stack:
-        database = await opened(store)
-        stack.push_async_callback(database.close)
+        database = await stack.enter_async_context(opened(store))
         cipher = await sealed(database, store, secret_keys)
         sql, reader = SqlStore(database, cipher), SqlUsageReader(database)
         key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
@@ -187,26 +186,25 @@ async def account_backend(
         _ = await stack.enter_async_context(owned(recorder.sweep()))
         _ = await stack.enter_async_context(recorder)
         accounts = Accounts(sql, reader, Passwords(), _clock)
-        bookkeeping = Bookkeeping(ledger, budgets, recorder)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
-        statements = Statements(sql, reader, _clock, free_days)
-        conditions = AccountConditions(
-            SqlAlertBook(database), Watching(sql, accounts.usage, _clock), _clock
-        )
-        results = SqlProbeResults(database)
+        watching = Watching(sql, accounts.usage, _clock)
         yield AccountBackend(
-            accounts, key_cache, bookkeeping, free_days, statements, _clock, conditions, results
+            accounts,
+            key_cache,
+            Bookkeeping(ledger, budgets, recorder),
+            free_days,
+            Statements(sql, reader, _clock, free_days),
+            _clock,
+            AccountConditions(SqlAlertBook(database), watching, _clock),
+            SqlProbeResults(database),
         )
 
 
 @asynccontextmanager
 async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
-    database = await opened(store)
-    try:
+    async with opened(store) as database:
         yield Accounts(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
-    finally:
-        await database.close()
 
 
 @asynccontextmanager
@@ -217,14 +215,12 @@ async def entries_of(
 
     A credential that cannot be decrypted is an error only if entries must be ``complete``.
     """
-    database = await opened(store)
-    try:
+    async with opened(store) as database:
         cipher = await sealed(database, store, secret_keys, complete=complete)
-        yield Entries(SqlStore(database, cipher), _clock)
-    except StoreUnavailable as failure:
-        raise _unusable(failure) from failure
-    finally:
-        await database.close()
+        try:
+            yield Entries(SqlStore(database, cipher), _clock)
+        except StoreUnavailable as failure:
+            raise _unusable(failure) from failure
 
 
 async def stored_entries(
@@ -237,22 +233,22 @@ async def stored_entries(
 
 async def migrated(store: StoreSettings) -> str:
     """Bring the tables to this version and return their revision; raise :class:`CannotStart`."""
-    database = await opened(store)
-    try:
+    async with opened(store) as database:
         return await revision(database) or ""
-    finally:
-        await database.close()
 
 
-async def opened(store: StoreSettings) -> Database:
+@asynccontextmanager
+async def opened(store: StoreSettings) -> AsyncIterator[Database]:
     """Open the database and update its tables; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
-        await upgrade(database)
-    except (NewerSchema, StoreUnavailable) as failure:
+        try:
+            await upgrade(database)
+        except (NewerSchema, StoreUnavailable) as failure:
+            raise _unusable(failure) from failure
+        yield database
+    finally:
         await database.close()
-        raise _unusable(failure) from failure
-    return database
 
 
 async def sealed(
@@ -263,14 +259,14 @@ async def sealed(
     A credential that cannot be decrypted is an error only if all must be ``complete``.
     """
     try:
-        made = not secret_keys and not _key_file(store).exists()
+        file = Path(store.folder or ".") / "secret.key"
+        made = not secret_keys and not file.exists()
         if complete and made and await holds_secrets(database):
             raise CannotStart(
-                f"{_key_file(store)} is missing, and what the database holds was encrypted with "
+                f"{file} is missing, and what the database holds was encrypted with "
                 "its key; restore the file (or set store.secret_keys)"
             )
-        keys = secret_keys or [await asyncio.to_thread(_key_of_file, store)]
-        cipher = Cipher(keys)
+        cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
         await seal_secrets(database, cipher)
         unopened = await unopened_entries(database, cipher) if complete else ()
     except (WrongKey, ValueError) as failure:
@@ -285,12 +281,7 @@ async def sealed(
     return cipher
 
 
-def _key_file(store: StoreSettings) -> Path:
-    return Path(store.folder or ".") / "secret.key"
-
-
-def _key_of_file(store: StoreSettings) -> str:
-    file = _key_file(store)
+def _key_of_file(file: Path) -> str:
     try:
         return key_of_file(file)
     except OSError as failure:

@@ -6,10 +6,10 @@ gateway.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
@@ -34,8 +34,7 @@ from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
-from causerie.hosted.accounts.keys import LinkKind, NewLink
-from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
@@ -55,9 +54,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.alerts import Mail
-from causerie.settings.catalog import PublicChatSettings
-from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvider
+from causerie.settings.console import UNLIMITED, IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -68,7 +65,6 @@ def identity_providers(
     credentials: Credentials,
     networks: Sequence[IpNetwork] | None = None,
 ) -> tuple[OidcProvider, ...]:
-    """Return the sign-in providers, reached at public addresses and ``networks``."""
     return tuple(
         OidcProvider(
             ProviderOptions(
@@ -101,13 +97,11 @@ class LiveServiceView:
         self._projects = projects
 
     def doors(self) -> Sequence[DoorView]:
-        return [
-            DoorView(door_address.door.name, door_address.prefix) for door_address in self._ways()
-        ]
+        return [DoorView(way.door.name, way.prefix) for way in self._ways()]
 
     def models(self, door: str | None = None) -> Sequence[dict[str, Any]]:
         found = (each for each in self._ways() if door is None or each.door.name == door)
-        shown = frozenset(id for door_address in found for id in door_address.models)
+        shown = frozenset(id for way in found for id in way.models)
         entries: list[dict[str, Any]] = []
         for model, names in self._running.now.catalog.shown(shown):
             entry = {"name": model.card.name, **to_builtins(model.entry())}
@@ -117,15 +111,10 @@ class LiveServiceView:
         return entries
 
     def market(self) -> DoorCatalog | None:
-        door_address = self._router()
-        if door_address is None:
+        if (way := self._router()) is None:
             return None
-        return DoorCatalog(
-            door_address.prefix,
-            frozenset(door_address.models),
-            self._running.now.catalog,
-            self._running.now.router.history,
-        )
+        now, models = self._running.now, frozenset(way.models)
+        return DoorCatalog(way.prefix, models, now.catalog, now.router.history)
 
     def answering(self, model: str) -> Sequence[str]:
         return self._running.now.catalog.resolve(None, model).targets
@@ -139,11 +128,10 @@ class LiveServiceView:
         await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
-        door_address = self._router()
-        if door_address is None:
+        if (way := self._router()) is None:
             raise NotFound("There is no door to the catalog.")
-        door, models = door_address.door.name, frozenset({model})
-        caller = Caller(key="", name="visitor", door=door, models=models)
+        models = frozenset({model})
+        caller = Caller(key="", name="visitor", door=way.door.name, models=models)
         await self._running.edge.converse(exchange, caller, body)
 
     def status(self) -> Sequence[EngineStatus]:
@@ -163,28 +151,16 @@ class LiveServiceView:
         return None if place is None else (place.number, place.count)
 
     def _router(self) -> DoorAddress | None:
-        found = [
-            door_address
-            for door_address in door_addresses(self._running.now.settings)
-            if door_address.door.kind == "router"
-        ]
+        ways = door_addresses(self._running.now.settings)
+        found = [way for way in ways if way.door.kind == "router"]
         return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
     def _ways(self) -> list[DoorAddress]:
         settings = self._running.now.settings
         usual = default_address(settings)
-        found = [
-            door_address
-            for door_address in door_addresses(settings)
-            if door_address.door.keys == "accounts"
-        ]
         return sorted(
-            found,
-            key=lambda door_address: (
-                door_address.own,
-                door_address.door.kind != "hosted",
-                door_address != usual,
-            ),
+            (way for way in door_addresses(settings) if way.door.keys == "accounts"),
+            key=lambda way: (way.own, way.door.kind != "hosted", way != usual),
         )
 
 
@@ -202,7 +178,8 @@ async def entered(
     backend = account_backend(settings.store, credentials.store, shared_budgets, place)
     async with backend as hosted:
         results = Results(hosted.probe_results)
-        outbox = _outbox(settings.mail, credentials.mail)
+        server = mail_server(settings.mail, credentials.mail)
+        outbox = None if server is None else Outbox(server)
         async with AsyncExitStack() as stack:
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
             if outbox is not None:
@@ -210,49 +187,33 @@ async def entered(
             yield AccountFrontend(hosted, examinations, outbox, shared_budgets)
 
 
+@dataclass(eq=False)
 class AccountFrontend:
-    def __init__(
-        self,
-        hosted: AccountBackend,
-        examinations: Examinations,
-        outbox: Outbox | None = None,
-        shared: SharedBudgetStore | None = None,
-    ) -> None:
-        self._hosted = hosted
-        self.bookkeeping = hosted.bookkeeping
-        self.key_cache = hosted.key_cache
-        self.free_days = hosted.free_days
-        self.statements = hosted.statements
-        self.conditions = hosted.conditions
-        self._outbox = outbox
-        self._shared = shared
-        self._examinations = examinations
-        self._managers = OperatorKeys(hosted.key_cache)
+    """The accounts that the service is ``backed`` by, and the pages on them."""
+
+    backed: AccountBackend
+    _examinations: Examinations
+    _outbox: Outbox | None = None
+    _shared: SharedBudgetStore | None = None
+
+    def __post_init__(self) -> None:
+        self._managers = OperatorKeys(self.backed.key_cache)
         self._providers: tuple[OidcProvider, ...] = ()
-
-    async def first_link(self) -> NewLink | None:
-        return await self._hosted.accounts.users.first_link()
-
-    @property
-    def entries(self) -> Entries:
-        return self._hosted.accounts.entries
-
-    @property
-    def entries_changed(self) -> asyncio.Event:
-        return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         models = prices(settings) | dearest(settings)
-        self.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
+        self.backed.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
-        self._hosted.free_days.options = FreeOptions(
+        self.backed.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
-        self._hosted.accounts.users.new_project_bounds = _new_project_bounds(settings.console)
+        amount = settings.console.new_project_budget
+        budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
+        self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
@@ -260,13 +221,15 @@ class AccountFrontend:
         options = settings.console
         if not options.enabled:
             return
-        accounts, clock = self._hosted.accounts, self._hosted.clock
+        accounts, clock = self.backed.accounts, self.backed.clock
         operations = LiveOperations(
             running, configuration, alerts, accounts, self._examinations, clock
         )
         most = options.api_requests_per_minute
         management = Management(accounts, self._managers, clock, _link_path, operations, most)
         edge.mount("/api", management.answer)
+        models = frozenset(settings.public_chat.models)
+        chat = {**structs.asdict(settings.public_chat), "models": models}
         console = ConsoleApplication(
             accounts,
             LiveServiceView(running, accounts.projects, operations),
@@ -280,30 +243,13 @@ class AccountFrontend:
             open_to=OpenPages(
                 SignUp(self._outbox) if options.sign_up else None,
                 options.public_rankings,
-                _public_chat(settings.public_chat),
+                PublicChatOptions(**chat),
                 self._shared,
             ),
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
-
-
-def _new_project_bounds(console: ConsoleSettings) -> LimitsAndBudgets:
-    amount = console.new_project_budget
-    if amount == UNLIMITED:
-        return LimitsAndBudgets()
-    return LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
-
-
-def _outbox(mail: Mail, password: str | None) -> Outbox | None:
-    server = mail_server(mail, password)
-    return None if server is None else Outbox(server)
-
-
-def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
-    bounds = {**structs.asdict(chat), "models": frozenset(chat.models)}
-    return PublicChatOptions(**bounds)
 
 
 def _link_path(_: LinkKind, token: str) -> str:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 def mail_server(mail: Mail, password: str | None) -> MailServer | None:
-    """Return the server for letters, if the settings name one."""
     if mail.host is None:
         return None
     return MailServer(
@@ -192,10 +191,7 @@ class Alerting:
     """Alerts of one service, by the settings in force."""
 
     def __init__(
-        self,
-        running: RunningService,
-        configuration: Reloading,
-        accounts: AccountConditions | None,
+        self, running: RunningService, configuration: Reloading, accounts: AccountConditions | None
     ) -> None:
         self._running = running
         self._configuration = configuration
@@ -303,7 +299,6 @@ class Alerting:
 
 
 def alert_options(settings: Settings) -> AlertOptions:
-    """Return who gets messages, and when alerts are over."""
     alerts = settings.alerts
     reminds = settings.mail.host is not None and alerts.remind_owners
     return AlertOptions(

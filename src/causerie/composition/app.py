@@ -84,11 +84,13 @@ async def run_service(
                 Fleet(makers.entries(), memory_budget=budget) as fleet,
                 service(settings, fleet, credentials, place) as running,
             ):
-                first, front = place is None or place.number == 1, running.front
-                if first and front is not None and (link := await front.first_link()) is not None:
+                accounts = running.front.backed.accounts if running.front is not None else None
+                first = place is None or place.number == 1
+                link = await accounts.users.first_link() if first and accounts is not None else None
+                if link is not None:
                     watcher.first_link(link.token)
                 read_checked, models = partial(checked_with, read), makers.renew(fleet)
-                entries = front.entries if front is not None else None
+                entries = accounts.entries if accounts is not None else None
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored)
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
                 name = None if place is None else place.control_socket
@@ -107,13 +109,14 @@ async def run_service(
 @asynccontextmanager
 async def _pages(running: RunningService, reloading: Reloading) -> AsyncIterator[None]:
     front = running.front
-    alerting = Alerting(running, reloading, front.conditions if front is not None else None)
+    alerting = Alerting(running, reloading, front.backed.conditions if front is not None else None)
     async with AsyncExitStack() as stack:
         if front is None:
             FrontPage(lambda: running.now.settings).mount(running.edge)
         else:
             front.mount(running, reloading, alerting.center)
-            follow = reloading.follow(front.entries, front.entries_changed)
+            changed = front.backed.key_cache.configuration_changed
+            follow = reloading.follow(front.backed.accounts.entries, changed)
             _ = await stack.enter_async_context(owned(follow))
         DocsMount(lambda: running.now.settings).mount(running.edge)
         _ = await stack.enter_async_context(owned(alerting.watch()))

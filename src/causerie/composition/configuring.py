@@ -22,6 +22,7 @@ from causerie.composition.entries import (
     new_problems,
     reasons,
 )
+from causerie.composition.provider_views import view_of
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -84,8 +85,7 @@ class LiveConfiguration:
         made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
         async with self._turn:
             await self._check([*await self._entries.every(), made], made)
-            await self._entries.write(actor, [EntryChange(None, made)])
-            return await self._in_force(made)
+            return await self._written(actor, EntryChange(None, made), made)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -109,10 +109,7 @@ class LiveConfiguration:
             stored = await self._entries.every()
             gone = _one(stored, id)
             await self._check([each for each in stored if each.id != id])
-            await self._entries.write(actor, [EntryChange(gone, None)])
-            outcome = await self._configuration.reload()
-            if not outcome.applied:
-                raise _invalid(outcome.problems)
+            await self._write(actor, [EntryChange(gone, None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -124,10 +121,13 @@ class LiveConfiguration:
             made = [each.after for each in changes if each.before is None and each.after]
             touched = [each.after for each in changes if each.after is not None]
             await self._check([*kept, *made], *touched)
-            await self._entries.write(actor, changes)
-            outcome = await self._configuration.reload()
-            if not outcome.applied:
-                raise _invalid(outcome.problems)
+            await self._write(actor, changes)
+
+    async def _write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
+        await self._entries.write(actor, changes)
+        outcome = await self._configuration.reload()
+        if not outcome.applied:
+            raise _invalid(outcome.problems)
 
     def _planned(self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep) -> EntryChange:
         before = _one(stored, step.id) if step.id else None
@@ -215,10 +215,8 @@ class LiveConfiguration:
     async def _change(
         self, actor: Actor, stored: Sequence[StoredEntry], before: StoredEntry, after: StoredEntry
     ) -> EntryView:
-        others = [each if each.id != after.id else after for each in stored]
-        await self._check(others, after)
-        await self._entries.write(actor, [EntryChange(before, after)])
-        return await self._in_force(after)
+        await self._check([each if each.id != after.id else after for each in stored], after)
+        return await self._written(actor, EntryChange(before, after), after)
 
     async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
@@ -232,7 +230,8 @@ class LiveConfiguration:
             raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
-    async def _in_force(self, entry: StoredEntry) -> EntryView:
+    async def _written(self, actor: Actor, change: EntryChange, entry: StoredEntry) -> EntryView:
+        await self._entries.write(actor, [change])
         outcome = await self._configuration.reload()
         view = _view(entry, self._configuration.loaded)
         if outcome.applied:
@@ -326,30 +325,17 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     return _invalid([problem.replace(name, wished) for problem in problems])
 
 
-def _origin(url: str) -> str:
-    # The path of an address can hold a secret.
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     label = NAMES[SECTIONS[stored.kind]] if stored.kind in SECTIONS else "name"
-    return EntryView(
-        id=stored.id,
-        kind=stored.kind,
-        name=stored.name,
+    return view_of(
+        EntryView,
+        stored,
         origin="database",
         locked=False,
-        enabled=stored.enabled,
         in_force=in_force(stored, loaded),
         problems=reasons(stored, loaded),
         settings={label: stored.name, **stored.body},
         has_key=stored.credential is not None or stored.unreadable,
-        version=stored.version,
-        created_at=stored.created_at,
-        created_by=stored.created_by,
-        updated_at=stored.updated_at,
-        updated_by=stored.updated_by,
     )
 
 
@@ -366,8 +352,9 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
             has_key = said.pop(KEYS.get(section, ""), None) is not None
-            if kind == "webhook":
-                said["url"] = _origin(said["url"])
+            if kind == "webhook":  # the path of an address can hold a secret
+                parts = urlsplit(said["url"])
+                said["url"] = f"{parts.scheme}://{parts.netloc}"
             yield EntryView(
                 id="",
                 kind=kind,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,10 +29,6 @@ from causerie.settings.doors import (
     is_private,
 )
 from causerie.settings.tree import ServerSettings, Settings
-
-if TYPE_CHECKING:
-    pass
-
 
 _BYTES_A_VALUE = 14  # of a request outside its texts, on average
 

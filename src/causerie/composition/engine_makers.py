@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -21,7 +21,6 @@ from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
 from causerie.engines.machine import MachinePart
 from causerie.engines.openvino.engine import OpenVinoEngine
 from causerie.engines.openvino.process import OpenVinoOptions
-from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.pool import EnginePool
 from causerie.engines.registry import engine_factory
 from causerie.engines.supervised import SupervisedEngine
@@ -31,27 +30,22 @@ from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import Credentials
-from causerie.settings.engine import OpenVino
 from causerie.settings.tree import ModelSettings, Settings
 
 
 def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSettings) -> object:
     """Return the inputs of the engine, to be compared."""
     engines, vllm = settings.engines, model.vllm
+    # Only a digest: no secret is kept to compare.
+    secrets = hashlib.sha256(credentials.models.get(model.id, "").encode())
+    with suppress(OSError):  # whoever makes the engine says what is wrong with a file
+        secrets.update(tls_digest(vllm.tls))
     if vllm.addresses:  # a pool stays the same whoever is in it
         vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
     return (
         model.engine, model.operation, model.ref, model.llamacpp, model.openvino, vllm,
-        model.options, settings.weights, engines.load_seconds, _secrets(credentials, model),
+        model.options, settings.weights, engines.load_seconds, secrets.digest(),
     )  # fmt: skip
-
-
-def _secrets(credentials: Credentials, model: ModelSettings) -> bytes:
-    # Only a digest: no secret is kept to compare.
-    digest = hashlib.sha256(credentials.models.get(model.id, "").encode())
-    with suppress(OSError):  # whoever makes the engine says what is wrong with a file
-        digest.update(tls_digest(model.vllm.tls))
-    return digest.digest()
 
 
 def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart]:
@@ -67,15 +61,7 @@ def replicated(
     engines = {f"replica-{part.number + 1}": make(part) for part in parts}
     if len(engines) == 1:
         return next(iter(engines.values()))
-
-    def member(address: MemberAddress) -> SupervisedEngine[Any]:
-        return engines[address.url]
-
-    return EnginePool(model, list(engines), member)
-
-
-if TYPE_CHECKING:
-    pass
+    return EnginePool(model, list(engines), lambda address: engines[address.url])
 
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
@@ -91,7 +77,6 @@ async def fetch_weights(
 
 
 async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeights | None:
-    """Return the model's weights if they are on this machine already; no network is used."""
     try:
         return await _fetched(settings, model, Silent(), HubOptions(offline=True))
     except WeightsError:
@@ -151,19 +136,6 @@ def preloaded(settings: Settings) -> list[str]:
     ]
 
 
-def _llamacpp_options(model: ModelSettings, part: MachinePart) -> LlamaCppOptions:
-    llamacpp, embeddings = model.llamacpp, model.operation == "embeddings"
-    plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
-    del plain["replicas"], plain["devices"]  # of which `part` is one
-    return LlamaCppOptions(**plain, part=part, embeddings=embeddings)
-
-
-def _openvino_options(openvino: OpenVino, part: MachinePart) -> OpenVinoOptions:
-    return OpenVinoOptions(
-        openvino.context, openvino.parallel, openvino.threads, part, openvino.environment
-    )
-
-
 class EngineMakers:
     """Factory of each model's engine. ``missing`` is why weights could not be had last."""
 
@@ -194,63 +166,56 @@ class EngineMakers:
 
     def _entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
         async def make() -> ManagedEngine:
-            if model.engine == "llamacpp":
-                return await self._llamacpp(model)
-            if model.engine == "openvino":
-                return await self._openvino(model)
-            if model.engine == "vllm":
-                return await self._vllm(model)
+            known = {"llamacpp": self._llamacpp, "openvino": self._openvino, "vllm": self._vllm}
+            if model.engine in known:
+                return await known[model.engine](model)
             try:
                 return engine_factory(model.engine)(model.id, model.ref, model.options)
             except ValueError as error:
                 raise EngineFailed(f"the options of {model.id} are wrong: {error}") from error
 
         def renew(engine: ManagedEngine) -> None:
-            from causerie.composition.vllm_engines import renew_members  # noqa: PLC0415 - tokenizers: memory, for vLLM alone
+            if isinstance(engine, EnginePool):
+                engine.renew(model.vllm.addresses)
 
-            renew_members(engine, model.vllm)
-
+        waits = self._settings.engines.load_wait_seconds
         return FleetEntry(
             model=model.id,
             make=make,
             slots=model.parallel or _SLOTS_BEFORE_LOADING,
             idle_seconds=model.idle_unload_seconds,
-            wait_seconds=self._wait_seconds(model),
+            wait_seconds=min(waits, _REACH_SECONDS) if model.vllm.elsewhere else waits,
             preload=preload,
             recipe=engine_recipe(self._settings, self._credentials, model),
             renew=renew if model.vllm.addresses else None,
         )
 
-    def _wait_seconds(self, model: ModelSettings) -> float:
-        waits = self._settings.engines.load_wait_seconds
-        return min(waits, _REACH_SECONDS) if model.vllm.elsewhere else waits
-
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
-        weights, settings = await self._weights(model), self._settings
+        weights, seconds = await self._weights(model), self._settings.engines.load_seconds
+        plain = structs.asdict(model.llamacpp)
+        del plain["replicas"], plain["devices"]  # of which `part` is one
+        plain["prompt_cache"] = model.llamacpp.prompt_cache_bytes
+        embeddings = model.operation == "embeddings"
 
         def make(part: MachinePart) -> LlamaCppEngine:
-            return LlamaCppEngine(
-                model.id,
-                weights.path,
-                _llamacpp_options(model, part),
-                ref=model.ref or "",
-                load_seconds=settings.engines.load_seconds,
-            )
+            options = LlamaCppOptions(**plain, part=part, embeddings=embeddings)
+            ref = model.ref or ""
+            return LlamaCppEngine(model.id, weights.path, options, ref=ref, load_seconds=seconds)
 
         parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)
         return await asyncio.to_thread(replicated, model.id, parts, make)
 
     async def _openvino(self, model: ModelSettings) -> ManagedEngine:
-        weights, settings = await self._weights(model), self._settings
+        weights, seconds = await self._weights(model), self._settings.engines.load_seconds
+        plain = structs.asdict(model.openvino)
+        del plain["replicas"]
 
         def make(part: MachinePart) -> OpenVinoEngine:
+            options, memory = OpenVinoOptions(**plain, part=part), available_memory() // part.of
             return OpenVinoEngine(
-                model.id,
-                weights.path,
-                _openvino_options(model.openvino, part),
-                available_memory() // part.of,
+                *(model.id, weights.path, options, memory),
                 ref=model.ref or "",
-                load_seconds=settings.engines.load_seconds,
+                load_seconds=seconds,
             )
 
         parts = parts_of(model.openvino.replicas)
@@ -266,17 +231,16 @@ class EngineMakers:
 
     async def _weights(self, model: ModelSettings) -> CachedWeights:
         # One download at a time: it has all the bandwidth, and there is one bar.
+        settings = self._settings
         try:
-            weights = await self._found_or_fetched(model)
+            try:
+                weights = await _fetched(settings, model, Silent(), HubOptions(offline=True))
+            except Offline:
+                async with self._one_download:
+                    bar, hub = self._watcher.download, _hub(settings)
+                    weights = await _fetched(settings, model, bar, hub)
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error
         await asyncio.to_thread(weights.note_use)
         return weights
-
-    async def _found_or_fetched(self, model: ModelSettings) -> CachedWeights:
-        settings = self._settings
-        with suppress(Offline):
-            return await _fetched(settings, model, Silent(), HubOptions(offline=True))
-        async with self._one_download:
-            return await _fetched(settings, model, self._watcher.download, _hub(settings))

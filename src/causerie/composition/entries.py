@@ -18,7 +18,8 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
 from causerie.settings.load import Loaded
-from causerie.settings.problems import Findings, Problem, SettingsError
+from causerie.settings.problems import Findings, Problem, SettingsError, dotted
+from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings
 
 if TYPE_CHECKING:
@@ -54,26 +55,20 @@ def checked(
     with findings.collecting():
         chat_options(loaded.settings, loaded.where)
     if weights:
-        findings.add(_missing_weights(loaded))
-        findings.add(_missing_programs(loaded))
+        findings.add(_missing_files(loaded))
     findings.end()
     return loaded, credentials
 
 
-def _missing_weights(loaded: Loaded) -> Iterator[Problem]:
-    for index, model in enumerate(loaded.settings.models):
-        advice = _missing(model)
-        if advice is not None:
-            yield Problem(loaded.where(("models", index, "ref")), f"models[{index}].ref", advice)
-
-
-def _missing_programs(loaded: Loaded) -> Iterator[Problem]:
+def _missing_files(loaded: Loaded) -> Iterator[Problem]:
     for index, model in enumerate(loaded.settings.models):
         command = model.llamacpp.command
-        advice = missing_program(command) if command is not None else None
-        if advice is not None:
-            path = ("models", index, "llamacpp", "command")
-            yield Problem(loaded.where(path), f"models[{index}].llamacpp.command", advice)
+        program = missing_program(command) if command is not None else None
+        at: KeyPath = ("models", index)
+        faults = ((*at, "ref"), _missing(model)), ((*at, "llamacpp", "command"), program)
+        for path, advice in faults:
+            if advice is not None:
+                yield Problem(loaded.where(path), dotted(path), advice)
 
 
 def _missing(model: ModelSettings) -> str | None:
@@ -177,7 +172,6 @@ def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Ma
 
 
 def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:
-    """Return the settings with the valid entries; raise :class:`SettingsError`."""
     return merged(read, [entry_of(each) for each in known(stored) if not each.unreadable], text)
 
 

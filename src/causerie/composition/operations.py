@@ -6,6 +6,7 @@ Always by the parts that are in force.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -142,27 +143,20 @@ def _listed(words: Iterator[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-_LONGEST_MODEL = 1000
-
-
+@dataclass(eq=False)
 class LiveOperations:
     """Implements :class:`Operations` for one service; ``examinations`` own the probes."""
 
-    def __init__(
-        self,
-        running: RunningService,
-        configuration: Reloading,
-        center: AlertCenter,
-        accounts: Accounts,
-        examinations: Examinations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._running = running
-        self._accounts = accounts
-        self._examinations = examinations
-        self._clock = clock
-        self.configuration = LiveConfiguration(running, configuration, accounts.entries)
-        self.alerts = LiveAlerts(running, center, accounts.entries)
+    _running: RunningService
+    reloading: InitVar[Reloading]
+    center: InitVar[AlertCenter]
+    _accounts: Accounts
+    _examinations: Examinations
+    _clock: Callable[[], datetime]
+
+    def __post_init__(self, reloading: Reloading, center: AlertCenter) -> None:
+        self.configuration = LiveConfiguration(self._running, reloading, self._accounts.entries)
+        self.alerts = LiveAlerts(self._running, center, self._accounts.entries)
 
     def doors(self) -> Sequence[str]:
         names = [door.name for door in self._running.now.doors.doors]
@@ -174,26 +168,22 @@ class LiveOperations:
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
-        views = await self._views()
+        views = await ProviderViews.of(self._running.now)
         found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
-        views = await self._views()
-        for one in self._running.now.settings.providers:
-            if one.name == name:
-                return await self._view(views, one)
-        own = views.own() if name == OWN_PROVIDER else None
-        if own is None:
-            raise _no_provider(name)
-        return own
+        views = await ProviderViews.of(self._running.now)
+        if name == OWN_PROVIDER and (own := views.own()) is not None:
+            return own
+        return await self._view(views, self._one(name))
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one, connected = self._one(name), self._running.now.targets.providers.get(name)
-        if not model or len(model) > _LONGEST_MODEL:
+        if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         if connected is None:
             raise _no_provider(name)
@@ -274,9 +264,6 @@ class LiveOperations:
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists
         return KNOWN
-
-    async def _views(self) -> ProviderViews:
-        return await ProviderViews.of(self._running.now)
 
     async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
         results = await self._examinations.results.of(one.name)

@@ -31,7 +31,6 @@ def branding(settings: BrandingSettings) -> Branding:
 
 
 def logos(settings: BrandingSettings) -> Mapping[str, Logo]:
-    """Return the logos by their names; raise :class:`ValueError` for one that cannot be read."""
     from causerie.http.pages.branding import Logo  # noqa: PLC0415 - memory, for visitors only
 
     found = {name: read_logo(text) for name, text in settings.logos.items()}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self, TypeVar
+
+from msgspec import Struct, structs
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
 from causerie.composition.service import InForce
@@ -34,6 +36,14 @@ from causerie.http.event_loop import Turns
 from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.tree import Settings
+
+S = TypeVar("S", bound=Struct)
+
+
+def view_of(kind: type[S], source: object, **more: Any) -> S:
+    """Return the view with what the source has under the same names, and more."""
+    same = [name for name in kind.__struct_fields__ if name not in more and hasattr(source, name)]
+    return kind(**{name: getattr(source, name) for name in same}, **more)
 
 
 class ProviderViews:
@@ -70,15 +80,8 @@ class ProviderViews:
             told = known.get(id, ProviderModelSettings(id=id))
             models.append(self._model(told, results.get(id, NOTHING)))
             await self._turns.pause()
-        return ProviderView(
-            name=one.name,
-            base_url=one.base_url,
-            dialect=one.dialect,
-            max_concurrent=one.max_concurrent,
-            targets=tuple(targets),
-            models=tuple(models),
-            probe=probe_view(probe) if probe is not None else None,
-        )
+        shown = probe_view(probe) if probe is not None else None
+        return view_of(ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown)
 
     def own(self) -> ProviderView | None:
         if not self._settings.models:
@@ -105,22 +108,21 @@ class ProviderViews:
         )
 
     def _target(self, name: str, model: str) -> TargetView:
-        target_state = self._target_states.get(name)
-        target_stats = self._router.target_stats(name) or UNKNOWN_STATS
-        first, speed = target_stats.first_token, target_stats.speed
+        unused: dict[str, Any] = {"state": "unused", "in_flight": 0, "failures": 0}
+        unused |= {"wait_seconds": 0.0, "reason": ""}
+        state = self._target_states.get(name)
+        now = structs.asdict(state) if state is not None else unused
+        stats = self._router.target_stats(name) or UNKNOWN_STATS
+        first, speed = stats.first_token, stats.speed
         return TargetView(
             name=name,
             model=model,
-            state=target_state.state if target_state is not None else "unused",
-            in_flight=target_state.in_flight if target_state is not None else 0,
-            failures=target_state.failures if target_state is not None else 0,
-            wait_seconds=target_state.wait_seconds if target_state is not None else 0.0,
-            reason=target_state.reason if target_state is not None else "",
+            **{each: now[each] for each in unused},
             first_token_seconds=first.p50 if first is not None else None,
             slow_first_token_seconds=first.p99 if first is not None else None,
             tokens_per_second=speed.p50 if speed is not None else None,
-            uptime_half_hour=target_stats.uptime_half_hour,
-            uptime_day=target_stats.uptime_day,
+            uptime_half_hour=stats.uptime_half_hour,
+            uptime_day=stats.uptime_day,
             serves=tuple(self._serving.get(name, ())),
         )
 
@@ -132,13 +134,10 @@ class ProviderViews:
         newest = kept.newest
         results = (each for each in (kept.used, newest) if each is not None)
         used = next((each for each in results if not changes(known, each)), None)
-        return ProbedModelView(
-            id=known.id,
-            probed=known.probed,
+        return view_of(
+            ProbedModelView,
+            known,
             evidence=used.evidence if used is not None else "",
-            context_length=known.context_length,
-            thinking=known.thinking,
-            continues=known.continues,
             cells=tuple(row(facts, used)),
             cost=probe_cost(known.context_length),
             used=used,
@@ -168,30 +167,16 @@ def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
 
 
 def probe_view(one: Examination) -> ProbeView:
-    cost = one.cost
-    return ProbeView(
-        model=one.model,
-        quick=one.quick,
-        state=one.state,
-        asked=one.asked,
-        questions=one.questions,
-        question=one.question,
-        requests=one.requests,
-        tokens=one.tokens,
-        cost=ProbeCost(requests=cost.requests, tokens=cost.tokens, words=str(cost)),
-        began=one.began,
-        ended=one.ended,
-        failure=one.failure,
-        hint=one.hint,
-        findings=one.result.findings if one.quick and one.result is not None else (),
-    )
+    findings = one.result.findings if one.quick and one.result is not None else ()
+    cost = view_of(ProbeCost, one.cost, words=str(one.cost))
+    return view_of(ProbeView, one, cost=cost, findings=findings)
 
 
 @lru_cache(maxsize=256)
 def probe_cost(context_length: int | None) -> ProbeCost:
     """Return the most that a probe of a model can cost, which only depends on its context."""
     cost = price(Examinee("", ""), "", context_length)
-    return ProbeCost(requests=cost.requests, tokens=cost.tokens, words=str(cost))
+    return view_of(ProbeCost, cost, words=str(cost))
 
 
 def _each(settings: Settings) -> Iterator[tuple[str, Serving]]:

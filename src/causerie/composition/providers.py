@@ -33,7 +33,6 @@ from causerie.settings.values import Secret
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """Return the TLS context of these settings; raise :class:`OSError` if files cannot be used."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:
         context.check_hostname = False
@@ -84,7 +83,10 @@ def connected(
     problems: list[Problem] = []
     metered, networks = has_accounts(settings), private_networks(settings.server)
     for index, written in enumerate(settings.providers):
-        one = _settled(written, metered=metered)
+        one = written
+        if one.always_stream is None:
+            always = metered or DIALECTS[one.dialect].streams
+            one = msgspec.structs.replace(one, always_stream=always)
         key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
         try:
             recipe = _recipe(one, key, proxy, settings.server.private_networks)
@@ -127,13 +129,6 @@ def _check(one: described.ProviderSettings, provider: Provider, settings: Settin
 async def close(providers: Sequence[ConnectedProvider]) -> None:
     for one in providers:
         await one.client.close()
-
-
-def _settled(one: described.ProviderSettings, *, metered: bool) -> described.ProviderSettings:
-    if one.always_stream is not None:
-        return one
-    always = metered or DIALECTS[one.dialect].streams
-    return msgspec.structs.replace(one, always_stream=always)
 
 
 def _made(
@@ -185,9 +180,7 @@ def private_networks(server: ServerSettings) -> Sequence[IpNetwork] | None:
 
 
 def reach(
-    one: described.ProviderSettings,
-    proxy: str | None,
-    networks: Sequence[IpNetwork] | None = None,
+    one: described.ProviderSettings, proxy: str | None, networks: Sequence[IpNetwork] | None = None
 ) -> Reach:
     """Return the options of connections; raise :class:`OSError` for unusable certificates.
 

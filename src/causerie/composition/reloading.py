@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,31 +71,26 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
         return not self.problems
 
 
+@dataclass(eq=False)
 class Reloading:
     """Reloads of the file and of the entries that operators have made, one at a time.
 
     ``loaded`` and ``stored`` are in force. ``models`` gives the fleet the models of new settings.
     """
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]],
-        running: RunningService,
-        models: Callable[[Settings, Credentials], None],
-        entries: Entries | None = None,
-        stored: Sequence[StoredEntry] = (),
-    ) -> None:
-        self._started_with = self.loaded = loaded
-        self.stored = stored
-        self._read = read
-        self._running = running
-        self._models = models
-        self._entries = entries
+    loaded: Loaded
+    _read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]]
+    _running: RunningService
+    _models: Callable[[Settings, Credentials], None]
+    _entries: Entries | None = None
+    stored: Sequence[StoredEntry] = ()
+    address: str = ""
+    failed: bool = False
+    """Whether the last reload left the settings as they were."""
+
+    def __post_init__(self) -> None:
+        self._started_with = self.loaded
         self._turn = asyncio.Lock()
-        self.address = ""
-        self.failed = False
-        """Whether the last reload left the settings as they were."""
 
     @property
     def file(self) -> Path | None:

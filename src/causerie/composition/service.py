@@ -98,9 +98,7 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            limits.DistributedCounters(here),
-            budgets.DistributedBudgets(here),
-            lambda: here.here,
+            limits.DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here
         )
 
 
@@ -198,14 +196,14 @@ class RunningService:
             engines.status,
             lambda: self.now.router.status(),
             shared.here,
-            lambda: "" if front is None else front.bookkeeping.obstacle(),
+            lambda: "" if front is None else front.backed.bookkeeping.obstacle(),
         )
         self.counters = MetricsCounters(
             engines.status, lambda: self.now.targets.waiting(), health.targets, shared.here
         )
         self._request_log = RequestLog(fixed.log_buffer)
         sinks: list[RecordSink] = [self.counters, self._request_log]
-        self._meter = fixed.traces.meter(sinks, None if front is None else front.bookkeeping)
+        self._meter = fixed.traces.meter(sinks, None if front is None else front.backed.bookkeeping)
         self.call_checker = CallChecker(
             lambda name, classes: self.now.router.count_calls(name, classes),
             lambda name: name in self.now.targets.own,
@@ -217,7 +215,6 @@ class RunningService:
         self._serve()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        """Make the parts that can fail; raise :class:`SettingsError`. Blocks."""
         return self._prepare(settings, credentials, self.now.targets.providers)
 
     def replace(self, prepared: Prepared) -> None:
@@ -248,10 +245,7 @@ class RunningService:
         await close([*self.now.targets.providers.values(), *self._retired])
 
     def _prepare(
-        self,
-        settings: Settings,
-        credentials: Credentials,
-        before: Mapping[str, ConnectedProvider],
+        self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]
     ) -> Prepared:
         if has_accounts(settings) and self.front is None:
             words = "is for keys of accounts, which the service was started without; restart it"
@@ -275,7 +269,7 @@ class RunningService:
             limits=limits(settings.server),
             own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
             market=pipeline,
-            teller=self.front.statements if self.front is not None else None,
+            teller=self.front.backed.statements if self.front is not None else None,
         )
 
     def _make(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
@@ -289,7 +283,8 @@ class RunningService:
         catalog = offered(settings, own, router.target_stats, lambda name: listed[name].listed)
         members = None
         if front is not None:
-            members = AccountPorts(front.key_cache, front.bookkeeping, front.free_days)
+            backed = front.backed
+            members = AccountPorts(backed.key_cache, backed.bookkeeping, backed.free_days)
         pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=catalog,

@@ -120,11 +120,8 @@ def take_address(
 
 
 def bound_sockets(
-    settings: Settings,
-    stack: ExitStack,
-    make: Callable[[Listen], socket.socket] = listening_socket,
+    settings: Settings, stack: ExitStack, make: Callable[[Listen], socket.socket] = listening_socket
 ) -> Bound:
-    """Return the sockets of the service, which ``stack`` closes. Raises :class:`CannotStart`."""
     server = settings.server
     service = stack.enter_context(take_address(Listen(server.host, server.port), make))
     scraped = settings.metrics.address

@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,13 @@ import structlog
 
 from causerie.composition.control import ControlFailed, ServiceFacts, answering, asked
 from causerie.composition.reloading import ReloadOutcome
-from causerie.composition.startup import CannotStart, StartWatcher, bound_sockets, hangups, reloaded
+from causerie.composition.startup import (
+    CannotStart,
+    StartAnnouncer,
+    bound_sockets,
+    hangups,
+    reloaded,
+)
 from causerie.composition.worker import Exposition, WorkerPlace, WorkerReport, worker_socket
 from causerie.http.server import Bound, reserved_socket, socket_beside, stop_signals
 from causerie.http.tasks import owned
@@ -69,33 +75,23 @@ class _Worker:
             self.process.send_signal(number)
 
 
-async def supervise(
-    loaded: Loaded,
-    arguments: Sequence[str],
-    watcher: StartWatcher,
-    first_link: Callable[[str], None],
-) -> None:
+async def supervise(loaded: Loaded, arguments: Sequence[str], announcer: StartAnnouncer) -> None:
     """Keep the workers running until a signal; they start with ``arguments``.
 
-    ``first_link`` gets the token that makes the first operator. Raises :class:`CannotStart`.
+    Raises :class:`CannotStart`.
     """
     if (file := loaded.file) is not None and (file.is_fifo() or file.is_relative_to("/dev")):
         raise CannotStart(f"{file} is a pipe, which one process can read: each worker needs a file")
     with ExitStack() as stack:
         bound = bound_sockets(loaded.settings, stack, reserved_socket)
-        await Supervisor(loaded, arguments, bound, watcher, first_link).run()
+        await Supervisor(loaded, arguments, bound, announcer).run()
 
 
 class Supervisor:
     """Starts the workers, replaces those that end, and passes reloads and stops on."""
 
     def __init__(
-        self,
-        loaded: Loaded,
-        arguments: Sequence[str],
-        bound: Bound,
-        watcher: StartWatcher,
-        first_link: Callable[[str], None],
+        self, loaded: Loaded, arguments: Sequence[str], bound: Bound, announcer: StartAnnouncer
     ) -> None:
         server = loaded.settings.server
         self._file = loaded.file
@@ -103,8 +99,7 @@ class Supervisor:
         self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
         self._arguments = arguments
         self._bound = bound
-        self._watcher = watcher
-        self._first_link = first_link
+        self._announcer = announcer
         self._changed = asyncio.Event()  # whether a worker has become ready
         self._workers: dict[int, _Worker] = {}
         self._restarts = 0
@@ -141,9 +136,14 @@ class Supervisor:
             await self._stop.wait()
             starting.cancel()
             if self._failure is None:
-                self._watcher.stopping()
+                self._announcer.stopping()
             self._signal(signal.SIGTERM)
-            async with owned(self._hasten()):
+
+            async def hasten() -> None:
+                await self._hurry.wait()
+                self._signal(signal.SIGINT)  # a second SIGTERM might be merged with one that waits
+
+            async with owned(hasten()):
                 await asyncio.wait(keeping, timeout=self._stop_seconds)
             self._signal(signal.SIGKILL)
 
@@ -153,7 +153,7 @@ class Supervisor:
         keeping += [group.create_task(self._keep(n)) for n in range(2, self._count + 1)]
         await self._until_ready(self._count)
         self._started = True
-        self._watcher.ready(*self._bound.service.getsockname()[:2])
+        self._announcer.ready(*self._bound.service.getsockname()[:2])
 
     async def _until_ready(self, count: int) -> None:
         while sum(each.ready for each in self._workers.values()) < count:
@@ -163,10 +163,6 @@ class Supervisor:
     def _signal(self, number: int) -> None:
         for each in self._workers.values():
             each.signal(number)
-
-    async def _hasten(self) -> None:
-        await self._hurry.wait()
-        self._signal(signal.SIGINT)  # a second SIGTERM might be merged with one that waits
 
     # Workers.
 
@@ -238,7 +234,7 @@ class Supervisor:
         while (line := await self._line(worker)).endswith(b"\n"):
             report = msgspec.json.decode(line, type=WorkerReport)
             if report.first_link is not None:
-                self._first_link(report.first_link)
+                self._announcer.first_link(report.first_link)
             if report.ready:
                 worker.ready = True
                 log.info("worker process ready", worker=worker.number, pid=worker.process.pid)

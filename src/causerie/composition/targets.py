@@ -133,16 +133,11 @@ def own_models(
                 if kept is not None and same
                 else _admission_queue(model, engines)
             )
+            renderer, reserve = parts.renderers.renderer, admission_queue.reserve
             chat = (
                 EmbeddingTarget(model.id, engine)
                 if embeds
-                else TextChat(
-                    engine,
-                    parts.grammars,
-                    wanted,
-                    parts.renderers.renderer,
-                    admission_queue.reserve,
-                )
+                else TextChat(engine, parts.grammars, wanted, renderer, reserve)
             )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue

@@ -5,31 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from causerie.metering.meter import Meter, RecordSink, UsageSettlement
 from causerie.routing.target import Target
 from causerie.settings.tree import Settings, Tracing
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
-
-    from causerie.observe.tracing import TracedTarget
-
-
 # As the semantic conventions call them; the other dialects are called as they are here.
 _PROVIDERS = {"mistral": "mistral_ai"}
-
-
-def _as_they_are(targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
-    return targets
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
     meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
-    targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = _as_they_are
+    targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = lambda all, _: all
     headers: Callable[[], Mapping[str, str]] | None = None
 
 
@@ -50,27 +39,21 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
         def meter(sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None) -> Meter:
             return tracing.TracedMeter(sinks, bookkeeping, tracer, follows=settings.follow)
 
-        yield Traces(meter, _Watched(tracer), tracing.current)
+        before: dict[str, tracing.TracedTarget] = {}
 
+        def traced(targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
+            nonlocal before
+            facts = _facts(settings)
+            made: dict[str, tracing.TracedTarget] = {}
+            for name, target in targets.items():
+                kept = before.get(name)
+                if kept is None or kept.target is not target:
+                    kept = tracing.TracedTarget(target, tracer, *facts.get(name, (name, {})))
+                made[name] = kept
+            before = made
+            return made
 
-class _Watched:
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._made: dict[str, TracedTarget] = {}
-
-    def __call__(self, targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
-        from causerie.observe.tracing import TracedTarget  # noqa: PLC0415 - memory, for tracing only
-
-        facts = _facts(settings)
-        made: dict[str, TracedTarget] = {}
-        for name, target in targets.items():
-            kept = self._made.get(name)
-            if kept is None or kept.target is not target:
-                model, known = facts.get(name, (name, {}))
-                kept = TracedTarget(target, self._tracer, model, known)
-            made[name] = kept
-        self._made = made
-        return made
+        yield Traces(meter, traced, tracing.current)
 
 
 def _facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:

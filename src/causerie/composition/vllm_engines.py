@@ -65,11 +65,6 @@ async def vllm_engine(
     )
 
 
-def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
-    if isinstance(engine, EnginePool):
-        engine.renew(vllm.addresses)
-
-
 def _pool_of_replicas(
     model: ModelSettings,
     replicas: Mapping[str, VllmOptions],

@@ -95,7 +95,6 @@ class ModelSlot:
 
     @property
     def empty(self) -> bool:
-        """Return whether nothing is loaded or loading, and no request uses it."""
         return self.engine is None and self.loading is None and not self.uses
 
     @property
@@ -118,7 +117,6 @@ class ModelSlot:
 
     @property
     def unused(self) -> bool:
-        """Return whether the model is loaded and no request needs it now."""
         return self.engine is not None and self.loading is None and not self.uses
 
     @property
@@ -304,7 +302,8 @@ class Fleet:
             )
             self._loads.add(model_slot.loading)
             model_slot.loading.add_done_callback(self._loads.discard)
-            model_slot.loading.add_done_callback(_retrieve_exception)
+            # Raised to whoever waits; of a preload it is shown in the status.
+            model_slot.loading.add_done_callback(lambda load: load.cancelled() or load.exception())
         return model_slot.loading
 
     async def _load_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
@@ -312,7 +311,10 @@ class Fleet:
         try:
             await self._unload(model_slot)  # one that has lost what it was made of
             engine = await model_slot.entry.make()
-            await self._reserve_memory(model_slot, engine)
+            async with self._room:
+                await self._free_memory(model_slot.entry, engine.memory_bytes)
+                model_slot.engine = engine
+                model_slot.renew()  # the entry may be another than the one that it was made for
             await self._start_engine(model_slot, engine)
         except asyncio.CancelledError:
             raise
@@ -344,12 +346,6 @@ class Fleet:
             await asyncio.shield(self._stop_engine(engine))  # it may have got half way
             raise
 
-    async def _reserve_memory(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
-        async with self._room:
-            await self._free_memory(model_slot.entry, engine.memory_bytes)
-            model_slot.engine = engine
-            model_slot.renew()  # the entry may be another than the one that it was made for
-
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._budget) is not None and self._reserved_bytes() + need > budget:
@@ -380,10 +376,8 @@ class Fleet:
                 ) from None
 
     def _reserved_bytes(self) -> int:
-        loaded = [
-            model_slot.engine for model_slot in self._all_slots() if model_slot.engine is not None
-        ]
-        return sum(engine.memory_bytes for engine in loaded) + sum(self._ends.values())
+        engines = [each.engine for each in self._all_slots() if each.engine is not None]
+        return sum(engine.memory_bytes for engine in engines) + sum(self._ends.values())
 
     def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving]
@@ -441,11 +435,6 @@ class Fleet:
         self._released.set()
 
 
-def _retrieve_exception(load: asyncio.Task[ManagedEngine]) -> None:
-    if not load.cancelled():
-        load.exception()  # raised to whoever waits; of a preload it is shown in the status
-
-
 def _size(memory: int) -> str:
     return f"{memory / 1e9:.1f} GB"
 
@@ -465,7 +454,6 @@ class FleetEngine:
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests, as far as it is known now."""
         engine = self._model_slot.engine
         return self._model_slot.entry.slots if engine is None else engine.slots
 

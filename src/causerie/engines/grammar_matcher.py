@@ -95,24 +95,20 @@ class GrammarMatcher:
         accepted: Sequence[int],
         resumed: str = "",
     ) -> None:
-        self._end = vocabulary.end
+        self.end = vocabulary.end
         self._matcher = _matcher_after(words, grammar, [*words.greedy_tokenize(resumed), *accepted])
 
     def accept(self, token: int) -> bool:
-        """Go on behind a token, if it is admitted."""
-        if token in self._end and self._matcher.is_accepting():
+        if token in self.end and self._matcher.is_accepting():
             return True
         if not _has_bit(self._matcher.compute_bitmask(), token):
             return False
         return self._matcher.consume_token(token)
 
-    def is_end(self, token: int) -> bool:
-        return token in self._end
-
     def admitted(self) -> Admitted:
         mask = self._matcher.compute_bitmask()
-        spans = tuple(_admitted_spans(mask, self._end))
-        return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self._end))
+        spans = tuple(_admitted_spans(mask, self.end))
+        return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self.end))
 
 
 def _matcher_after(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
@@ -154,7 +150,6 @@ class Spelling:
 
     @property
     def complete(self) -> bool:
-        """Return whether no character is incomplete."""
         return not self._pending
 
     def __call__(self, token: int) -> str:
@@ -185,25 +180,21 @@ class Spelling:
             return raw.decode("utf-8", "replace")
 
 
+@dataclass(eq=False)
 class Guided:
     """One generation under a grammar that has accepted a part.
 
     ``run`` is a generation of the engine's, ``sample`` draws one of the tokens admitted.
     """
 
-    def __init__(
-        self,
-        run: Callable[[TextRequest], Generation],
-        sample: Sample,
-        request: TextRequest,
-        guide: GrammarMatcher,
-        spelling: Spelling,
-    ) -> None:
-        self._run = run
-        self._sample = sample
-        self._request = replace(request, grammar=None, accepted=(), resumed="")
-        self._matcher = guide
-        self._spelling = spelling
+    _run: Callable[[TextRequest], Generation]
+    _sample: Sample
+    _request: TextRequest
+    _matcher: GrammarMatcher
+    _spelling: Spelling
+
+    def __post_init__(self) -> None:
+        self._request = replace(self._request, grammar=None, accepted=(), resumed="")
         self._tokens: list[int] = []
         self._unseen = 0  # tokens of a character that the engine did not come to end
         self._cached: int | None = None
@@ -247,7 +238,7 @@ class Guided:
         token = await self._sample(self._remaining_request(drawn=True), admitted)
         if not await asyncio.to_thread(self._matcher.accept, token.id):
             raise EngineFailed("the engine did not keep to its grammar")
-        if self._matcher.is_end(token.id):
+        if token.id in self._matcher.end:
             self._reason = "stop"
         elif len(self._tokens) + 1 == self._request.max_tokens:
             self._reason = "length"

@@ -80,9 +80,7 @@ def allowed_cpus() -> Collection[int]:
 
 
 def cores(
-    groups: Sequence[Path] | None = None,
-    siblings: str = _SIBLINGS,
-    part: MachinePart = WHOLE,
+    groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS, part: MachinePart = WHOLE
 ) -> int:
     """Return the number of cores that a process with this part may use, at least one.
 

@@ -12,12 +12,10 @@ TOKEN_BYTES = array("i").itemsize
 
 
 def packed(tokens: Sequence[int]) -> bytes:
-    """Return the packed tokens."""
     return array("i", tokens).tobytes()
 
 
 def token_count(tokens: bytes) -> int:
-    """Return the number of packed tokens."""
     return len(tokens) // TOKEN_BYTES
 
 
@@ -64,5 +62,4 @@ class PrefillSpeed:
         self._seen = True
 
     def fitting(self, seconds: float) -> int:
-        """Return the tokens that are read in this time."""
         return int(seconds / self.token_seconds)

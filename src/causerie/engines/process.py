@@ -195,7 +195,6 @@ class EngineProcess:
             await self._process.stdin.drain()
 
     def write_nowait(self, line: bytes) -> None:
-        """Write to its input without waiting until it is read."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             self._process.stdin.write(line)
@@ -336,15 +335,14 @@ async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
     )
 
 
-async def run_program(process: EngineProcess, program: Program) -> None:
-    """Have the supervising process run a program."""
-    await process.write(json.dumps(asdict(program)).encode() + b"\n")
-
-
-async def program_served(
-    process: EngineProcess, ask: Callable[[], Awaitable[object]]
+async def serve_program(
+    process: EngineProcess, program: Program, ask: Callable[[], Awaitable[object]]
 ) -> str | None:
-    """Wait until ``ask`` raises no :class:`EngineFailed`; return how the program ended instead."""
+    """Have the supervising process run a program, and wait until it serves.
+
+    That is when ``ask`` raises no :class:`EngineFailed`. Return how it ended instead.
+    """
+    await process.write(json.dumps(asdict(program)).encode() + b"\n")
     ended = asyncio.get_running_loop().create_task(process.ended())
     try:
         while not ended.done():
@@ -358,7 +356,6 @@ async def program_served(
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -24,7 +24,6 @@ _NOT_FOUND = 127
 
 
 def main() -> None:
-    """Run the command until it or the parent ends."""
     ignore_signals()
     program = json.loads(sys.stdin.readline())
     stay_on(program["cpus"])

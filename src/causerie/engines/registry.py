@@ -26,7 +26,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Self
 
-from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher
 
 from causerie.engines.base import (
     EngineFailed,
@@ -42,6 +42,8 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.grammar_matcher import Spelling, guidance_tokenizer
+from causerie.engines.weights.vocabulary import TokenTable, TokenType
 
 if TYPE_CHECKING:
     from causerie.engines.fleet import ManagedEngine
@@ -161,11 +163,8 @@ class FakeEngine:
         return ids
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        pending, texts = b"", []
-        for id in tokens:
-            pending, text = _text(pending, id, visible)
-            texts.append(text)
-        return texts
+        spelling = Spelling(_VOCABULARY, frozenset(), visible)
+        return [spelling(id) for id in tokens]
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
@@ -189,7 +188,7 @@ class FakeEngine:
         limit = min(request.max_tokens, self.context_length - len(prompt))
         yield Started(cached)
         made: list[int] = []
-        pending = b""
+        spelling = Spelling(_VOCABULARY, frozenset(), request.visible)
         # Only a script may contain control tokens; what users wrote stays plain text.
         reply = _text_ids(self.reply(prompt), special=bool(self.script.replies))
         for id in _generated_ids(reply, request, prompt):
@@ -200,8 +199,7 @@ class FakeEngine:
             elif len(made) % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             made.append(id)
-            pending, text = _text(pending, id, request.visible)
-            yield _token(id, text, request.logprobs)
+            yield _token(id, spelling(id), request.logprobs)
             if id == FAKE_END or len(made) == limit:
                 break
         self._cached[request.scope] = (*prompt, *made)
@@ -330,32 +328,14 @@ def _allows(mask: bytes, id: int) -> bool:
     return bool(mask[id // 8] >> (id % 8) & 1)
 
 
-class _Vocabulary:
-    eos_token_id = FAKE_END
-    bos_token_id = None
-    tokens = tuple(bytes([n]) for n in range(256)) + tuple(text.encode() for text in FAKE_CONTROL)
-    special_token_ids = tuple(FAKE_CONTROL.values())
-
-    def __call__(self, text: bytes | str) -> list[int]:
-        return list(text.encode() if isinstance(text, str) else text)
-
-
-@cache
-def _tokenizer() -> LLTokenizer:
-    return LLTokenizer(TokenizerWrapper(_Vocabulary()))
-
-
-def _text(pending: bytes, id: int, visible: Sequence[str]) -> tuple[bytes, str]:
-    if id >= 256:
-        name = next(text for text, own in FAKE_CONTROL.items() if own == id)
-        return pending, name if name in visible else ""
-    pending += bytes([id])
-    try:
-        return b"", pending.decode()
-    except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data":
-            return pending, ""
-        return b"", pending.decode("utf-8", "replace")
+_VOCABULARY = TokenTable(
+    tokens=(*(bytes([byte]) for byte in range(256)), *map(str.encode, FAKE_CONTROL)),
+    types=(TokenType.NORMAL,) * 256 + (TokenType.CONTROL,) * len(FAKE_CONTROL),
+    bos=None,
+    eos=FAKE_END,
+    end=(FAKE_END,),
+)
+_tokenizer = cache(lambda: guidance_tokenizer(_VOCABULARY, lambda text: list(text.encode())))
 
 
 def _token(id: int, text: str, logprobs: int | None) -> Token:

@@ -109,7 +109,6 @@ class EngineSupervisor(Generic[ChildT]):
         self._proved = False
 
     def proved(self) -> None:
-        """Record that the child has finished a piece of work."""
         self._proved = True
 
     async def start(self) -> None:
@@ -140,7 +139,6 @@ class EngineSupervisor(Generic[ChildT]):
 
     @property
     def restarting(self) -> bool:
-        """Return whether the child has ended and will be restarted."""
         return self._task is not None and not self._task.done() and self.child is None
 
     def retry_after(self) -> float:
@@ -307,7 +305,6 @@ def gguf_model(
 
 
 def folder_model(folder: ModelFolder, files: Files, ref: str) -> LocalModel:
-    """Return the model of a folder; ``ref`` may name its family."""
     names = (ref, folder.path.name, folder.architecture)
     return LocalModel(
         files=files,

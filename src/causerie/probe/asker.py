@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from causerie.http.client import HttpClient, Reach
-from causerie.http.client_connection import HttpResponse, TransportFailed
+from causerie.http.client_connection import TransportFailed
 from causerie.probe.question import Ended, ProbeReply, ProbeRequest
 
 _KEPT = (
@@ -44,8 +44,8 @@ class ProbeBounds:
 @dataclass(slots=True)
 class _PartialReply:
     status: int = 0
-    headers: Mapping[str, str] | None = None
-    body: bytearray | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
     ended: Ended = "whole"
     trouble: str = ""
 
@@ -80,7 +80,7 @@ class ProbeClient:
         await asyncio.sleep(ask.wait_seconds)
         limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
-        partial = _PartialReply(body=bytearray())
+        partial = _PartialReply()
         began = time.monotonic()
         try:
             async with asyncio.timeout(patience):
@@ -96,26 +96,20 @@ class ProbeClient:
     async def _exchange(self, ask: ProbeRequest, partial: _PartialReply) -> None:
         client = self._root if ask.at_root else self._client
         response = await client.send(ask.method, ask.path, self._headers(ask), ask.body)
+        most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
         try:
             partial.status, partial.headers = response.status, response.headers
-            await self._body(ask, response, partial)
+            while piece := await response.piece():
+                partial.body += piece
+                if ask.leave_at_data and b"data:" in partial.body:
+                    partial.ended = "left"
+                    return
+                if len(partial.body) > most:
+                    partial.ended = "large"
+                    partial.trouble = f"did not end: more than {most} bytes came"
+                    return
         finally:
             response.close()
-
-    async def _body(
-        self, ask: ProbeRequest, response: HttpResponse, partial: _PartialReply
-    ) -> None:
-        most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
-        body = partial.body = bytearray()
-        while piece := await response.piece():
-            body += piece
-            if ask.leave_at_data and b"data:" in body:
-                partial.ended = "left"
-                return
-            if len(body) > most:
-                partial.ended = "large"
-                partial.trouble = f"did not end: more than {most} bytes came"
-                return
 
     def _headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
         headers = [("accept", "*/*"), ("user-agent", "causerie-probe")]
@@ -128,12 +122,8 @@ class ProbeClient:
         return headers
 
     def _reply(self, partial: _PartialReply, seconds: float) -> ProbeReply:
-        body = bytes(partial.body or b"")
-        headers = {
-            name: value[:_MAX_HEADER]
-            for name, value in (partial.headers or {}).items()
-            if name in _KEPT
-        }
+        body, came = bytes(partial.body), partial.headers.items()
+        headers = {name: value[:_MAX_HEADER] for name, value in came if name in _KEPT}
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"***")
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}

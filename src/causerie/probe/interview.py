@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Protocol
 
@@ -16,16 +16,21 @@ from causerie.probe.question import (
     ProbeReply,
     ProbeRequest,
     ProbeVerdict,
+    RecordedExchange,
     Subject,
     Thinking,
     dig,
+    exchange,
     partly,
     step,
     unclear,
 )
-from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
+from causerie.probe.questions.listing import (
+    LONGEST_ASKED,
+    TOO_LONG,
+    longest_prompt,
+)
 from causerie.probe.questions.thinking import ROOM
-from causerie.probe.reading import RecordedExchange, exchange
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
@@ -61,6 +66,7 @@ class Finding:
     exchanges: tuple[RecordedExchange, ...] = ()
 
 
+@dataclass(eq=False)
 class Interview:
     """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
@@ -68,30 +74,22 @@ class Interview:
     parameter that does nothing by our name is asked for once more that way.
     """
 
-    def __init__(
-        self,
-        subject: Subject,
-        asks: RequestSender,
-        patience: Patience = Patience(),
-        asking: Callable[[ProbeQuestion], None] = lambda question: None,
-        *,
-        dialect_preview: RequestSender | None = None,
-    ) -> None:
-        self.subject = subject
-        self._dialect_preview = dialect_preview
-        self.spent = 0
-        self.requests = 0
-        self._asks = asks
-        self._patience = patience
-        self._asking = asking
-        self._kept: dict[ProbeRequest, ProbeReply] = {}
-        self._kept_dialect_preview: dict[ProbeRequest, ProbeReply] = {}
+    subject: Subject
+    _asks: RequestSender
+    _patience: Patience = Patience()
+    _asking: Callable[[ProbeQuestion], None] = lambda question: None
+    dialect_preview: RequestSender | None = field(default=None, kw_only=True)
+    spent: int = 0
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        self._kept: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
         self._silent = 0
         self._ended = ""
         self._answers = True
         self._serves = False
         self._was_busy = False
-        self._deadline = time.monotonic() + patience.total_seconds
+        self._deadline = time.monotonic() + self._patience.total_seconds
 
     @property
     def complete(self) -> bool:
@@ -130,9 +128,9 @@ class Interview:
         if isinstance(found, Learned):
             self.subject = found.subject
             found = found.verdict
-        if self._dialect_preview is None or not question.decides or found.good or self._ended:
+        if self.dialect_preview is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._ask(question, self._dialect_preview)
+        other, more = await self._ask(question, self.dialect_preview)
         other = other.verdict if isinstance(other, Learned) else other
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
@@ -170,9 +168,9 @@ class Interview:
             self._ended = f"the server went silent ({reply.trouble})"
 
     async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
-        kept = self._kept if asks is self._asks else self._kept_dialect_preview
-        if ask.reuse and ask in kept:
-            return kept[ask]
+        as_kept = (asks is self._asks, ask)
+        if ask.reuse and as_kept in self._kept:
+            return self._kept[as_kept]
         reply = await self._send(ask, asks)
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
@@ -181,7 +179,7 @@ class Interview:
             reply = await self._send(ask, asks)
         self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
-            kept[ask] = reply
+            self._kept[as_kept] = reply
         return reply
 
     async def _send(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
@@ -318,7 +316,6 @@ class ProbeBudget:
 
     @property
     def large(self) -> bool:
-        """Return whether the cost is large enough to ask for confirmation."""
         return self.tokens + self.if_taken > LARGE
 
     def __str__(self) -> str:

@@ -12,10 +12,17 @@ from msgspec import Struct
 
 from causerie.errors import ServiceError
 from causerie.probe.interview import Finding, Interview, Patience, ProbedModel, RequestSender, entry
-from causerie.probe.question import ProbeQuestion, ProbeReply, ProbeRequest, Subject, dig
+from causerie.probe.question import (
+    ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
+    RecordedExchange,
+    Subject,
+    dig,
+    plain,
+)
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import entries, entry_of
-from causerie.probe.reading import RecordedExchange, plain
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
@@ -128,7 +135,6 @@ def interview(
 async def run_interview(
     interview: Interview, questions: Sequence[ProbeQuestion] = QUESTIONS
 ) -> CompletedInterview:
-    """Ask every question; return what was found."""
     findings = [one async for one in interview.findings(questions)]
     return CompletedInterview(
         entry(interview.subject, findings, datetime.now(UTC).date()),

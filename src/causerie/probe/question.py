@@ -1,15 +1,22 @@
-"""A question of the probe: its request, its replies, what is known so far, and its verdict."""
+"""A question of the probe: its request, its replies, what is known so far, and its verdict.
+
+Replies are read as completions; evidence of requests and replies is shortened for people.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from inspect import getdoc
+from typing import Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from causerie.protocol import bounded_json
+from causerie.protocol.sse import EventDecoder, LineTooLong
 
 Ended = Literal["whole", "left", "late", "broken", "large"]
 
@@ -186,7 +193,11 @@ class Subject:
         return self.ask(said, most, **{**on, **fields})
 
 
-Script = Generator[ProbeRequest, ProbeReply, "ProbeVerdict | Learned"]
+T = TypeVar("T")
+Steps = Generator[ProbeRequest, ProbeReply, T]
+"""A part of a script, which comes to some result."""
+Script = Steps["ProbeVerdict | Learned"]
+MakeQuestion = Callable[[Callable[["Subject"], Script]], "ProbeQuestion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +229,14 @@ class ProbeQuestion:
     """It is asked even if no completion has come."""
 
 
-def of_parameter(
-    name: str,
-    words: str,
-    script: Callable[[Subject], Script],
-    *,
-    asks: int = 1,
-    tokens: int,
-    loud: bool = False,
-) -> ProbeQuestion:
-    """Return the question whether a parameter of the contract's first section is supported."""
-    return ProbeQuestion(name, "contract 1", words, script, (name,), asks, tokens, loud)
+def question(id: str, rule: str, words: str = "", **facts: Any) -> MakeQuestion:
+    """Make a question of a script, whose docstring is its words unless they are given."""
+    return lambda script: ProbeQuestion(id, rule, words or getdoc(script) or "", script, **facts)
+
+
+def of_parameter(name: str, words: str = "", **facts: Any) -> MakeQuestion:
+    """Make the question whether a parameter of the contract's first section is supported."""
+    return question(name, "contract 1", words, decides=(name,), **facts)
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:
@@ -240,3 +248,352 @@ def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | P
         return ended
     except Settled as settled:
         return settled.verdict
+
+
+# Replies read as completions, and evidence for people.
+
+_BUSY = (429, 503)
+_WORDS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCall:
+    """A tool call as it came; any member may be of any type."""
+
+    id: object
+    type: object
+    name: object
+    arguments: object
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """One choice of a completion. Counts are ``None`` where no usage told them."""
+
+    text: str
+    reasoning: str
+    calls: tuple[ProbeCall, ...]
+    finish: object
+    prompt: int | None
+    completion: int | None
+    document: object
+
+
+def refusal(reply: ProbeReply) -> str | None:
+    """Return why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
+    if 400 <= reply.status < 500 and reply.status not in _BUSY:
+        return f"refused with {reply.status}: {message_of(reply)}"
+    return None
+
+
+def message_of(reply: ProbeReply) -> str:
+    """Return the words of an error, shortened."""
+    document = reply.document()
+    for path in (("error", "message"), ("message",), ("detail",), ("error",)):
+        found = dig(document, *path)
+        if isinstance(found, str) and found:
+            return _short(found)
+    return _short(reply.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
+
+
+def trouble(reply: ProbeReply) -> ProbeVerdict | None:
+    if reply.ended == "large":
+        return no(reply.trouble)
+    if reply.ended in ("late", "broken"):
+        return unclear(reply.trouble)
+    if (refused := refusal(reply)) is not None:
+        return no(refused)
+    if reply.status in _BUSY:
+        return unclear(f"the server was busy: {reply.status} {message_of(reply)}")
+    if reply.status >= 500:
+        return no(f"failed with {reply.status}: {message_of(reply)}")
+    if reply.status != 200:
+        return no(f"answered with status {reply.status}")
+    return None
+
+
+def settle(reply: ProbeReply) -> None:
+    verdict = trouble(reply)
+    if verdict is not None:
+        raise Settled(verdict)
+
+
+def answered(reply: ProbeReply, choice: int = 0) -> ProbeAnswer:
+    """Return the choice of a plain completion; raise :class:`Settled` if there is none."""
+    settle(reply)
+    document = reply.document()
+    if document is None:
+        kind = reply.content_type or "no content type"
+        raise Settled(no(f"the reply is not JSON ({kind}): {message_of(reply)}"))
+    if dig(document, "error") is not None:
+        raise Settled(no(f"status 200 with an error: {message_of(reply)}"))
+    message = dig(document, "choices", choice, "message")
+    if not isinstance(message, dict):
+        raise Settled(no("the reply has no `choices[].message`"))
+    return ProbeAnswer(
+        text=_text(message.get("content")),
+        reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
+        calls=tuple(_call(one) for one in _list(message.get("tool_calls"))),
+        finish=dig(document, "choices", choice, "finish_reason"),
+        prompt=_count(dig(document, "usage", "prompt_tokens")),
+        completion=_count(dig(document, "usage", "completion_tokens")),
+        document=document,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStream:
+    """The chunks of a stream, decoded; ``faults`` is what its form has wrong."""
+
+    chunks: tuple[object, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def usage(self) -> object:
+        return next((u for c in reversed(self.chunks) if (u := dig(c, "usage")) is not None), None)
+
+    def deltas(self, choice: int = 0) -> list[dict[str, object]]:
+        found = (
+            dig(one, "delta")
+            for chunk in self.chunks
+            for one in _list(dig(chunk, "choices"))
+            if dig(one, "index") in (choice, None)
+        )
+        return [delta for delta in found if isinstance(delta, dict)]
+
+    def finishes(self) -> list[object]:
+        choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
+        return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
+
+
+def streamed(reply: ProbeReply) -> ProbeStream:
+    settle(reply)
+    if reply.content_type != "text/event-stream":
+        kind = reply.content_type or "no content type"
+        raise Settled(no(f"a stream was asked for and {kind} came: {message_of(reply)}"))
+    decoder = EventDecoder(max_bytes=max(len(reply.body), 1))
+    try:
+        events = [*decoder.feed(reply.body), *decoder.close()]
+    except LineTooLong as error:
+        raise Settled(no(str(error))) from error
+    faults = _form_faults(reply.body, events)
+    chunks = []
+    for event in events:
+        if event.strip() == b"[DONE]":
+            continue
+        chunk = ProbeReply(body=event).document()
+        if not isinstance(chunk, dict):
+            words = _short(event.decode("utf-8", "replace"))
+            faults.append(f"an event that is no JSON object: {words}")
+            continue
+        chunks.append(chunk)
+    errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]
+    if errors:
+        raise Settled(no(f"an error inside the stream: {_short(str(errors[0]))}"))
+    if not chunks:
+        raise Settled(no("the stream has no chunks"))
+    return ProbeStream(tuple(chunks), tuple(faults))
+
+
+def joined(stream: ProbeStream) -> ProbeAnswer:
+    """Return the first choice, put together."""
+    deltas = stream.deltas()
+    reasons = stream.finishes()
+    return ProbeAnswer(
+        text="".join(_text(delta.get("content")) for delta in deltas),
+        reasoning="".join(
+            _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
+            for delta in deltas
+        ),
+        calls=tuple(_joined_calls(deltas)),
+        finish=reasons[0] if reasons else None,
+        prompt=_count(dig(stream.usage, "prompt_tokens")),
+        completion=_count(dig(stream.usage, "completion_tokens")),
+        document=None,
+    )
+
+
+def plain(reply: ProbeReply) -> ProbeReply:
+    """Return a stream as the plain reply that it stands for; any other reply as it is."""
+    if reply.content_type != "text/event-stream" or trouble(reply) is not None:
+        return reply
+    try:
+        stream = streamed(reply)
+    except Settled:
+        return reply
+    answer = joined(stream)
+    calls = [
+        {
+            "id": call.id,
+            "type": call.type,
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in answer.calls
+    ]
+    message = {"role": "assistant", "content": answer.text, "reasoning": answer.reasoning}
+    logprobs = [
+        token
+        for chunk in stream.chunks
+        for token in _list(dig(chunk, "choices", 0, "logprobs", "content"))
+    ]
+    choice = {
+        "index": 0,
+        "message": message | ({"tool_calls": calls} if calls else {}),
+        "finish_reason": answer.finish,
+        "logprobs": {"content": logprobs},
+    }
+    body = msgspec.json.encode({"choices": [choice], "usage": stream.usage})
+    return replace(reply, headers={"content-type": "application/json"}, body=body)
+
+
+def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
+    pieces: dict[str, list[object]] = {}
+    for delta in deltas:
+        for piece in _list(delta.get("tool_calls")):
+            pieces.setdefault(repr(dig(piece, "index")), []).append(piece)
+    calls = []
+    for parts in pieces.values():
+        arguments = "".join(_text(dig(part, "function", "arguments")) for part in parts)
+        first = parts[0]
+        name = dig(first, "function", "name")
+        calls.append(ProbeCall(dig(first, "id"), dig(first, "type"), name, arguments))
+    return calls
+
+
+def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
+    faults = []
+    if b"\r\n" in body:
+        faults.append("lines end in CR LF")
+    lines = [line.removesuffix(b"\r") for line in body.split(b"\n")]
+    usual = (b"data: ", b":")
+    odd = {line.partition(b":")[0] for line in lines if line and not line.startswith(usual)}
+    if odd:
+        names = ", ".join(sorted(_short(name.decode("utf-8", "replace")) for name in odd)[:3])
+        faults.append(f"lines other than `data: `: {names}")
+    ends = [event.strip() == b"[DONE]" for event in events]
+    if True not in ends:
+        faults.append("no [DONE]")
+    elif ends.index(True) != len(ends) - 1:
+        faults.append("more after [DONE]")
+    return faults
+
+
+def _call(value: object) -> ProbeCall:
+    function = dig(value, "function")
+    return ProbeCall(
+        dig(value, "id"), dig(value, "type"), dig(function, "name"), dig(function, "arguments")
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _WORDS else words[: _WORDS - 1] + "…"
+
+
+_LONGEST = 240
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+_SECRETS = re.compile(r"(?i)(bearer\s+|\b(?:sk|ck|pk|hf|key)[-_])[A-Za-z0-9._\-]{6,}")
+
+
+class RecordedExchange(Struct, frozen=True, kw_only=True):
+    """One request and its reply, in words."""
+
+    asked: str
+    came: str
+    seconds: float
+
+
+def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
+    """Return the words for both sides; neither holds a key or a control character."""
+    return RecordedExchange(
+        asked=_one_line(_asked(ask)), came=_one_line(_came(reply)), seconds=round(reply.seconds, 3)
+    )
+
+
+def _one_line(text: str) -> str:
+    clean = _CONTROL.sub(" ", _SECRETS.sub(r"\1***", text)).strip()
+    return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
+
+
+def _asked(ask: ProbeRequest) -> str:
+    if not ask.body:
+        return f"{ask.method} {ask.path}" + _unusual(ask)
+    body = ProbeReply(body=ask.body).document()
+    if not isinstance(body, dict):
+        return f"{ask.path} {ask.body[:80].decode('utf-8', 'replace')}"
+    said = dig(body, "messages", -1, "content")
+    rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
+    if isinstance(tools := rest.get("tools"), list):
+        rest["tools"] = [dig(tool, "function", "name") for tool in tools]
+    words = f"{said[:60]!r} " if isinstance(said, str) else ""
+    return words + msgspec.json.encode(rest).decode() + _unusual(ask)
+
+
+def _unusual(ask: ProbeRequest) -> str:
+    words = {"ours": "", "none": " without a key", "wrong": " with a wrong key"}[ask.credential]
+    if ask.leave_at_data:
+        words += ", left at the first data"
+    if ask.leave_after is not None:
+        words += f", left after {ask.leave_after:g} s"
+    return words
+
+
+def _came(reply: ProbeReply) -> str:
+    if not reply.status:
+        return reply.trouble
+    words = f"{reply.status} "
+    document = reply.document()
+    if reply.content_type == "text/event-stream":
+        words += _stream(reply)
+    elif reply.status != 200:
+        words += message_of(reply)
+    elif isinstance(choices := dig(document, "choices"), list):
+        words += " | ".join(_choice(one) for one in choices[:2]) + _usage(document)
+    else:
+        words += reply.body[:_LONGEST].decode("utf-8", "replace")
+    return f"{words} ({reply.trouble})" if reply.trouble else words
+
+
+def _stream(reply: ProbeReply) -> str:
+    try:
+        stream = streamed(reply)
+    except Settled as settled:
+        return settled.verdict.how
+    answer = joined(stream)
+    last = reply.body[-40:].decode("utf-8", "replace")
+    names = ", ".join(str(call.name) for call in answer.calls)
+    return (
+        f"{len(stream.chunks)} chunks {answer.text!r}"
+        + (f" calls {names}" if names else "")
+        + f" finish {answer.finish}, ending {last!r}"
+    )
+
+
+def _choice(choice: object) -> str:
+    message = dig(choice, "message")
+    parts = []
+    if reasoning := dig(message, "reasoning_content") or dig(message, "reasoning"):
+        parts.append(f"reasoning {str(reasoning)[:60]!r}")
+    if (content := dig(message, "content")) is not None:
+        parts.append(repr(content)[:120])
+    if calls := dig(message, "tool_calls"):
+        parts.append("calls " + msgspec.json.encode(calls).decode()[:120])
+    return ", ".join(parts) + f", finish {dig(choice, 'finish_reason')}"
+
+
+def _usage(document: object) -> str:
+    prompt = dig(document, "usage", "prompt_tokens")
+    completion = dig(document, "usage", "completion_tokens")
+    return f", tokens {prompt}+{completion}" if prompt is not None else ""

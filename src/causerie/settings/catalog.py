@@ -34,7 +34,6 @@ class TargetSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the name of the target in routing, headers and logs."""
         return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 

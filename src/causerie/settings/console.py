@@ -115,7 +115,6 @@ class LogoImage:
 
 
 def is_data(text: str) -> bool:
-    """Return true if the text is the image itself, not the path of a file."""
     return text.startswith("data:")
 
 
@@ -128,7 +127,6 @@ def read_logo(text: str) -> LogoImage:
 
 
 def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
-    """Yield the logos that cannot be shown."""
     for name, text in logos.items():
         try:
             read_logo(text)

@@ -190,7 +190,6 @@ def extras(kind: Any) -> dict[str, Any]:
 
 
 def is_secret(kind: Any) -> bool:
-    """Return true if the value must not be shown."""
     return bool(extras(kind).get("secret"))
 
 

@@ -41,7 +41,6 @@ def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
 
 
 def behind(settings: Settings, kind: str) -> tuple[str, ...]:
-    """Return the ids of the models that a door of this kind can offer."""
     models = tuple(one.id for one in settings.models)
     aliases = tuple(one.id for one in settings.aliases)
     listed = tuple(one.id for one in settings.catalog)

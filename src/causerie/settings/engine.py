@@ -192,7 +192,6 @@ class Vllm(Struct, frozen=True, kw_only=True):
 
     @property
     def encrypted(self) -> bool:
-        """Return whether one of those is reached over TLS."""
         return any(url.startswith("https://") for url in self.elsewhere)
 
 
@@ -224,7 +223,6 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
 
 
 def device_rules(at: KeyPath, devices: Sequence[str], replicas: int) -> Iterator[Broken]:
-    """Yield that not every replica has devices, if so."""
     if devices and len(devices) != replicas:
         words = f"has {len(devices)} entries; it takes one for each of {replicas} replicas"
         yield Broken((*at, "devices"), words)
@@ -299,7 +297,6 @@ _LLAMACPP_OURS = frozenset(
 
 
 def llamacpp_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
-    """Yield what is wrong with the options of one model."""
     context, cache_tokens = llamacpp.context, llamacpp.cache_tokens
     if llamacpp.draft and llamacpp.speculation != "off":
         yield Broken((*at, "speculation"), "excludes `draft`; set one of them")

@@ -184,7 +184,6 @@ class Entry:
 
     @property
     def origin(self) -> str:
-        """Return the place that problems name."""
         if self.place:
             return self.place
         return f'the entry of {_NOUNS[self.section]} "{self.name}"'

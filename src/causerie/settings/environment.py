@@ -31,7 +31,6 @@ def variables() -> Mapping[str, str]:
 
 
 def client_key() -> str | None:
-    """Return the key that ``causerie chat`` sends, or ``None``."""
     return os.environ.get(CLIENT_KEY, "").strip() or None
 
 

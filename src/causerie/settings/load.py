@@ -71,7 +71,6 @@ class Loaded:
 
     @property
     def blank(self) -> bool:
-        """Return true if no file sets anything."""
         return not any(origin.startswith("line ") for origin in self.origins.values())
 
     def where(self, path: KeyPath) -> str:
@@ -147,13 +146,8 @@ def load(
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
     problems += [_problem(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
-    ignored = tuple(
-        _ignored(
-            environ,
-            known,
-            frozenset(secret.env for _, _, secret in secrets(settings) if secret.env),
-        )
-    )
+    named = frozenset(secret.env for _, _, secret in secrets(settings) if secret.env)
+    ignored = tuple(_ignored(environ, known, named))
     loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -258,7 +252,10 @@ def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
 def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     # Doors that only entries need come last, so that the door behind plain `/v1` stays.
     filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
-    if filed or _only_default_doors(values.get("doors")):
+    doors = values.get("doors")
+    listed = doors if isinstance(doors, list) else []
+    named = [one.get("kind") for one in listed if isinstance(one, dict)]
+    if filed or (named and all(kind in DEFAULT_DOORS for kind in named)):
         values.setdefault("models", [])
     sections = {entry.section for entry in entries}
     added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
@@ -269,15 +266,6 @@ def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
         values["doors"] = [{"name": kind, "kind": kind} for kind in kinds]
 
 
-def _only_default_doors(doors: object) -> bool:
-    kinds = (
-        [one.get("kind") for one in doors if isinstance(one, dict)]
-        if isinstance(doors, list)
-        else []
-    )
-    return bool(kinds) and all(kind in DEFAULT_DOORS for kind in kinds)
-
-
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     filed: dict[KeyPath, Mapping[str, int]] = {}
     for entry in entries:
@@ -286,7 +274,9 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
         path = PATHS[section]
         tables = _tables_at(layers, path, default)
         if path not in filed:
-            filed[path] = _indexes_by_name(tables, label)
+            places = reversed(list(enumerate(tables)))  # the first of each name counts
+            names = ((table.get(label), index) for index, table in places)
+            filed[path] = {name: index for name, index in names if isinstance(name, str)}
         index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
@@ -306,12 +296,6 @@ def _tables_at(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
         table = table.setdefault(part, {})
     found: list[Any] = table.setdefault(path[-1], default)
     return found
-
-
-def _indexes_by_name(tables: Sequence[Mapping[str, Any]], label: str) -> Mapping[str, int]:
-    # The first of each name counts.
-    last_first = reversed(list(enumerate(tables)))
-    return {name: index for index, table in last_first if isinstance(name := table.get(label), str)}
 
 
 def _fill_known_providers(values: dict[str, Any]) -> None:

@@ -118,6 +118,5 @@ class Findings:
             self.add(error.problems)
 
     def end(self) -> None:
-        """Raise :class:`SettingsError` with all problems, if there are any."""
         if self.problems:
             raise SettingsError(self.problems)

@@ -34,7 +34,6 @@ from causerie.settings.values import (
 
 
 def wrong_certificates(file: str | None) -> str | None:
-    """Return the problem with a file of trusted certificates; ``None`` if it is fine or unset."""
     if file is None:
         return None
     if not Path(file).is_file():
@@ -47,7 +46,6 @@ def wrong_certificates(file: str | None) -> str | None:
 
 
 def certificate_fault(error: OSError) -> str:
-    """Return why a file of certificates or keys cannot be used."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is no PEM file").replace("_", " ").lower()
     return error.strerror or str(error)

@@ -13,7 +13,6 @@ from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
 from causerie.settings.catalog import (
     AliasSettings,
-    AliasTarget,
     CatalogEndpointSettings,
     TargetSettings,
 )
@@ -30,7 +29,6 @@ from causerie.settings.values import PLACES, PriceSettings
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what is wrong with providers and aliases."""
     names: list[tuple[KeyPath, str]] = [
         (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
     ]
@@ -135,7 +133,12 @@ def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Br
     at = (*at, "targets")
     yield from _target_rules(at, alias.targets, settings)
     for index, target in enumerate(alias.targets):
-        yield from _wildcard((*at, index), alias, target)
+        wild, place = alias.id.endswith("*"), (*at, index, "model")
+        if wild and (target.provider is None or target.model.count("*") != 1):
+            words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
+            yield Broken(place, words)
+        elif not wild and "*" in target.model:
+            yield Broken(place, f'"{target.model}" needs an alias whose id ends in `*`')
 
 
 def _target_rules(
@@ -161,15 +164,6 @@ def _target_rules(
                 "a model of a provider needs `provider`",
                 relies_on=(("models",), (*at, index, "provider")),
             )
-
-
-def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterator[Broken]:
-    if alias.id.endswith("*") and (target.provider is None or target.model.count("*") != 1):
-        words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
-        yield Broken((*at, "model"), words)
-    elif not alias.id.endswith("*") and "*" in target.model:
-        words = f'"{target.model}" needs an alias whose id ends in `*`'
-        yield Broken((*at, "model"), words)
 
 
 def catalog_rules(settings: Settings) -> Iterator[Broken]:

@@ -42,7 +42,6 @@ def worker_count(server: ServerSettings) -> int:
 
 
 def worker_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what several processes cannot keep."""
     count = worker_count(settings.server)
     if count == 1:
         return
@@ -69,19 +68,14 @@ def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
         yield Broken(
             _WORKERS, f"is {count}, and {advice}: set `shared.url`, or `server.workers = 1`"
         )
-    for place, limits in _limits_of_all(settings):
-        if limits != LimitSettings():
-            yield Broken(
-                place,
-                f"count in each of {count} workers for itself; set `shared.url`, in which workers "
-                "count together, or `server.workers = 1`",
-            )
-
-
-def _limits_of_all(settings: Settings) -> Iterator[tuple[KeyPath, LimitSettings]]:
+    advice = (
+        f"count in each of {count} workers for itself; set `shared.url`, in which workers "
+        "count together, or `server.workers = 1`"
+    )
     for name in ("doors", "models", "aliases", "catalog"):
         for index, one in enumerate(getattr(settings, name) or ()):
-            yield (name, index, "limits"), one.limits
+            if one.limits != LimitSettings():
+                yield Broken((name, index, "limits"), advice)
 
 
 # Rules between settings: names that clash, addresses that collide, open doors.
@@ -91,7 +85,6 @@ _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what is wrong between settings that are each valid alone."""
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
@@ -216,14 +209,11 @@ def notes(settings: Settings) -> Iterator[str]:
     """Yield warnings about what strangers may do."""
     found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
     yield from _unlimited_free_models(settings, found)
-    if _sign_up_is_open(settings, found):
-        yield _newcomers_budget(settings.console.new_project_budget)
-        yield from _without_price(settings, found)
-
-
-def _sign_up_is_open(settings: Settings, found: list[DoorAddress]) -> bool:
+    console = settings.console
     by_identity = any(each.sign_up for each in settings.identity_providers)
-    return bool(found) and settings.console.enabled and (settings.console.sign_up or by_identity)
+    if found and console.enabled and (console.sign_up or by_identity):
+        yield _newcomers_budget(console.new_project_budget)
+        yield from _without_price(settings, found)
 
 
 def _newcomers_budget(budget: str) -> str:

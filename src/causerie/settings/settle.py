@@ -8,7 +8,7 @@ from typing import Any, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from causerie.settings.console import BrandingSettings, is_data
+from causerie.settings.console import is_data
 from causerie.settings.decode import alone, extras, fields, plain
 from causerie.settings.environment import expanded
 from causerie.settings.store import StoreSettings
@@ -28,12 +28,16 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     host = server.host
     if host.startswith("[") and host.endswith("]"):  # an IPv6 address as in a URL
         host = host[1:-1]
+    logos = {
+        name: text if is_data(text) else _absolute(text, folder)
+        for name, text in settings.branding.logos.items()
+    }
     return replace(
         settings,
         server=replace(server, host=host),
         weights=replace(weights, cache=weights.cache or str(cache)),
         store=_with_url(settings.store, folder, data),
-        branding=_with_logo_paths(settings.branding, folder),
+        branding=replace(settings.branding, logos=logos),
         doors=tuple(replace(each, keys=_door_keys(each, server.keys)) for each in settings.doors),
         models=tuple(_with_absolute_ref(model, folder) for model in settings.models),
     )
@@ -69,14 +73,6 @@ def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
     if door.keys is not None:
         return door.keys
     return "accounts" if door.kind in ("hosted", "router") else keys
-
-
-def _with_logo_paths(branding: BrandingSettings, folder: Path) -> BrandingSettings:
-    logos = {
-        name: text if is_data(text) else _absolute(text, folder)
-        for name, text in branding.logos.items()
-    }
-    return replace(branding, logos=logos)
 
 
 def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:

@@ -49,7 +49,6 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 
 
 def store_rules(store: StoreSettings) -> Iterator[Broken]:
-    """Yield the errors in the keys of the database."""
     at: KeyPath = ("store", "secret_keys")
     if (store.url or "").startswith("postgres") and not store.secret_keys:
         yield Broken(
@@ -93,7 +92,6 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
 
 
 def shared_rules(shared: SharedSettings) -> Iterator[Broken]:
-    """Yield the errors in the certificates."""
     at: KeyPath = ("shared", "ca_file")
     if (wrong := wrong_certificates(shared.ca_file)) is not None:
         yield Broken(at, wrong)

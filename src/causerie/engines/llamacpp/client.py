@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from time import monotonic
 from typing import Any, Literal
 
@@ -104,6 +104,7 @@ _WAITING_SECONDS = 2 * STREAMING_SECONDS  # what a stream may wait
 _ROWS = LEAST_OBSERVED  # of a matrix that kernels take together
 
 
+@dataclass(eq=False)
 class ChunkedPrefill:
     """The speed of one engine, and whose turn it is to have a chunk read.
 
@@ -112,22 +113,16 @@ class ChunkedPrefill:
     until a step was seen. Without ``enabled`` every prompt is read whole.
     """
 
-    def __init__(
-        self,
-        batch: int,
-        context: int,
-        token_seconds: float,
-        full_speed: int = FULL_SPEED,
-        *,
-        enabled: bool = True,
-    ) -> None:
-        self.turn = asyncio.Lock()
-        """Held while a chunk is read: two of them would make one step longer."""
+    batch: int
+    context: int
+    token_seconds: InitVar[float]
+    full_speed: int = FULL_SPEED
+    enabled: bool = field(default=True, kw_only=True)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Held while a chunk is read: two of them would make one step longer."""
+
+    def __post_init__(self, token_seconds: float) -> None:
         self.speed = PrefillSpeed(token_seconds)
-        self._batch = batch
-        self._context = context
-        self._full_speed = full_speed
-        self._enabled = enabled
 
     def least_chunk(self, read: int, total: int, *, streaming: bool) -> int | None:
         """Return the least tokens of a chunk, for a prompt of which so much was read.
@@ -135,17 +130,17 @@ class ChunkedPrefill:
         ``None`` where it is read whole. One that does not fit is left to the engine, which refuses
         it before it reads.
         """
-        if not self._enabled or total >= self._context:
+        if not self.enabled or total >= self.context:
             return None
         rest, seconds = total - read, self.speed.token_seconds
         if rest * seconds > _LONG_SECONDS:
             return _ROWS
-        waits = streaming and min(rest, self._batch) * seconds > _WAITING_SECONDS
-        return self._full_speed if waits and self._full_speed < self._batch else None
+        waits = streaming and min(rest, self.batch) * seconds > _WAITING_SECONDS
+        return self.full_speed if waits and self.full_speed < self.batch else None
 
     def chunk(self, least: int, *, streaming: bool) -> int:
         """Return the tokens of the next chunk: whole batches, or fewer where streams would wait."""
-        batch, fitting = self._batch, self.speed.fitting(STREAMING_SECONDS)
+        batch, fitting = self.batch, self.speed.fitting(STREAMING_SECONDS)
         if streaming and fitting < batch:
             return min(max(fitting // _ROWS * _ROWS, least), batch)
         return max(self.speed.fitting(_ALONE_SECONDS) // batch, 1) * batch

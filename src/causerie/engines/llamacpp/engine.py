@@ -10,12 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from causerie.engines.base import (
-    EngineFailed,
-    ModelFacts,
-    TextRequest,
-    Token,
-)
+from causerie.engines.base import EngineFailed, ModelFacts, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation
 from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient, PartialTokens
 from causerie.engines.llamacpp.options import (
@@ -85,7 +80,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         self._readings = Readings()
         self._affixes: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
-        self.keeps_grammars = launch.command is None
+        self.keeps_grammars = launch.options.command is None
         self._version = version("xllamacpp")
         need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
         gpu = options.gpu_layers != 0 and has_gpu()
@@ -144,11 +139,10 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
 
     async def _load(self) -> LlamaCppChild:
         common = (self._launch, self._partial, self._load_seconds, self._pulse, self._prompts)
-        if self._launch.command is None:
+        options = self._launch.options
+        if options.command is None:
             return await spawn(*common)
-        build = await examine_program(
-            self._launch.command, self._launch.devices, self._launch.environment
-        )
+        build = await examine_program(options.command, options)
         log.info(
             "native build of llama.cpp",
             model=self._model,

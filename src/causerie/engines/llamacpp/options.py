@@ -31,7 +31,6 @@ from causerie.engines.weights.gguf import (
 
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
 _LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
-_LEFT_FREE = 10  # percent of the free memory
 _GPUS = tuple(map(Path, ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128")))
 
 
@@ -44,13 +43,11 @@ class Need:
     kv_type: str
     memory: int
 
-    def __str__(self) -> str:
-        cache = f"a cache of {self.cache_tokens:,} tokens"
-        return f"needs about {_size(self.memory)} for its weights and {cache}"
-
     def refusal(self, room: int) -> str:
         """Return that it cannot fit into ``room`` bytes of this machine, and what would."""
-        return f"{self}, and this machine has {_size(room)}; {self.advice(room)}"
+        needs = f"needs about {_size(self.memory)} for its weights and a cache of "
+        rest = f"and this machine has {_size(room)}; {self.advice(room)}"
+        return f"{needs}{self.cache_tokens:,} tokens, {rest}"
 
     def advice(self, room: int) -> str:
         """Return what would fit into ``room`` bytes, for the end of a sentence."""
@@ -65,11 +62,6 @@ class Need:
         if found is None:
             return "take a smaller model"
         return f"its quantization {found[0]} would fit, with about {_size(found[1])} of weights"
-
-
-def room_for_context(prompt_cache: int, total: int) -> int:
-    """Return the bytes that a model may take now, next to ``prompt_cache`` bytes for prompts."""
-    return max(free_now(total) * (100 - _LEFT_FREE) // 100 - prompt_cache, 0)
 
 
 def free_now(total: int) -> int:
@@ -100,7 +92,6 @@ def fitting_tokens(header: Header, kv_type: str, room: int) -> int:
 
 
 def has_gpu() -> bool:
-    """Return whether this machine seems to have a GPU that the engine could use."""
     return sys.platform == "darwin" or any(device.exists() for device in _GPUS)
 
 
@@ -171,34 +162,26 @@ class Launch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
-    command: str | None
-    args: tuple[str, ...]
-    environment: tuple[str, ...]
+    options: LlamaCppOptions
+    """For what nothing here is decided instead."""
     context: int
     parallel: int
     cache_tokens: int
     """Of all slots together."""
     threads: int
-    gpu_layers: int | None
     kv_type: str
-    flash_attention: bool | None
     batch: int | None
     cpu_batch: int
     token_seconds: float
     """Time in which a token of a prompt is expected to be read."""
     cuts_back: bool
     """Whether the state of a prompt can be cut back to any of its tokens."""
-    lora: tuple[str, ...]
-    draft: str | None
     drafted: int
     """Tokens that a draft model, or repetition, proposes at a time."""
-    embeddings: bool
-    pooling: str | None
     prompt_cache: int
     memory: int
     cpus: tuple[int, ...] | None
     """Hardware threads that the process stays on; ``None``: on any."""
-    devices: str | None
 
     @property
     def files(self) -> str:
@@ -206,7 +189,7 @@ class Launch:
 
         The engine does not report which file a failure is about.
         """
-        alongside = ", ".join(filter(None, (*self.lora, self.draft)))
+        alongside = ", ".join(filter(None, (*self.options.lora, self.options.draft)))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 
 
@@ -232,30 +215,21 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
     return Launch(
         weights=str(weights),
-        command=options.command,
-        args=options.args,
-        environment=options.environment,
+        options=options,
         context=context,
         parallel=parallel,
         cache_tokens=cache_tokens,
         threads=threads,
-        gpu_layers=options.gpu_layers,
         kv_type=kv_type,
-        flash_attention=options.flash_attention,
         batch=context if options.embeddings else options.batch and max(options.batch, step),
         cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
-        lora=options.lora,
-        draft=options.draft,
         drafted=drafted,
-        embeddings=options.embeddings,
-        pooling=options.pooling,
         prompt_cache=_prompt_cache(options),
         memory=model_memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
         cpus=options.part.cpus(),
-        devices=options.part.devices,
     )
 
 
@@ -272,7 +246,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
         1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
     )
     total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
-    room = room_for_context(prompts * parts, total) // parts
+    room = max(free_now(total) * 9 // 10 - prompts * parts, 0) // parts  # a tenth stays free
     usual = _EMBEDDED_TEXT if options.embeddings else _DEFAULT_CONTEXT
     trained = header.context_length or usual
     if options.context == "auto":

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from causerie.engines.llamacpp.client import (
     LlamaCppClient,
     PartialTokens,
 )
-from causerie.engines.llamacpp.options import Launch
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.slots import (
     PromptStore,
     Slots,
@@ -43,8 +43,7 @@ from causerie.engines.process import (
     Program,
     Pulse,
     free_port,
-    program_served,
-    run_program,
+    serve_program,
     start_program_child,
     starting,
 )
@@ -67,20 +66,16 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 async def spawn(
-    launch: Launch,
-    partial: PartialTokens,
-    load_seconds: float,
-    pulse: Pulse,
-    prompts: PromptStore,
+    launch: Launch, partial: PartialTokens, load_seconds: float, pulse: Pulse, prompts: PromptStore
 ) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
     """
-    process = await EngineProcess.start(_COMMAND, environment(launch.devices, launch.environment))
+    process = await EngineProcess.start(_COMMAND, environment(launch.options))
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
-    task = {"launch": asdict(launch), "key": key, "socket": socket}
+    task = {"launch": {**asdict(launch.options), **asdict(launch)}, "key": key, "socket": socket}
     async with starting(process, None, load_seconds):
         await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
         ready = await _report_of_loading(process, launch)
@@ -98,14 +93,14 @@ def _prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefil
     )
 
 
-def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
+def environment(options: LlamaCppOptions) -> dict[str, str]:
     """Return the environment of the child, in which a value that is set stays.
 
-    With ``devices`` it sees no others, by whatever it reaches them. ``passed`` are the names of
-    further variables of ours.
+    If its part of the machine has devices it sees no others, by whatever it reaches them.
     """
+    devices = options.part.devices
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
-    return {**_SHORT_SPIN, **engine_environment(passed), **seen}
+    return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
 
 
 async def _report_of_loading(process: EngineProcess, launch: Launch) -> dict[str, Any]:
@@ -165,16 +160,16 @@ class NativeBuild:
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.
         """
-        return str(_program_folder(Path(self.program)))
+        return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
-        return self.gpu and launch.gpu_layers != 0
+        return self.gpu and launch.options.gpu_layers != 0
 
     def batches(self, launch: Launch) -> tuple[int, int]:
         """Return the most tokens of a step, and of one computation in it."""
         own = _GPU_BATCH if self.computes_on_gpu(launch) else launch.cpu_batch
         batch = launch.batch or own
-        return batch, batch if launch.embeddings else min(batch, _PHYSICAL_BATCH)
+        return batch, batch if launch.options.embeddings else min(batch, _PHYSICAL_BATCH)
 
 
 def missing_program(command: str) -> str | None:
@@ -192,15 +187,13 @@ def missing_program(command: str) -> str | None:
     return f'"{command}" does not exist; {advice}'
 
 
-async def examine_program(
-    command: str, devices: str | None, passed: Collection[str] = ()
-) -> NativeBuild:
-    """Return what the program says of itself; raise :class:`LoadFailed` where it is none.
+async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild:
+    """Return what a program says of itself in its environment by the ``options``.
 
-    It sees only ``devices``, if those are not ``None``, and gets the variables ``passed``.
+    Raises :class:`LoadFailed` where it is none.
     """
     program = await asyncio.to_thread(_program_path, command)
-    environ = environment(devices, passed)
+    environ = environment(options)
     said = await _program_output(program, "--version", environ)
     version = _VERSION.search(said)
     if version is None:
@@ -250,33 +243,34 @@ def native_arguments(
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
         switches.append("--kv-unified")
-    if launch.embeddings:
+    if launch.options.embeddings:
         switches.append("--embeddings")
     given = [str(part) for pair in chosen.items() for part in pair]
-    return [build.program, *given, *switches, *launch.args]
+    return [build.program, *given, *switches, *launch.options.args]
 
 
 def _optional_arguments(launch: Launch) -> dict[str, object]:
-    flash = {True: "on", False: "off", None: None}[launch.flash_attention]
+    options = launch.options
+    flash = {True: "on", False: "off", None: None}[options.flash_attention]
+    quoted = (
+        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
+        for path in options.lora
+    )
     optional: dict[str, object | None] = {
-        "--gpu-layers": launch.gpu_layers,
+        "--gpu-layers": options.gpu_layers,
         "--flash-attn": flash,
-        "--pooling": launch.pooling,
-        "--lora": ",".join(map(_quoted_path, launch.lora)) or None,
+        "--pooling": options.pooling,
+        "--lora": ",".join(quoted) or None,
     }
-    if launch.draft:
+    if options.draft:
         optional |= {
-            "--model-draft": launch.draft,
+            "--model-draft": options.draft,
             "--spec-draft-n-max": launch.drafted,
             "--spec-type": "draft-simple",
         }
     elif launch.drafted:
         optional |= {"--spec-ngram-simple-size-m": launch.drafted, "--spec-type": "ngram-simple"}
     return {name: value for name, value in optional.items() if value is not None}
-
-
-def _quoted_path(path: str) -> str:
-    return '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
 
 
 async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
@@ -290,24 +284,11 @@ async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
             )
 
 
-def _unknown_argument(tail: Iterable[str]) -> str:
-    named = [found[1] for line in tail if (found := _UNKNOWN.search(line))]
-    return f"it does not know the argument {named[0]}; {_TRIED}" if named else ""
-
-
-def _any_error(tail: Iterable[str]) -> str:
-    return next((found[0].strip()[:300] for line in tail if (found := _ERROR.search(line))), "")
-
-
 def _program_path(command: str) -> Path:
     found = shutil.which(command)
     if found is None:
         raise LoadFailed(f"the program {missing_program(command)}")
     return Path(found).absolute()
-
-
-def _program_folder(program: Path) -> Path:
-    return program.resolve().parent
 
 
 async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
@@ -319,7 +300,7 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=environ,
-            cwd=await asyncio.to_thread(_program_folder, program),
+            cwd=(await asyncio.to_thread(program.resolve)).parent,
         )
     except OSError as error:
         raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error
@@ -355,7 +336,7 @@ async def spawn_native(
 
     Otherwise as :func:`~causerie.engines.llamacpp.process.spawn`.
     """
-    process = await start_program_child(environment(launch.devices, launch.environment))
+    process = await start_program_child(environment(launch.options))
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)
@@ -366,11 +347,10 @@ async def spawn_native(
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
     async with starting(process, client, load_seconds):
-        await run_program(process, program)
-        how = await program_served(process, lambda: client.ask("GET", "/health"))
+        how = await serve_program(process, program, lambda: client.ask("GET", "/health"))
         if how is not None:
             raise EngineFailed(_native_failure(build, launch, process, how))
-        if not launch.embeddings:
+        if not launch.options.embeddings:
             await _check_native(client, build)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
@@ -384,5 +364,10 @@ def _native_states_folder(place: int | str) -> str:
 
 def _native_failure(build: NativeBuild, launch: Launch, process: EngineProcess, how: str) -> str:
     tail = list(process.tail)
-    reason = _unknown_argument(tail) or _load_failure(tail) or _any_error(tail) or how
+    unknown = next((found[1] for line in tail if (found := _UNKNOWN.search(line))), None)
+    if unknown is not None:
+        reason = f"it does not know the argument {unknown}; {_TRIED}"
+    else:
+        errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
+        reason = _load_failure(tail) or next(errors, how)
     return f"{build.program} ({build.version}) could not load {launch.files}: {reason}"

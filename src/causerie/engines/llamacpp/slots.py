@@ -119,7 +119,6 @@ class PromptStore:
         return state, tokens
 
     def covers(self, scope: str, tokens: bytes) -> bool:
-        """Return whether a state of a scope holds all of these packed tokens."""
         return any(state.tokens.startswith(tokens) for state in self._of(scope))
 
     async def save(
@@ -242,7 +241,6 @@ class Slot:
         return shared >= self.asked - _REWRITTEN
 
     def begin(self, shared: int) -> None:
-        """Begin a request of whose prompt it holds ``shared`` tokens."""
         self.read, self.ahead, self.made = shared, 0, []
 
     def read_ahead(self, count: int, found: int) -> None:

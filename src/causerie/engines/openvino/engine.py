@@ -12,13 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from causerie.engines.base import (
-    EngineFailed,
-    ModelFacts,
-    PromptTooLong,
-    TextRequest,
-    Token,
-)
+from causerie.engines.base import EngineFailed, ModelFacts, PromptTooLong, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
 from causerie.engines.openvino.process import (
     ARCHITECTURES,
@@ -50,7 +44,6 @@ _PLAIN_IN_EBNF = frozenset(
 
 
 def ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
-    """Return the grammar of the texts, and of the end with ``ends``."""
     options = ['""'] if ends else []
     options += [f'"{_quoted_in_ebnf(text)}"' for text in texts]
     return "root ::= " + " | ".join(options)
@@ -220,11 +213,7 @@ def _admitted_token(
 
 
 def _split_control(
-    pieces: Sequence[str | int],
-    control: re.Pattern[str],
-    ids: Mapping[str, int],
-    *,
-    special: bool,
+    pieces: Sequence[str | int], control: re.Pattern[str], ids: Mapping[str, int], *, special: bool
 ) -> Iterator[str | int]:
     # Without `special`, the text of a control token is cut behind its first character, so that it
     # is none.

@@ -68,7 +68,6 @@ class KnownBlocks:
         return key in self._keys
 
     def add(self, keys: Iterable[int]) -> None:
-        """Note that these were computed, or found."""
         for key in keys:
             self._keys[key] = None
             self._keys.move_to_end(key)
@@ -95,7 +94,6 @@ class Prefill:
         return bool(self._waiting)
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
-        """Have a prompt wait."""
         self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:

@@ -149,7 +149,6 @@ class Discovery:
         self._watch_names()
 
     async def stop(self) -> None:
-        """Look nothing up any more."""
         self._running = False
         task, self._task = self._task, None
         if task is not None:

@@ -182,7 +182,6 @@ class KvView:
             self._next, self.complete = 0, True
 
     def forget(self) -> None:
-        """Begin anew: nothing is known."""
         self._next = None
         self._reset(complete=False)
 

@@ -207,16 +207,13 @@ class Member(MemberLoad):
 
     @property
     def rests(self) -> bool:
-        """Return whether it has failed lately and is left alone for a while."""
         return not self._breaker.admits()
 
     def failed(self, why: str) -> None:
-        """Record a failure; it gets no requests for a while."""
         self._breaker.failed(why, proven=False)
         self.failure = why
 
     def answered(self) -> None:
-        """Record that it answers again."""
         self._breaker.succeeded()
         self.failure = ""
 
@@ -298,7 +295,6 @@ class MemberTurn:
         return self._at.engine.generate(request)
 
     def answered(self) -> None:
-        """Record that the first token has come, so that the prompt has been read."""
         self._at.unread -= self._unread
         self._unread = 0
         self._at.answered()

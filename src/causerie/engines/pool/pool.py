@@ -184,7 +184,6 @@ class EnginePool:
         return sum(member.engine.memory_bytes for member in self._members.every())
 
     def renew(self, addresses: Sequence[str]) -> None:
-        """Replace the members; those that leave finish what they have started."""
         self._discovery.renew(addresses)
 
     async def start(self) -> None:

@@ -129,7 +129,6 @@ class PrefixIndex:
             sets.clear()
 
     def remove(self, name: str, blocks: Collection[int]) -> None:
-        """Record that a member does not hold these blocks any more."""
         bit = self._bits.get(name, 0)
         for block in blocks:
             for tables in (self._young, self._old):

@@ -240,11 +240,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return client.complete(request, vocabulary.end, spelling, self._pulse)
 
     async def _sample(
-        self,
-        client: VllmClient,
-        vocabulary: TokenTable,
-        request: TextRequest,
-        admitted: Admitted,
+        self, client: VllmClient, vocabulary: TokenTable, request: TextRequest, admitted: Admitted
     ) -> Token:
         one_of_them = replace(request, grammar=admitted.grammar())
         return await first_token(self._run(client, vocabulary, one_of_them))

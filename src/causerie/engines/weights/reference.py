@@ -83,7 +83,6 @@ class Reference:
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """Return the reference that ``text`` spells; raise :class:`BadReference`."""
         text = text.strip()
         kind, _, rest = text.partition(":")
         if kind == Kind.HUB.value:

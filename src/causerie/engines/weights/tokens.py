@@ -41,7 +41,6 @@ class TokenTable:
 
     @cached_property
     def control(self) -> Mapping[str, int]:
-        """Return text to id of all tokens that are not read as plain text."""
         kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
         return {self.text(id): id for id, kind in enumerate(self.types) if kind in kinds}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -86,10 +86,6 @@ class ExplainedAttempt:
     target: str
     failure: str = ""
 
-    @property
-    def answered(self) -> bool:
-        return not self.failure
-
 
 @dataclass(frozen=True, slots=True)
 class TimelineSegment:
@@ -104,20 +100,32 @@ class TimelineSegment:
 
 @dataclass(frozen=True, slots=True)
 class RequestExplanation:
-    """What the page of a request shows: outcome, reason, attempts and timeline."""
+    """Why a request ended as it did, and where its time went."""
 
     record: UsageRecord
-    outcome: str
-    why: str
-    words: str
-    attempts: Sequence[ExplainedAttempt]
-    times: Sequence[TimelineSegment]
+    caller: str = ""
+    project: str = ""
 
     @property
     def tone(self) -> str:
         if self.record.status < 400:
             return "good"
         return "bad" if self.record.status >= 500 else "warn"
+
+    @property
+    def outcome(self) -> str:
+        record = self.record
+        if record.status == CLIENT_GONE:
+            return "client left"
+        if record.status >= 400:
+            return "failed" if record.status >= 500 else "rejected"
+        return record.finish.replace("_", " ") if record.finish else "answered"
+
+    @property
+    def why(self) -> str:
+        if self.record.status < 400:
+            return FINISHES.get(self.record.finish or "", "The answer is complete.")
+        return CODES.get(self.record.code or "", "")
 
     @property
     def speed(self) -> float | None:
@@ -128,69 +136,35 @@ class RequestExplanation:
         seconds = (record.duration_us - record.first_token_us) / 1_000_000
         return (record.completion - 1) / seconds if seconds > 0 else None
 
+    @property
+    def attempts(self) -> Sequence[ExplainedAttempt]:
+        # Lines are like `target: failure`; a request with a single target has none.
+        record = self.record
+        if not record.tried and record.served_by:
+            failure = record.code or "failed" if record.status >= 500 else ""
+            return [ExplainedAttempt(record.served_by, failure)]
+        made = []
+        for line in record.tried:
+            target, _, failure = line.rpartition(": ")
+            made.append(ExplainedAttempt(target or line, "" if failure == "answered" else failure))
+        return made
 
-def explain(record: UsageRecord) -> RequestExplanation:
-    """Why a request ended as it did, and where its time went."""
-    return RequestExplanation(
-        record, _outcome(record), _why(record), record.reason, _attempts(record), _times(record)
-    )
-
-
-def _outcome(record: UsageRecord) -> str:
-    if record.status == CLIENT_GONE:
-        return "client left"
-    if record.status >= 500:
-        return "failed"
-    if record.status >= 400:
-        return "rejected"
-    return record.finish.replace("_", " ") if record.finish else "answered"
-
-
-def _why(record: UsageRecord) -> str:
-    if record.status < 400:
-        return FINISHES.get(record.finish or "", "The answer is complete.")
-    return CODES.get(record.code or "", "")
-
-
-def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
-    # Lines are like `target: failure`; a request with a single target has none.
-    if not record.tried:
-        if not record.served_by:
+    @property
+    def times(self) -> Sequence[TimelineSegment]:
+        record, whole = self.record, self.record.duration_us
+        if whole <= 0:
             return ()
-        failed = record.status >= 500
-        return (ExplainedAttempt(record.served_by, record.code or "failed" if failed else ""),)
-    made = []
-    for line in record.tried:
-        target, _, failure = line.rpartition(": ")
-        made.append(ExplainedAttempt(target or line, "" if failure == "answered" else failure))
-    return made
-
-
-def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
-    whole = record.duration_us
-    if whole <= 0:
-        return ()
-    if record.first_token_us is None:
         first, what = whole, "until the end"
-    else:
-        first, what = min(record.first_token_us, whole), "time to first token"
-    queued = min(record.queue_us, first)
-    ends = ((queued, "queue", "in the queue"), (first, "wait", what))
-    made, at = [], 0
-    for end, kind, name in (*ends, (whole, "stream", "generation")):
-        if end > at:
-            seconds = (end - at) / 1_000_000
-            made.append(
-                TimelineSegment(
-                    name,
-                    kind,
-                    seconds,
-                    round(at / whole * 100, 2),
-                    round((end - at) / whole * 100, 2),
-                )
-            )
-            at = end
-    return made
+        if record.first_token_us is not None:
+            first, what = min(record.first_token_us, whole), "time to first token"
+        queued = (min(record.queue_us, first), "queue", "in the queue")
+        made, at = [], 0
+        for end, kind, name in (queued, (first, "wait", what), (whole, "stream", "generation")):
+            if end > at:
+                x, width = round(at / whole * 100, 2), round((end - at) / whole * 100, 2)
+                made.append(TimelineSegment(name, kind, (end - at) / 1_000_000, x, width))
+                at = end
+        return made
 
 
 PAGE = 30
@@ -200,47 +174,35 @@ _FIELDS = ("model", "key", "user", "tag", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityEntry:
-    record: UsageRecord
-    caller: str
-    project: str
-    explained: RequestExplanation
-
-
 async def show(context: RequestContext) -> None:
-    view = await context.project()
-    await _page(context, view.project.id)
-
-
-async def show_service(context: RequestContext) -> None:
-    await _page(context, None)
-
-
-async def _page(context: RequestContext, project: str | None) -> None:
-    query = context.query
+    scope, query = await context.scope(), context.query
+    project = scope.id if scope is not None else None
     when = period(query, context.services.clock())
     wanted = asked(query, when)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
     most = wanted.limit - 1
     looked, more = found[:most], len(found) > most
     shown = await _containing(context, project, looked)
-    keys, users = (
-        await names_of(context, project, By.KEY),
-        await names_of(context, project, By.USER),
-    )
+    kept = frozenset[str]()
+    if project is not None:
+        ids = [each.id for each in shown]
+        kept = await context.accounts.recordings.kept(context.actor, project, ids)
+    keys = await names_of(context, project, By.KEY)
+    users = await names_of(context, project, By.USER)
     projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
     given = {name: query.get(name) for name in _FIELDS}
     fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
     if wanted.failures_only:
         fields["failures"] = "yes"
+    last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
+    older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
         "activity.html",
         here=context.exchange.path,
         filters={name: value for name, value in fields.items() if name not in when.fields()},
         entries=[_entry(each, keys, users, projects) for each in shown],
-        kept=await _kept(context, project, shown),
-        older=_older(fields, looked) if more else "",
+        kept=kept,
+        older=older,
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
         period=when,
@@ -283,15 +245,6 @@ async def _containing(
     return [each for each in records if each.id in found]
 
 
-async def _kept(
-    context: RequestContext, project: str | None, shown: Sequence[UsageRecord]
-) -> frozenset[str]:
-    if project is None:
-        return frozenset()
-    ids = [each.id for each in shown]
-    return await context.accounts.recordings.kept(context.actor, project, ids)
-
-
 def _readable(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
@@ -331,18 +284,9 @@ def _before(text: str) -> tuple[int, str] | None:
     return int(at), id
 
 
-def _older(fields: Mapping[str, str], shown: Sequence[UsageRecord]) -> str:
-    last = shown[-1]
-    return "?" + urlencode({**fields, "before": f"{last.at}~{last.id}"})
-
-
 def _entry(
     record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
-) -> ActivityEntry:
+) -> RequestExplanation:
     by_hand = not record.key and record.user
-    return ActivityEntry(
-        record,
-        f"{users.of(record.user)}, playground" if by_hand else keys.of(record.key),
-        projects.of(record.project),
-        explain(record),
-    )
+    caller = f"{users.of(record.user)}, playground" if by_hand else keys.of(record.key)
+    return RequestExplanation(record, caller, projects.of(record.project))

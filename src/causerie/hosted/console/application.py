@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from causerie.errors import (
 )
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.tokens import form_token_fits, new_token
+from causerie.hosted.console.catalog_view import path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
@@ -35,14 +37,14 @@ from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.http.pages.assets import Statics
-from causerie.http.pages.branding import Logos
+from causerie.http.pages.branding import logo_addresses
 from causerie.http.pages.templating import environment
 from causerie.http.routing import RouteTable
 from causerie.observe.mail import Outbox
 
+_NOW = partial(datetime.now, UTC)
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
-_UNAUTHORIZED = 401
 _FORM = "application/x-www-form-urlencoded"
 _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
 
@@ -65,10 +67,6 @@ class OpenPages:
     """Where replicas count the messages of visitors together."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class ConsoleApplication:
     """Answers what is asked below :data:`~causerie.hosted.console.request_context.PREFIX`."""
 
@@ -78,18 +76,19 @@ class ConsoleApplication:
         service_view: ServiceView,
         site: Site | None = None,
         *,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = _NOW,
         open_to: OpenPages = OpenPages(),
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
         site, sign_up = site or Site(), open_to.sign_up
         self._statics = Statics(_STATIC, site.brand.style())
-        logos = Logos(f"{PREFIX}/logos", site.logos)
         pages = ROUTES if sign_up is None else (*SIGN_UP_ROUTES, *ROUTES)
         self._routes = RouteTable(pages, str.isprintable)
+        logos = logo_addresses(f"{PREFIX}/logos", site.logos)
         templates = environment(self._statics, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
+        templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
         self._services = ConsoleServices(
             accounts,
             service_view,
@@ -100,7 +99,6 @@ class ConsoleApplication:
             sign_up is not None,
             providers,
             sign_up.outbox if sign_up is not None else None,
-            logos,
             open_to.rankings,
         )
 
@@ -109,28 +107,19 @@ class ConsoleApplication:
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
             await self._statics.answer(exchange)
             return
-        context = self._arrive(exchange)
+        context = self._context(exchange)
+        if not context.token:
+            context.keep(new_token(), None)
+            context.token_is_new = True
         try:
-            path = exchange.path.removeprefix(PREFIX) or "/"
-            found = self._routes.find(exchange.method, path)
+            found = self._routes.find(exchange.method, exchange.path.removeprefix(PREFIX) or "/")
             if found is None:
                 raise NotFound("There is no such page.")
             route, context.params = found
-            if route.raw:
-                await self._serve(context, route)
-                return
-        except ServiceError as failure:
-            if _wants_json(exchange):
-                raise
-            # Whoever has signed in sees the frame also around a page that there is not.
-            with suppress(Unauthenticated, StoreUnavailable):
-                await self._recognise(context)
-            await self._refuse(context, failure)
-            return
-        try:
             await self._serve(context, route)
         except ServiceError as failure:
-            if exchange.status is not None:  # too late for a page: the file breaks off
+            # Once an answer has begun it is too late for a page: the file breaks off.
+            if exchange.status is not None or _wants_json(exchange):
                 raise
             await self._refuse(context, failure)
 
@@ -139,22 +128,16 @@ class ConsoleApplication:
         if _wants_json(exchange):
             exchange.refuse(failure)
         else:
-            phrase = HTTPStatus(failure.status).phrase
-            self._context(exchange).show_bare("failure.html", failure, phrase=phrase)
+            context = self._context(exchange)
+            context.problem = failure
+            context.show_bare("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
     def _context(self, exchange: Exchange) -> RequestContext:
         secure = self._services.site.secure(exchange)
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
-    def _arrive(self, exchange: Exchange) -> RequestContext:
-        context = self._context(exchange)
-        if not context.token:
-            context.keep(new_token(), None)
-            context.token_is_new = True
-        return context
-
     async def _serve(self, context: RequestContext, route: PageRoute) -> None:
-        exchange = context.exchange
+        exchange, fits = context.exchange, True
         context.query = FormFields.parse(exchange.query)
         if exchange.method not in _SAFE:
             self._services.site.check(exchange)
@@ -162,8 +145,8 @@ class ConsoleApplication:
                 context.form = await _form(exchange)
             header = exchange.headers.get("x-form-token", "")
             sent = header or context.form.raw("form_token")
-            context.fits = form_token_fits(context.token, sent)
-            if not context.fits and not route.kept:
+            fits = form_token_fits(context.token, sent)
+            if not fits and not route.kept:
                 raise Forbidden(
                     "This page is older than your session, so nothing was changed. "
                     "Open it anew and try again.",
@@ -171,13 +154,27 @@ class ConsoleApplication:
                 )
         try:
             await self._recognise(context)
-        except Unauthenticated:
+        except Unauthenticated as failure:
             if route.kept:
-                await context.show("kept.html", status=_UNAUTHORIZED, fields=context.form)
+                context.problem = failure
+                await context.show("kept.html", fields=context.form)
                 return
             if not route.open:
                 raise
-        await route.page(context)
+        try:
+            if not fits:
+                raise InvalidRequest(
+                    "You have signed in since this was typed, so nothing was changed yet. "
+                    "Look it through, and send it again.",
+                    code="stale_form",
+                    status=403,
+                )
+            await route.page(context)
+        except ServiceError as failure:
+            if route.form is None:
+                raise
+            context.problem = failure
+            await route.form(context)
 
     async def _recognise(self, context: RequestContext) -> None:
         context.user, sign_in = None, self._services.accounts.sign_in
@@ -189,10 +186,14 @@ class ConsoleApplication:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
             context.go(f"/sign-in?{lost}next={quote(_page_of(context))}")
             return
+        context.problem = failure
         if isinstance(failure, StoreUnavailable):
             context.user = None  # the frame around a page needs the database
-        phrase = HTTPStatus(failure.status).phrase
-        await context.show_form("failure.html", failure, phrase=phrase)
+        elif context.user is None:
+            # Whoever has signed in sees the frame also around a page that there is not.
+            with suppress(Unauthenticated, StoreUnavailable):
+                await self._recognise(context)
+        await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 
 def _page_of(context: RequestContext) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
-from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.usage import By
@@ -128,7 +127,7 @@ class AuditPart:
 
     words: str
     path: str = ""
-    named: bool = False
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ class AuditWords:
         parts = list(self._parts(entry))
         named = "{project}" in _sentence_pattern(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:
-            parts += [AuditPart(" in "), self._project(entry)]
+            parts += [AuditPart(" in ", named=False), self._project(entry)]
         return AuditRow(entry, parts, [*self._changes(entry)])
 
     def _parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
@@ -169,60 +168,58 @@ class AuditWords:
             elif piece == "{project}":
                 yield self._project(entry)
             elif piece:
-                yield AuditPart(piece)
+                yield AuditPart(piece, named=False)
 
     def _object(self, entry: AuditEntry) -> AuditPart:
         kind, _, name = entry.subject.partition(":")
         if entry.action.startswith((CONFIGURATION, "alerts.")) and kind in _ENTRIES:
             path = _entry_path(kind, name)
-            return AuditPart(name, "" if entry.action.endswith(".delete") else path, named=True)
+            return AuditPart(name, "" if entry.action.endswith(".delete") else path)
         if entry.action == "provider.test":
-            return AuditPart(entry.subject, named=True)
+            return AuditPart(entry.subject)
         if entry.action.startswith("provider."):
-            return AuditPart(entry.subject, _entry_path("provider", entry.subject), named=True)
+            return AuditPart(entry.subject, _entry_path("provider", entry.subject))
         if entry.action.endswith(".invite"):
             email = entry.details.get("email", "anybody")
-            return AuditPart("anyone with the link" if email == "anybody" else email, named=True)
+            return AuditPart("anyone with the link" if email == "anybody" else email)
         return self._account_object(entry)
 
     def _account_object(self, entry: AuditEntry) -> AuditPart:
         told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
         words = entry.subject_name or told or entry.subject
         if entry.subject_name is None or entry.subject_deleted:
-            return AuditPart(words, named=True)
+            return AuditPart(words)
         if entry.action.startswith("project."):
-            return AuditPart(words, f"/projects/{entry.subject}", named=True)
+            return AuditPart(words, f"/projects/{entry.subject}")
         if entry.action.startswith("key."):
-            return AuditPart(
-                words, f"/projects/{entry.project_id}/keys?find={entry.subject}", named=True
-            )
+            return AuditPart(words, f"/projects/{entry.project_id}/keys?find={entry.subject}")
         if self.whole:
-            return AuditPart(words, "/operator/users?" + urlencode({"find": words}), named=True)
-        return AuditPart(words, f"/projects/{entry.project_id}", named=True)
+            return AuditPart(words, "/operator/users?" + urlencode({"find": words}))
+        return AuditPart(words, f"/projects/{entry.project_id}")
 
     def _project(self, entry: AuditEntry) -> AuditPart:
         if not self.whole:
-            return AuditPart("the project")
+            return AuditPart("the project", named=False)
         id = entry.project_id or ""
         known = id in self.projects
-        return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "", named=True)
+        return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "")
 
     def _changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
         for name, value in entry.details.items():
             if name in _IN_SENTENCE or _said(entry, name, value):
                 continue
+            before, after = both(value) or (None, value)
+            shown = self._words(name, before) if before is not None else None
             label = _LABELS.get(name, name.replace("_", " "))
-            if pair := both(value):
-                before, after = pair
-                yield AuditChange(label, self._words(name, after), self._words(name, before))
-            else:
-                yield AuditChange(label, self._words(name, value))
+            yield AuditChange(label, self._words(name, after), shown)
 
     def _words(self, name: str, value: str) -> str:
         if name == "bounds":
             return value.replace("_per_minute", " per minute").replace("_tokens", " tokens")
         if name == "grace_seconds":
-            return "not at all" if value == "0" else _length(int(value))
+            hours, rest = divmod(int(value), 3600)
+            whole = "1 hour" if hours == 1 else f"{hours} hours"
+            return "not at all" if value == "0" else seconds(int(value)) if rest else whole
         if name in ("to", "by"):
             return self.people.get(value.removeprefix("user:"), value)
         return {"None": "never"}.get(value, value) if name == "expires_at" else value
@@ -253,72 +250,47 @@ def _said(entry: AuditEntry, name: str, value: str) -> bool:
     return name == "name" and both(value) is None and shown in (None, value)
 
 
-def _length(whole: int) -> str:
-    hours, rest = divmod(whole, 3600)
-    if rest:
-        return seconds(whole)
-    return f"{hours} hours" if hours != 1 else "1 hour"
-
-
 _COUNT = 50
 _LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
 
 
-@dataclass(frozen=True, slots=True)
-class AuditListing:
-    """Address and source of a page of audit entries; ``project`` is the id of a project's log."""
-
-    path: str
-    entries: Callable[[AuditFilter], Awaitable[Sequence[AuditEntry]]]
-    project: str | None = None
-
-
-async def show_audit(context: RequestContext, page: AuditListing) -> None:
-    query = context.query
-    before = whole_number(query.get("before"), _LAST)
-    found = await page.entries(
-        AuditFilter(
-            actor=query.get("actor") or None,
-            action=query.get("action") or None,
-            subject=query.get("subject") or None,
-            kind=_kind(query.get("kind")),
-            before=before,
-            limit=_COUNT + 1,
-        )
-    )
+async def show(context: RequestContext) -> None:
+    scope, query, projects = await context.scope(), context.query, context.accounts.projects
+    project = scope.id if scope is not None else None
+    path = f"/projects/{project}/audit" if project is not None else "/operator/audit"
     kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
+    wanted = AuditFilter(
+        actor=kept.get("actor"),
+        action=kept.get("action"),
+        subject=kept.get("subject"),
+        kind=AuditKind(query.one_of("kind", list(AuditKind))) if "kind" in kept else None,
+        before=whole_number(query.get("before"), _LAST),
+        limit=_COUNT + 1,
+    )
+    if project is None:
+        found = await projects.audit_of_all(context.actor, wanted)
+    else:
+        found = await projects.audit(context.actor, project, wanted)
     shown = found[:_COUNT]
     more = urlencode(kept | {"before": str(shown[-1].id)}) if len(found) > _COUNT else ""
-    whole = page.project is None
-    people = (await names_of(context, page.project, By.USER)).known
-    projects = (await names_of(context, None, By.PROJECT)).known if whole else {}
-    words = AuditWords(people, projects, whole=whole)
+    whole = project is None
+    people = (await names_of(context, project, By.USER)).known
+    names = (await names_of(context, None, By.PROJECT)).known if whole else {}
+    words = AuditWords(people, names, whole=whole)
+    ordered = sorted(people.items(), key=lambda each: each[1].casefold())
+    actors = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
     await context.show(
         "audit.html",
         rows=[words.row(each) for each in shown],
-        path=page.path,
+        path=path,
         more=more,
         kept=kept,
-        without={name: _address(page.path, kept, name) for name in kept},
+        without={name: _address(path, kept, name) for name in kept},
         paged=bool(query.get("before")),
         kinds={kind: KINDS[kind] for kind in (KINDS if whole else OF_PROJECTS)},
-        actors=_actors(people, kept.get("actor", "")),
+        actors=({kept["actor"]: kept["actor"]} if "actor" in kept else {}) | actors,
     )
-
-
-def _kind(text: str) -> AuditKind | None:
-    try:
-        return AuditKind(text) if text else None
-    except ValueError as failure:
-        words = f"A kind is one of {', '.join(AuditKind)}."
-        raise InvalidRequest(words, param="kind") from failure
-
-
-def _actors(people: Mapping[str, str], chosen: str) -> Mapping[str, str]:
-    ordered = sorted(people.items(), key=lambda each: each[1].casefold())
-    named = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
-    return {chosen: chosen, **named} if chosen else named
 
 
 def _address(path: str, kept: Mapping[str, str], name: str) -> str:

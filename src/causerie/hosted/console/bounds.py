@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.hosted.accounts.people import User
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
 from causerie.protocol.numbers import money, whole_number
@@ -55,7 +54,10 @@ class BoundsRows:
                 {
                     "was": _HELD,
                     "model": each.model,
-                    **{name: _text(getattr(each, name)) for name in _LIMIT},
+                    **{
+                        name: "" if (number := getattr(each, name)) is None else str(number)
+                        for name in _LIMIT
+                    },
                 }
                 for each in bounds.limits
             ],
@@ -75,8 +77,8 @@ class BoundsRows:
     def typed(form: FormFields) -> BoundsRows:
         """Return the typed rows without untouched ones and those to be removed."""
         return BoundsRows(
-            _touched(_rows(form, "limit", ("was", "model", *_LIMIT)), _LIMIT),
-            _touched(_rows(form, "budget", ("was", *_BUDGET)), ("amount",)),
+            _touched(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
+            _touched(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
         )
 
     def bounds(self) -> LimitsAndBudgets:
@@ -89,19 +91,12 @@ class BoundsRows:
 NO_ROWS = BoundsRows((), ())
 
 
-def offered(rows: BoundsRows, models: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    names = [str(entry["id"]) for entry in models]
+def offered(context: RequestContext, bounds: LimitsAndBudgets) -> dict[str, Any]:
+    """Return what the rows of a form need: those that were typed, else those of the bounds."""
+    rows = BoundsRows.typed(context.form) if context.form else BoundsRows.of(bounds)
+    names = [str(entry["id"]) for entry in context.service_view.models()]
     kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
     return {"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES}
-
-
-def _rows(form: FormFields, kind: str, names: Iterable[str]) -> list[Row]:
-    columns = {name: form.every(f"{kind}_{name}") for name in names}
-    length = max(map(len, columns.values()), default=0)
-    return [
-        {name: column[index] if index < len(column) else "" for name, column in columns.items()}
-        for index in range(length)
-    ]
 
 
 def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
@@ -161,30 +156,13 @@ def _joined(text: str) -> str:
     return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
-
-
-_FORM = "operator/person_bounds.html"
-
-
 async def show_person_bounds(context: RequestContext) -> None:
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
-    await context.show(_FORM, **_values(context, user, BoundsRows.of(bounds)))
+    await context.show("operator/person_bounds.html", person=user, **offered(context, bounds))
 
 
 async def set_person_bounds(context: RequestContext) -> None:
-    user = await context.accounts.users.see(context.actor, context.params["user"])
-    rows = BoundsRows.typed(context.form)
-    try:
-        context.check_form()
-        await context.accounts.person_bounds.set(context.actor, user.id, rows.bounds())
-    except ServiceError as problem:
-        await context.show_form(_FORM, problem, **_values(context, user, rows))
-        return
+    bounds = BoundsRows.typed(context.form).bounds()
+    await context.accounts.person_bounds.set(context.actor, context.params["user"], bounds)
     context.go("/operator/users", done="bounds-saved")
-
-
-def _values(context: RequestContext, user: User, rows: BoundsRows) -> dict[str, Any]:
-    return {"person": user, **offered(rows, context.service_view.models())}

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import Any
 
 import msgspec
-from msgspec import to_builtins
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.listing import Listing
@@ -27,21 +25,19 @@ from causerie.catalog.search import (
     costs,
 )
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.usage import Ranked, Ranking, RankingPeriod, Rankings
+from causerie.hosted.accounts.usage import Ranking, RankingPeriod
 from causerie.hosted.console.catalog_view import (
     MOST_COMPARED,
     Offer,
     ProviderRow,
+    ServedOffer,
     comparison,
     endpoint_names,
     endpoints,
     facets,
     list_row,
     model_price,
-    offer_row,
     offers,
-    path_of_model,
-    path_of_provider,
     providers,
     sources,
     variants,
@@ -53,7 +49,6 @@ from causerie.hosted.console.service_view import (
     StatusBadge,
     anchor,
     best,
-    model_row,
     target_badges,
 )
 
@@ -98,35 +93,40 @@ async def _models_page(
     callable_ids: set[str] | frozenset[str] = frozenset(),
 ) -> None:
     entries = offers(context.service_view, public=public)
-    problem, search, found = None, CatalogQuery(), list[Offer]()
+    search, found = CatalogQuery(), list[Offer]()
     try:
         search = CatalogQuery.parse(context.query)
         found = list(await search.of(entries))
     except InvalidRequest as failure:
-        problem = failure
+        context.problem = failure
     shown = search.on_page(found)
     engines = frozenset(each.model for each in context.service_view.status())
     values: dict[str, Any] = {
         "here": PREFIX + path,
         "public": public,
         "search": search,
-        "rows": [(offer_row(one), sources(one, engines), anchor(one.id)) for one in shown],
+        "rows": [
+            (
+                one.view if isinstance(one, ServedOffer) else list_row(one),
+                sources(one, engines),
+                anchor(one.id),
+            )
+            for one in shown
+        ],
         "states": {} if public else _states(context, shown),
         "callable_ids": callable_ids,
         "count": len(found),
         "total": len(entries),
         "pages": -(-len(found) // search.rows),
         "first": (search.page - 1) * search.rows + 1,
-        "problem": problem,
         "choice": ROWS,
         "most": MOST_COMPARED,
     }
-    status = problem.status if problem is not None else 200
     if context.by_script:
-        await context.show_openly("catalog/results.html", status=status, **values)
+        await context.show_openly("catalog/results.html", **values)
         return
     narrowing = {"facets": facets(entries), "choices": _CHOICES}
-    await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
+    await context.show_openly("catalog/list.html", **values, **narrowing)
 
 
 def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
@@ -152,32 +152,28 @@ async def show_model(context: RequestContext) -> None:
     """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
     market = _market(context)
     one = market.entry(f"{context.params['author']}/{context.params['slug']}")
-    every = _variants(one, market)
-    load, problem = USUAL_LOAD, None
+    every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
+    load = USUAL_LOAD
     try:
         load = CostAssumptions.parse(context.query)
     except InvalidRequest as failure:
-        problem = failure
-    values = {"load": load, "costs": costs(every, load), "problem": problem, "one": one}
-    values["several"] = len(every) > 1
-    status = problem.status if problem is not None else 200
+        context.problem = failure
+    values = {"load": load, "costs": costs(every, load), "one": one, "several": len(every) > 1}
     if context.by_script:
-        await context.show_openly("catalog/costs.html", status=status, **values)
+        await context.show_openly("catalog/costs.html", **values)
         return
-    names = endpoint_names(one)
+    names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
-        status=status,
         **values,
         row=list_row(one),
         chat=context.services.public_chat.offers(one),
-        view=model_row(to_builtins(one.entry())),
         endpoints=endpoints(one),
-        variants=[list_row(each) for each in every],
+        variants=[each.id for each in every],
         trend=trend(days, context.services.clock()),
         prices=[model_price(each.tariff) for one in every for each in one.endpoints],
-        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", _asked(one)),
+        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", asked),
         base=context.base + market.prefix,
     )
 
@@ -189,17 +185,15 @@ async def show_providers(context: RequestContext) -> None:
 
 async def show_provider(context: RequestContext) -> None:
     market, name = _market(context), context.params["provider"]
-    for each in await _providers(market):
-        if each.name == name:
-            await context.show_openly(
-                "catalog/provider.html", row=each, base=context.base + market.prefix
-            )
-            return
-    raise NotFound("The catalog has no provider of this name.")
+    row = next((each for each in await _providers(market) if each.name == name), None)
+    if row is None:
+        raise NotFound("The catalog has no provider of this name.")
+    base = context.base + market.prefix
+    await context.show_openly("catalog/provider.html", row=row, base=base)
 
 
 async def send_logo(context: RequestContext) -> None:
-    found = context.services.logos.get(context.params["name"])
+    found = context.services.site.logos.get(context.params["name"])
     if found is None:
         raise NotFound("There is no such logo.")
     context.send_image(found.content_type, found.content)
@@ -217,60 +211,14 @@ async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
     return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
-def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
-    found = list(variants(one.id, market.entries()))
-    return [one if each.id == one.id else each for each in found]
-
-
-def _asked(one: Listing) -> str:
-    return f"{one.id}:{one.twist}" if one.twist else one.id
-
-
-_RANKING_TITLES = {
-    RankingPeriod.DAY: "24 hours",
-    RankingPeriod.WEEK: "7 days",
-    RankingPeriod.MONTH: "30 days",
-}
-
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-class RankingBy(StrEnum):
-    MODEL = "model"
-    PROVIDER = "provider"
-
-
-@dataclass(frozen=True, slots=True)
-class RankingRow:
-    """A model or provider as the page shows it; ``share`` is the percent of all tokens."""
-
-    title: str
-    of: Ranked
-    path: str
-    """Of its page, below the console's own."""
-    logo: str
-    """Author or provider."""
-    share: float
-    bar: float
-    """Percent of the tokens of the first."""
-
-    @property
-    def risen(self) -> int | None:
-        """Return how many ranks it has risen since the period before, or fallen below zero."""
-        before = self.of.rank_before
-        return before - self.of.rank if before is not None else None
-
-
 async def show_rankings(context: RequestContext) -> None:
     by, entries, ranking = await _ranking(context)
-    names = {one.id: one.card.name for one in entries} if by is RankingBy.MODEL else {}
+    names = {one.id: one.card.name for one in entries} if by == "model" else {}
     await context.show_openly(
         "catalog/rankings.html",
         by=by,
         ranking=ranking,
-        rows=[_ranking_row(each, names, ranking) for each in ranking.rows],
-        titles=[(each.value, title) for each, title in _RANKING_TITLES.items()],
+        names=names,
         public=context.services.public_rankings,
     )
 
@@ -281,42 +229,21 @@ async def send_rankings(context: RequestContext) -> None:
     told = {
         "since": ranking.since,
         "until": ranking.until,
-        "data": [{by.value: each.pop("name"), **each} for each in rows],
+        "data": [{by: each.pop("name"), **each} for each in rows],
     }
     context.send_json(msgspec.json.encode(told))
 
 
-async def _ranking(context: RequestContext) -> tuple[RankingBy, Sequence[Listing], Ranking]:
+async def _ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
     market = context.service_view.market()
     operator = context.user is not None and context.user.operator
     if market is None or not (context.services.public_rankings or operator):
         raise NotFound("There is no such page.")
     entries = market.entries()
-    by = _one_of(RankingBy, "by", context.query.get("by") or RankingBy.MODEL)
-    period = _one_of(RankingPeriod, "period", context.query.get("period") or RankingPeriod.WEEK)
-    return by, entries, await _read_ranking(context.accounts.rankings, by, entries, period)
-
-
-async def _read_ranking(
-    rankings: Rankings, by: RankingBy, entries: Sequence[Listing], period: RankingPeriod
-) -> Ranking:
-    if by is RankingBy.MODEL:
-        return await rankings.models({one.id for one in entries}, period)
+    by = context.query.one_of("by", ("model", "provider"))
+    period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
+    if by == "model":
+        ids = {one.id for one in entries}
+        return by, entries, await context.accounts.rankings.models(ids, period)
     endpoints = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
-    return await rankings.providers(endpoints, period)
-
-
-def _one_of(kind: type[_Choice], name: str, text: str) -> _Choice:
-    try:
-        return kind(text)
-    except ValueError as failure:
-        words = f"There is no {name} {text[:20]}; take one of {', '.join(kind)}."
-        raise InvalidRequest(words, param=name) from failure
-
-
-def _ranking_row(one: Ranked, names: Mapping[str, str], ranking: Ranking) -> RankingRow:
-    share, bar = 100 * one.tokens / ranking.tokens, 100 * one.tokens / ranking.rows[0].tokens
-    if title := names.get(one.name):
-        author = one.name.partition("/")[0]
-        return RankingRow(title, one, path_of_model(one.name), author, share, bar)
-    return RankingRow(one.name, one, path_of_provider(one.name), one.name, share, bar)
+    return by, entries, await context.accounts.rankings.providers(endpoints, period)

@@ -5,127 +5,79 @@ a margin.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.console.entries import EntryKindWords, EntryPages, picked_model
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.entries import EntryKindWords, EntryPages, picked_model, provider_asked
+from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView
 from causerie.hosted.operations.provider_models import (
     Offer,
     PickedModel,
     PriceRules,
     offers,
-    provider_in_force,
     publication,
     router_door,
 )
 from causerie.protocol.numbers import money
 
-_PATH = "/operator/catalog"
-_WORDS = EntryKindWords(
-    kinds=frozenset({"catalog_model"}),
-    noun="model of the catalog",
-    notice="catalog-model",
-    list_path=_PATH,
-    path=_PATH,
-    delete_button="Delete model",
-    deletion="It leaves the catalog, and requests for it are rejected at once. Its usage is kept.",
-)
-_COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
-
-
-CATALOG_MODELS = EntryPages(_WORDS)
-
-
-async def show_list(context: RequestContext) -> None:
-    entries = await context.configuration.every(context.actor)
-    models = [each for each in entries if each.kind == "catalog_model"]
-    providers = {each.name for each in entries if each.kind == "provider" and each.in_force}
-    await context.show(
-        "operator/catalog.html",
-        page=page_of(models, context.query, _texts, _COLUMNS),
-        providers=sorted(providers),
+CATALOG_MODELS = EntryPages(
+    EntryKindWords(
+        kinds=frozenset({"catalog_model"}),
+        noun="catalog model",
+        list_path="/operator/catalog",
+        deletion="It leaves the catalog, and requests for it are rejected at once. "
+        "Its usage is kept.",
+        list_template="operator/catalog.html",
+        searched=("name", "endpoints"),
     )
-
-
-def _texts(entry: EntryView) -> Iterator[str]:
-    yield entry.name
-    yield str(entry.settings.get("name", ""))
-    for each in entry.settings.get("endpoints", ()):
-        yield f"{each.get('provider', '')}/{each.get('model', '')}"
-
-
+)
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000
 _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
 
 
 async def show_publishing(context: RequestContext) -> None:
-    """``GET /operator/providers/{provider}/publish``; ``?margin=`` is in percent."""
+    """Show what may be published; ``?margin=`` is in percent."""
+    provider, entries = await provider_asked(context)
+    form, rules = context.form or context.query, PriceRules()
     try:
-        rules = _rules(context.query)
-    except InvalidRequest as failure:
-        await _show_offers(context, PriceRules(), failure)
-        return
-    await _show_offers(context, rules)
-
-
-async def publish(context: RequestContext) -> None:
-    provider, entries = await _provider(context)
-    form, rules = context.form, PriceRules()
-    try:
-        context.check_form()
         rules = _rules(form)
-        listed = [picked_model(each) for each in form.every("pick")]
-        picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
-        steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
-        if not steps:
-            raise InvalidRequest("Nothing was picked that would change.", param="pick")
-        door = router_door(entries) if form.get("door") else None
-        await context.configuration.apply(context.actor, [*([door] if door else []), *steps])
     except InvalidRequest as failure:
-        await _show_offers(context, rules, failure)
-        return
-    context.go("/operator/catalog", done="models-published")
-
-
-async def _show_offers(
-    context: RequestContext, rules: PriceRules, failure: InvalidRequest | None = None
-) -> None:
-    provider, entries = await _provider(context)
+        context.problem = failure
     trial = await context.configuration.listed(context.actor, provider.name)
     found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
     found = sorted(found, key=lambda one: _ORDER.index(one.state))
-    form = context.form if context.form else context.query
-    values: dict[str, Any] = {
-        "provider": provider,
-        "listing": trial.listing,
-        "page": page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, _kept(form)),
-        "value": _value,
-        "states": [each.state for each in found],
-        "picked": frozenset([*form.every("pick"), *form.every("gone")]),
-        "typed": form,
-        "unpriced": any(each.listed is not None and each.price is None for each in found),
-        "no_door": router_door(entries) is not None,
-    }
-    await context.show_form("operator/publish.html", failure, **values)
-
-
-async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    entries = await context.configuration.every(context.actor)
-    return provider_in_force(entries, context.params["provider"]), entries
-
-
-def _kept(form: FormFields) -> Mapping[str, str]:
     margin = form.get("margin")
-    return {"margin": margin} if margin else {}
+    kept = {"margin": margin} if margin else {}
+    await context.show(
+        "operator/publish.html",
+        provider=provider,
+        listing=trial.listing,
+        page=page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, kept),
+        value=_value,
+        states=[each.state for each in found],
+        picked=frozenset([*form.every("pick"), *form.every("gone")]),
+        typed=form,
+        unpriced=any(each.listed is not None and each.price is None for each in found),
+        no_door=router_door(entries) is not None,
+    )
+
+
+async def publish(context: RequestContext) -> None:
+    provider, entries = await provider_asked(context)
+    form = context.form
+    rules, listed = _rules(form), [picked_model(each) for each in form.every("pick")]
+    picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
+    steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
+    if not steps:
+        raise InvalidRequest("Nothing was picked that would change.", param="pick")
+    door = router_door(entries) if form.get("door") else None
+    await context.configuration.apply(context.actor, [*([door] if door else []), *steps])
+    context.go("/operator/catalog", done="models-published")
 
 
 def _context(offer: Offer) -> int | None:
@@ -141,15 +93,13 @@ def _price(part: str) -> Callable[[Offer], Decimal | None]:
     return of
 
 
-_OFFER_COLUMNS: Mapping[str, Callable[[Offer], Any]] = MappingProxyType(
-    {
-        "state": lambda each: _ORDER.index(each.state),
-        "id": lambda each: each.catalog_id,
-        "context": _context,
-        "input": _price("prompt"),
-        "output": _price("completion"),
-    }
-)
+_OFFER_COLUMNS: Mapping[str, Column] = {
+    "state": lambda each: _ORDER.index(each.state),
+    "id": "catalog_id",
+    "context": _context,
+    "input": _price("prompt"),
+    "output": _price("completion"),
+}
 
 
 def _rules(form: FormFields) -> PriceRules:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from statistics import median
@@ -21,75 +21,31 @@ from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, Tariff
 from causerie.catalog.search import Searchable, gives
 from causerie.hosted.console.service_view import (
+    ModelPrice,
     ModelRow,
     ServiceView,
+    abilities,
     grouped_parameters,
     model_row,
 )
-from causerie.protocol.model_entries import RouterEndpoint
-from causerie.protocol.targets import UNKNOWN_STATS, CallCounts
+from causerie.protocol.targets import UNKNOWN_STATS, CallCounts, TargetStats
 
 _MILLION = 1_000_000
-_WORDS = (("tools", "tools"), ("response_format", "structured output"), ("reasoning", "thinking"))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
-    """Price of a million tokens of each kind, and of one request."""
-
-    prompt: Decimal
-    completion: Decimal
-    cached: Decimal | None
-    reasoning: Decimal | None
-    request: Decimal
-
-    @property
-    def free(self) -> bool:
-        tokens = (self.prompt, self.completion, self.cached, self.reasoning)
-        return not (any(tokens) or self.request)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelListRow:
-    """Row of a model list: ``latency`` in seconds, ``throughput`` in tokens per second."""
-
-    id: str
-    name: str
-    description: str
-    context: int | None
-    price: ModelPrice | None
-    latency: float | None
-    throughput: float | None
-    endpoints: int
-    abilities: Sequence[str]
-    ends: date | None
-    parameters: Sequence[tuple[str, Sequence[str]]] = ()
-    """By what they are for; only where ``path`` is empty."""
-    public: bool = True
-
-    @property
-    def path(self) -> str:
-        return path_of_model(self.id) if self.public else ""
-
-
-def list_row(one: Listing) -> ModelListRow:
+def list_row(one: Listing) -> ModelRow:
     """Return the row of a catalog entry, with its current measurements."""
-    known = frozenset[str]().union(*(each.parameters for each in one.endpoints if each.measured))
-    thinks = any(each.profile.thinks for each in one.endpoints if each.measured)
-    abilities = [word for name, word in _WORDS if name in known and (thinks or name != "reasoning")]
-    if "image" in one.input_modalities:
-        abilities.append("images")
-    return ModelListRow(
-        id=one.id,
-        name=one.card.name,
-        description=one.card.description,
-        context=one.context_length,
+    measured = [each for each in one.endpoints if each.measured]
+    known = frozenset[str]().union(*(each.parameters for each in measured))
+    thinks = "reasoning" in known and any(each.profile.thinks for each in measured)
+    return replace(
+        model_row(to_builtins(one.entry())),
         price=model_price(one.cheapest.tariff),
+        abilities=abilities(known, thinks=thinks, images="image" in one.input_modalities),
         latency=one.latency,
         throughput=one.throughput,
-        endpoints=len(one.endpoints),
-        abilities=abilities,
         ends=one.ends,
+        public=True,
     )
 
 
@@ -106,43 +62,58 @@ def path_of_model(id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRow:
-    """Row of an endpoint: medians of the last half hour in seconds and tokens per second.
-
-    ``uptimes`` are percents of five minutes, half an hour and a day; ``None``: not known.
-    """
+    """An endpoint of a model, with its measurements; ``name`` tells it from the others."""
 
     name: str
-    provider: str
-    target: str
-    up: bool
-    context: int | None
-    output: int | None
-    price: ModelPrice
-    quantization: str | None
-    private: bool
-    measured: bool
-    probed: date | None
-    parameters: Sequence[tuple[str, Sequence[str]]]
-    count: int
-    uptimes: Sequence[float | None]
-    latency: float | None
-    throughput: float | None
-    valid_calls: float | None
-    checked_calls: int
+    model: Listing
+    endpoint: CatalogEndpoint
+    stats: TargetStats
+
+    @property
+    def price(self) -> ModelPrice:
+        return model_price(self.endpoint.tariff)
+
+    @property
+    def parameters(self) -> Sequence[tuple[str, Sequence[str]]]:
+        return grouped_parameters(sorted(self.endpoint.parameters))
 
     @property
     def probed_at(self) -> datetime | None:
-        """Return the day of the measurement."""
-        return datetime.combine(self.probed, time(), UTC) if self.probed else None
+        day = self.endpoint.probed
+        return datetime.combine(day, time(), UTC) if day else None
+
+    @property
+    def uptime(self) -> float | None:
+        """Return the percent of the requests of a day that were answered."""
+        share = self.stats.uptime_day
+        return None if share is None else round(share * 100, 3)
+
+    @property
+    def latency(self) -> float | None:
+        """Return the median of the last half hour, in seconds."""
+        found = self.stats.first_token_half_hour
+        return found.p50 if found else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Return the median of the last half hour, in tokens per second."""
+        found = self.stats.speed_half_hour
+        return found.p50 if found else None
+
+    @property
+    def checked_calls(self) -> int:
+        counts = self.stats.calls_day or CallCounts()
+        return counts.fine + counts.invalid_json + counts.unknown_name + counts.schema_mismatch
+
+    @property
+    def valid_calls(self) -> float | None:
+        counts, checked = self.stats.calls_day, self.checked_calls
+        return 100 * counts.fine / checked if counts and checked else None
 
 
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
     names = endpoint_names(one)
-    told = one.with_endpoints().endpoints
-    return [
-        _endpoint(names[endpoint.name], endpoint, figures)
-        for endpoint, figures in zip(one.endpoints, told, strict=True)
-    ]
+    return [_row(one, each, names[each.name]) for each in one.endpoints]
 
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:
@@ -156,61 +127,8 @@ def endpoint_names(one: Listing) -> Mapping[str, str]:
     }
 
 
-def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> EndpointRow:
-    profile = endpoint.profile
-    valid, checked = _valid_calls(figures.tool_calls_last_1d)
-    latency, throughput = figures.latency_last_30m, figures.throughput_last_30m
-    return EndpointRow(
-        name=name,
-        provider=endpoint.provider,
-        target=endpoint.name,
-        up=figures.status == 0,
-        context=profile.context_length,
-        output=profile.max_output_tokens,
-        price=model_price(endpoint.tariff),
-        quantization=endpoint.quantization,
-        private=endpoint.private,
-        measured=endpoint.measured,
-        probed=endpoint.probed,
-        parameters=grouped_parameters(figures.supported_parameters),
-        count=len(figures.supported_parameters),
-        uptimes=[figures.uptime_last_5m, figures.uptime_last_30m, figures.uptime_last_1d],
-        latency=latency.p50 / 1000 if latency else None,
-        throughput=throughput.p50 if throughput else None,
-        valid_calls=valid,
-        checked_calls=checked,
-    )
-
-
-def _valid_calls(counts: CallCounts | None) -> tuple[float | None, int]:
-    counts = counts or CallCounts()
-    checked = counts.fine + counts.invalid_json + counts.unknown_name + counts.schema_mismatch
-    return (100 * counts.fine / checked if checked else None), checked
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderOffer:
-    """An endpoint of a provider, with its model and medians of the last half hour."""
-
-    id: str
-    name: str
-    target: str
-    up: bool
-    context: int | None
-    tariff: Tariff
-    quantization: str | None
-    private: bool
-    latency: float | None
-    throughput: float | None
-    uptime: float | None
-
-    @property
-    def path(self) -> str:
-        return path_of_model(self.id)
-
-    @property
-    def price(self) -> ModelPrice:
-        return model_price(self.tariff)
+def _row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
+    return EndpointRow(name, one, endpoint, one.stats_of(endpoint.name) or UNKNOWN_STATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +136,8 @@ class ProviderRow:
     """Row of a provider; latency and throughput are medians of its endpoints."""
 
     name: str
-    offers: Sequence[ProviderOffer]
+    offers: Sequence[EndpointRow]
     uptime: float | None
-
-    @property
-    def path(self) -> str:
-        return path_of_provider(self.name)
 
     @property
     def latency(self) -> float | None:
@@ -233,19 +147,6 @@ class ProviderRow:
     def throughput(self) -> float | None:
         return _median(each.throughput for each in self.offers)
 
-    @property
-    def free(self) -> int:
-        return sum(each.tariff.free for each in self.offers)
-
-    @property
-    def private(self) -> int:
-        """Return how many of its endpoints store nothing that they are sent."""
-        return sum(each.private for each in self.offers)
-
-    @property
-    def down(self) -> int:
-        return sum(not each.up for each in self.offers)
-
 
 def path_of_provider(name: str) -> str:
     return f"/providers/{quote(name, safe='')}"
@@ -253,37 +154,19 @@ def path_of_provider(name: str) -> str:
 
 def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[ProviderRow]:
     """Return all providers by name; their offers are in the order of the models' names."""
-    found: dict[str, list[ProviderOffer]] = {}
+    found: dict[str, list[EndpointRow]] = {}
     for one in sorted(entries, key=lambda each: (each.card.name.casefold(), each.id)):
         for endpoint in one.endpoints:
-            found.setdefault(endpoint.provider, []).append(_offer(one, endpoint))
+            row = _row(one, endpoint, one.card.name)
+            found.setdefault(endpoint.provider, []).append(row)
     return [
         ProviderRow(name, offers, _uptime(offers, history))
         for name, offers in sorted(found.items())
     ]
 
 
-def _offer(one: Listing, endpoint: CatalogEndpoint) -> ProviderOffer:
-    # Only what is shown: a provider may have thousands of endpoints.
-    stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
-    latency, throughput = stats.first_token_half_hour, stats.speed_half_hour
-    return ProviderOffer(
-        id=one.id,
-        name=one.card.name,
-        target=endpoint.name,
-        up=stats.up,
-        context=endpoint.profile.context_length,
-        tariff=endpoint.tariff,
-        quantization=endpoint.quantization,
-        private=endpoint.private,
-        latency=latency.p50 if latency else None,
-        throughput=throughput.p50 if throughput else None,
-        uptime=None if stats.uptime_day is None else 100 * stats.uptime_day,
-    )
-
-
-def _uptime(offers: Iterable[ProviderOffer], history: DayReader) -> float | None:
-    targets: Mapping[str, None] = dict.fromkeys(each.target for each in offers)
+def _uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
+    targets: Mapping[str, None] = dict.fromkeys(each.endpoint.name for each in offers)
     days = [bucket for target in targets for bucket in history(target)]
     answered = sum(bucket.answered for bucket in days)
     asked = answered + sum(bucket.failed for bucket in days)
@@ -295,31 +178,18 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-@dataclass(frozen=True, slots=True)
-class Facets:
-    """Authors with their number of entries, and parameters by purpose."""
-
-    authors: Sequence[tuple[str, int]]
-    parameters: Sequence[tuple[str, Sequence[str]]]
-    takes: Sequence[str]
-    gives: Sequence[str]
-    ending: bool
-    free: bool
-    """Some cost nothing, and some cost something."""
-
-
-def facets(entries: Sequence[Searchable]) -> Facets:
-    """Return the facets of all entries, whatever is searched for."""
+def facets(entries: Sequence[Searchable]) -> Mapping[str, Any]:
+    """Return what the entries differ by: authors with their numbers, parameters by purpose."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
-    return Facets(
-        sorted(authors.items(), key=lambda each: each[0].casefold()),
-        grouped_parameters(sorted(parameters)),
-        sorted(frozenset[str]().union(*{one.input_modalities for one in entries})),
-        sorted(frozenset[str]().union(*{gives(one) for one in entries})),
-        any(one.ends is not None for one in entries),
-        0 < sum(one.price == 0 for one in entries) < len(entries),
-    )
+    return {
+        "authors": sorted(authors.items(), key=lambda each: each[0].casefold()),
+        "parameters": grouped_parameters(sorted(parameters)),
+        "takes": sorted(frozenset[str]().union(*{one.input_modalities for one in entries})),
+        "gives": sorted(frozenset[str]().union(*{gives(one) for one in entries})),
+        "ending": any(one.ends is not None for one in entries),
+        "free": 0 < sum(one.price == 0 for one in entries) < len(entries),  # some, but not all
+    }
 
 
 _NOT_KNOWN = Decimal("Infinity")
@@ -348,10 +218,8 @@ class ServedOffer:
 
     @property
     def price(self) -> Decimal:
-        if self.view.price is None:
-            return _NOT_KNOWN
-        prompt, completion = self.view.price
-        return (3 * prompt + completion) / 4
+        price = self.view.price
+        return (3 * price.prompt + price.completion) / 4 if price is not None else _NOT_KNOWN
 
     @property
     def context_length(self) -> int | None:
@@ -380,27 +248,6 @@ def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:
     return [*listed, *(_served(entry, service_view) for entry in others)]
 
 
-def offer_row(one: Offer) -> ModelListRow:
-    if isinstance(one, Listing):
-        return list_row(one)
-    shown = one.view
-    price = ModelPrice(*shown.price, None, None, Decimal(0)) if shown.price is not None else None
-    return ModelListRow(
-        id=shown.id,
-        name=shown.name,
-        description=shown.description,
-        context=shown.context,
-        price=price,
-        latency=None,
-        throughput=None,
-        endpoints=len(one.targets),
-        abilities=[*shown.abilities, *(["always thinks"] if shown.must_think else ())],
-        ends=None,
-        parameters=shown.groups,
-        public=False,
-    )
-
-
 def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
     """Return who answers for a model; ``engines`` are the targets that run here."""
     if isinstance(one, Listing):
@@ -411,11 +258,9 @@ def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
 
 
 def _served(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
-    shown = model_row(entry)
-    created = entry.get("created")
-    return ServedOffer(
-        shown, created if isinstance(created, int) else 0, service_view.answering(shown.id)
-    )
+    shown, created = model_row(entry), entry.get("created")
+    targets = service_view.answering(shown.id)
+    return ServedOffer(shown, created if isinstance(created, int) else 0, targets)
 
 
 MOST_COMPARED = 4
@@ -425,25 +270,14 @@ MOST_COMPARED = 4
 class Compared:
     """A model in a comparison."""
 
-    row: ModelListRow
+    row: ModelRow
     price: ModelPrice
-    view: ModelRow
     endpoints: Sequence[EndpointRow]
-    takes: Sequence[str]
     variants: Sequence[str]
 
     @property
-    def output(self) -> int | None:
-        return self.view.output
-
-    @property
     def uptime(self) -> float | None:
-        found = [each.uptimes[2] for each in self.endpoints]
-        return max((one for one in found if one is not None), default=None)
-
-    @property
-    def keepers(self) -> int:
-        return sum(not each.private for each in self.endpoints)
+        return max((one.uptime for one in self.endpoints if one.uptime is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,30 +301,27 @@ class ModelComparison:
 
 _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "context": (lambda one: one.row.context, 1),
-    "output": (lambda one: one.output, 1),
+    "output": (lambda one: one.row.output, 1),
     "prompt": (lambda one: float(one.price.prompt), -1),
     "completion": (lambda one: float(one.price.completion), -1),
     "latency": (lambda one: one.row.latency, -1),
     "throughput": (lambda one: one.row.throughput, 1),
     "uptime": (lambda one: one.uptime, 1),
-    "endpoints": (lambda one: one.row.endpoints, 1),
+    "endpoints": (lambda one: len(one.endpoints), 1),
 }
 
 
 def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelComparison:
-    """Return the comparison of these models."""
     models = [
         Compared(
             list_row(one),
             model_price(one.cheapest.tariff),
-            model_row(to_builtins(one.entry())),
             endpoints(one),
-            sorted(one.input_modalities),
             [each.id for each in variants(one.id, entries)],
         )
         for one in chosen
     ]
-    sets = [frozenset(each.view.parameters) for each in models]
+    sets = [frozenset(each.row.parameters) for each in models]
     every = frozenset[str]().union(*sets)
     alike = every.intersection(*sets)
     shared = [name for _, names in grouped_parameters(sorted(alike)) for name in names]

@@ -7,114 +7,72 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Any
 
 from causerie.protocol.targets import QUARTER_SECONDS, TimeBucket
 
 COLOURS = 7  # of series told apart; all others are the eighth, together
 _BOX = 100.0
-_LABELS = 6
 _STEPS = 4  # of a scale
-_FILL = 0.76  # of its place that a bar takes
+Values = Mapping[str, Mapping[datetime, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    name: str
-    colour: int
-    values: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class ChartBar:
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: int
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnPart:
-    """Value of one series in one column."""
+    """``values`` by the starts of the chart. ``runs`` are the points of a line between its gaps."""
 
     name: str
     colour: int
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class ChartColumn:
-    """One interval with its bars, from the bottom up.
-
-    ``label``: 1 if its start is written below it, 2 if only where there is room, else 0.
-    """
-
-    start: datetime
-    label: int
-    bars: Sequence[ChartBar]
-    parts: Sequence[ColumnPart]
-    x: float
-    width: float
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
-class ChartLine:
-    """One series as points, one string for each run without a gap."""
-
-    name: str
-    colour: int
-    runs: Sequence[str]
+    values: Sequence[float | None]
+    runs: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``ticks`` are the values of the lines across, from the bottom up, at equal distances."""
+    """Bars on each other, or lines.
 
-    columns: Sequence[ChartColumn]
+    ``ticks`` are the values of the lines across, from the bottom up, at equal distances.
+    """
+
+    starts: Sequence[datetime]
     series: Sequence[Series]
     ticks: Sequence[float]
-    lines: Sequence[ChartLine] = ()
+    bars: bool = True
 
     @property
     def empty(self) -> bool:
-        return not any(column.total for column in self.columns)
+        return not any(value for one in self.series for value in one.values)
 
 
-def stacked(
-    starts: Sequence[datetime],
-    values: Mapping[str, Mapping[datetime, float]],
-    rest: str = "others",
-    *,
-    whole: bool = False,
-) -> Chart:
+def stacked(starts: Sequence[datetime], values: Values, *, whole: bool = False) -> Chart:
     """Return a bar chart: the largest series by name, all others as one. ``whole``: counts."""
-    series = _largest(starts, values, rest)
-    highest = max((sum(one.values[n] for one in series) for n in range(len(starts))), default=0.0)
-    ticks = scale(highest, least=1.0 if whole else 0.0)
-    return Chart(
-        [_column(starts, series, index, ticks[-1]) for index in range(len(starts))], series, ticks
-    )
+    ranked = sorted(values, key=lambda name: (-sum(values[name].values()), name))
+    groups = [(name, [values[name]]) for name in ranked[:COLOURS]]
+    if others := [values[name] for name in ranked[COLOURS:]]:
+        groups.append((f"{len(others)} others", others))
+    series = [
+        Series(
+            name,
+            number % (COLOURS + 1),
+            [sum(one.get(start, 0.0) for one in group) or None for start in starts],
+        )
+        for number, (name, group) in enumerate(groups, 1)
+    ]
+    columns = zip(*(one.values for one in series), strict=True)
+    highest = max((sum(filter(None, column)) for column in columns), default=0.0)
+    return Chart(starts, series, scale(highest, least=1.0 if whole else 0.0))
 
 
-def lines(
-    starts: Sequence[datetime],
-    values: Mapping[str, Mapping[datetime, float]],
-    *,
-    whole: bool = False,
-) -> Chart:
+def lines(starts: Sequence[datetime], values: Values, *, whole: bool = False) -> Chart:
     """Return a line chart; a missing value breaks its line. ``whole``: ticks are whole numbers."""
     highest = max((value for one in values.values() for value in one.values()), default=0.0)
     ticks = scale(highest, least=1.0 if whole else 0.0)
-    made, series = [], []
-    for colour, (name, found) in enumerate(values.items(), 1):
-        made.append(ChartLine(name, colour, _runs(starts, found, ticks[-1])))
-        series.append(Series(name, colour, [found.get(start, 0.0) for start in starts]))
-    columns = [
-        _column_of_points(starts, values, index, len(starts)) for index in range(len(starts))
+    series = [
+        Series(name, colour, [*map(found.get, starts)], _runs(starts, found, ticks[-1]))
+        for colour, (name, found) in enumerate(values.items(), 1)
     ]
-    return Chart(columns, series, ticks, made)
+    return Chart(starts, series, ticks, bars=False)
 
 
 def scale(highest: float, least: float = 0.0) -> Sequence[float]:
@@ -123,80 +81,9 @@ def scale(highest: float, least: float = 0.0) -> Sequence[float]:
         return (0.0, 1.0)
     raw = max(highest / _STEPS, least)
     unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * times for times in _steps(unit, least) if unit * times >= raw * 0.999999)
+    times = (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
+    step = next(unit * each for each in times if unit * each >= raw * 0.999999)
     return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))
-
-
-def _steps(unit: float, least: float) -> Sequence[float]:
-    return (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
-
-
-def _largest(
-    starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, float]], rest: str
-) -> Sequence[Series]:
-    ranked = sorted(values, key=lambda name: (-sum(values[name].values()), name))
-    kept, others = ranked[:COLOURS], ranked[COLOURS:]
-    series = [
-        Series(name, colour, [values[name].get(start, 0.0) for start in starts])
-        for colour, name in enumerate(kept, 1)
-    ]
-    if others:
-        sums = [sum(values[name].get(start, 0.0) for name in others) for start in starts]
-        series.append(Series(f"{len(others)} {rest}", 0, sums))
-    return series
-
-
-def _column(
-    starts: Sequence[datetime], series: Sequence[Series], index: int, top: float
-) -> ChartColumn:
-    width = _BOX / len(starts)
-    x = width * index + width * (1 - _FILL) / 2
-    bars, filled = [], 0.0
-    for one in series:
-        height = one.values[index] / top * _BOX
-        if height > 0:
-            filled += height
-            bars.append(_bar(x, _BOX - filled, width * _FILL, height, one.colour))
-    parts = [
-        ColumnPart(one.name, one.colour, one.values[index]) for one in series if one.values[index]
-    ]
-    return ChartColumn(
-        starts[index],
-        _label(index, len(starts)),
-        bars,
-        sorted(parts, key=lambda part: -part.value),
-        round(width * index, 3),
-        round(width, 3),
-        sum(part.value for part in parts),
-    )
-
-
-def _bar(x: float, y: float, width: float, height: float, colour: int) -> ChartBar:
-    return ChartBar(round(x, 3), round(y, 3), round(width, 3), round(height, 3), colour)
-
-
-def _column_of_points(
-    starts: Sequence[datetime],
-    values: Mapping[str, Mapping[datetime, float]],
-    index: int,
-    count: int,
-) -> ChartColumn:
-    width = _BOX / count
-    start = starts[index]
-    parts = [
-        ColumnPart(name, colour, found[start])
-        for colour, (name, found) in enumerate(values.items(), 1)
-        if start in found
-    ]
-    return ChartColumn(
-        start,
-        _label(index, count),
-        (),
-        parts,
-        round(width * index, 3),
-        round(width, 3),
-        sum(part.value for part in parts),
-    )
 
 
 def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: float) -> Sequence[str]:
@@ -216,33 +103,26 @@ def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: floa
     return made
 
 
-def _label(index: int, count: int) -> int:
-    every = max(math.ceil(count / _LABELS), 1)
-    if index % every != every // 2:
-        return 0
-    return 1 + index // every % 2
-
-
 _QUARTERS = 96
 _TOGETHER = 2  # quarters that one mark of a strip stands for
 _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
-_STRIP_FILL = 0.72  # of its place that a mark takes
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Half an hour of a strip; ``tone`` is good, warn, bad, or none where nothing was asked."""
+    """Half an hour of a strip."""
 
-    x: float
-    width: float
-    tone: str
     start: datetime
     answered: int
     failed: int
 
     @property
-    def share(self) -> float:
-        return self.answered / (self.answered + self.failed)
+    def tone(self) -> str:
+        """Return good, warn or bad; none where nothing was asked."""
+        if not self.answered + self.failed:
+            return "none"
+        share = self.answered / (self.answered + self.failed)
+        return "good" if share >= _GOOD else "warn" if share >= _FAIR else "bad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,41 +140,23 @@ class Strip:
         return self.answered / every if every else None
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """``left_out`` endpoints are not drawn: others were asked more."""
-
-    strips: Sequence[Strip]
-    latency: Chart
-    throughput: Chart
-    left_out: int
-
-    @property
-    def empty(self) -> bool:
-        return all(strip.uptime is None for strip in self.strips)
-
-
-def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Trend:
-    shown = busiest(days, COLOURS)
+def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[str, Any]:
+    """Return strips and lines of the endpoints that were asked the most, others ``left_out``."""
+    most = sorted(days, key=lambda name: -sum(one.answered + one.failed for one in days[name]))
+    shown = {name: day for name, day in days.items() if name in most[:COLOURS]}
     starts = [_moment(number) for number in _quarters(now)]
-    return Trend(
-        strips(shown, now),
-        lines(starts, _values(shown, lambda one: one.first_token)),
-        lines(starts, _values(shown, lambda one: one.speed), whole=True),
-        len(days) - len(shown),
-    )
+    drawn = strips(shown, now)
+    return {
+        "strips": drawn,
+        "latency": lines(starts, _values(shown, lambda one: one.first_token)),
+        "throughput": lines(starts, _values(shown, lambda one: one.speed), whole=True),
+        "left_out": len(days) - len(shown),
+        "empty": all(strip.uptime is None for strip in drawn),
+    }
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
     return [_strip(name, day, _quarters(now)) for name, day in days.items()]
-
-
-def busiest(
-    days: Mapping[str, Sequence[TimeBucket]], most: int
-) -> Mapping[str, Sequence[TimeBucket]]:
-    """Return those that were asked the most, in the order that they are given in."""
-    found = sorted(days, key=lambda name: -sum(map(_asked, days[name])))[:most]
-    return {name: day for name, day in days.items() if name in found}
 
 
 def _quarters(now: datetime) -> range:
@@ -304,7 +166,7 @@ def _quarters(now: datetime) -> range:
 
 def _values(
     days: Mapping[str, Sequence[TimeBucket]], value: Callable[[TimeBucket], float | None]
-) -> Mapping[str, Mapping[datetime, float]]:
+) -> Values:
     return {
         name: {
             datetime.fromtimestamp(one.start, UTC): found
@@ -317,38 +179,14 @@ def _values(
 
 def _strip(name: str, day: Sequence[TimeBucket], quarters: range) -> Strip:
     by_number = {one.start // QUARTER_SECONDS: one for one in day}
-    width = _BOX / (_QUARTERS / _TOGETHER)
-    marks = [
-        _mark(index * width, width, [by_number.get(first + n) for n in range(_TOGETHER)], first)
-        for index, first in enumerate(quarters[::_TOGETHER])
-    ]
+    marks = []
+    for first in quarters[::_TOGETHER]:
+        found = [by_number[first + n] for n in range(_TOGETHER) if first + n in by_number]
+        answered = sum(one.answered for one in found)
+        marks.append(Mark(_moment(first), answered, sum(one.failed for one in found)))
     answered = sum(mark.answered for mark in marks)
     return Strip(name, marks, answered, sum(mark.failed for mark in marks))
 
 
-def _mark(x: float, width: float, found: Sequence[TimeBucket | None], first: int) -> Mark:
-    answered = sum(one.answered for one in found if one is not None)
-    failed = sum(one.failed for one in found if one is not None)
-    return Mark(
-        round(x + width * (1 - _STRIP_FILL) / 2, 3),
-        round(width * _STRIP_FILL, 3),
-        _tone(answered, failed),
-        _moment(first),
-        answered,
-        failed,
-    )
-
-
-def _tone(answered: int, failed: int) -> str:
-    if not answered + failed:
-        return "none"
-    share = answered / (answered + failed)
-    return "good" if share >= _GOOD else "warn" if share >= _FAIR else "bad"
-
-
-def _asked(one: TimeBucket) -> int:
-    return one.answered + one.failed
-
-
 def _moment(number: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(seconds=number * QUARTER_SECONDS)
+    return datetime.fromtimestamp(number * QUARTER_SECONDS, UTC)

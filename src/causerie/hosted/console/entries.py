@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -16,9 +15,10 @@ import msgspec
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.ports import EntryKind
-from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView, EntryWish, ListedModel
+from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.protocol.numbers import money, whole_number
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -44,6 +44,12 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
         return None
 
 
+async def provider_asked(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    """Return the provider of the path, which is in force, and all entries."""
+    entries = await context.configuration.every(context.actor)
+    return provider_in_force(entries, context.params["provider"]), entries
+
+
 def picked_model(text: str) -> ListedModel:
     try:
         return msgspec.json.decode(text, type=ListedModel)
@@ -53,26 +59,13 @@ def picked_model(text: str) -> ListedModel:
         )
 
 
-def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
-    found = entry_named(entries, "provider", name, locked=False)
-    if found is None:
-        raise NotFound("No provider of this name is in the database.")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    param: str
-    message: str
-
-
 class EntryProblems:
     """Problems of an entry by field; ``fields`` have no indexes, as in ``targets[].model``."""
 
     def __init__(
         self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
     ) -> None:
-        self._by_field: dict[str, FieldProblem] = {}
+        self._by_field: dict[str, InvalidRequest] = {}
         self.rest: list[str] = []
         if failure is None:
             return
@@ -81,13 +74,13 @@ class EntryProblems:
             own = problem.removeprefix(f"{origin}: ")
             key, _, advice = own.partition(": ")
             if advice and _INDEX.sub("[]", key) in fields:
-                self._by_field.setdefault(key, FieldProblem(key, _sentence(advice)))
+                self._by_field.setdefault(key, InvalidRequest(_sentence(advice), param=key))
             elif advice and own != problem:
                 self.rest.append(f"`{key}` {advice}")
             else:
                 self.rest.append(_sentence(own))
 
-    def of(self, field: str) -> FieldProblem | None:
+    def of(self, field: str) -> InvalidRequest | None:
         return self._by_field.get(field)
 
     @property
@@ -153,9 +146,9 @@ class SettingsForm:
     @classmethod
     def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
         """Return the form of an entry; what no field shows is in ``more``."""
-        rest = _copied(settings)
+        rest: dict[str, Any] = msgspec.to_builtins(settings)
         values = {
-            each.name: _text(each, found)
+            each.name: text_of(found, "\n" if each.kind == "lines" else ", ")
             for each in fields
             if (found := _pop(rest, each.name.split("."))) is not None
         }
@@ -164,8 +157,18 @@ class SettingsForm:
 
     @classmethod
     def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
-        values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
-        return cls(fields, values, form.raw("more").strip(), form.get("version"))
+        typed = {each.name: ", ".join(form.every(each.name)) for each in fields}
+        values = {name: text for name, text in typed.items() if text}
+        return cls(fields, values, form.get("more"), form.get("version"))
+
+    @classmethod
+    def shown(
+        cls, fields: Sequence[SettingField], form: FormFields, entry: EntryView | None
+    ) -> Self:
+        """Return what was typed, else the form of the entry; without one an empty form."""
+        if form:
+            return cls.typed(fields, form)
+        return cls.of(fields, entry.settings, entry.version) if entry else cls(fields)
 
     @property
     def groups(self) -> Mapping[str, Sequence[SettingField]]:
@@ -174,11 +177,8 @@ class SettingsForm:
             found.setdefault(each.group, []).append(each)
         return found
 
-    def problems(
-        self, failure: ServiceError | None, kind: EntryKind, label: str = "name"
-    ) -> EntryProblems:
-        """Return what is wrong, by field. ``label`` is the setting that names the entry."""
-        origin = f'the entry of {kind} "{self.values.get(label, "")}"'
+    def problems(self, failure: ServiceError | None, kind: EntryKind) -> EntryProblems:
+        origin = f'the entry of {kind} "{self.values.get(self.fields[0].name, "")}"'
         names = {each.name for each in self.fields} | {"key", "more", *self.row_names}
         return EntryProblems(failure, origin, names)
 
@@ -206,19 +206,13 @@ def _value(field: SettingField, text: str) -> Any:
     return typed_number(text) if field.kind == "number" else text
 
 
-def _text(field: SettingField, value: object) -> str:
+def text_of(value: object, between: str = ", ") -> str:
+    """Return a setting as its field shows it."""
     if isinstance(value, list | tuple):
-        return ("\n" if field.kind == "lines" else ", ").join(map(str, value))
+        return between.join(map(str, value))
     if isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _copied(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _copied(value) if isinstance(value, Mapping) else value
-        for name, value in settings.items()
-    }
 
 
 def _pop(settings: dict[str, Any], path: Sequence[str]) -> Any:
@@ -256,52 +250,56 @@ def _read_json(text: str) -> dict[str, Any]:
     return found
 
 
-_DELETE = "operator/delete_entry.html"
-
-
 @dataclass(frozen=True, slots=True)
 class EntryKindWords:
     """Kinds of entries that share one list, and their words on pages."""
 
     kinds: frozenset[EntryKind]
     noun: str
-    """As in "There is no such alias"."""
-    notice: str
-    """Beginning of the names of its notices, as in ``alias-deleted``."""
+    """As in "There is no such alias"; the names of its notices begin with it."""
     list_path: str
     """Of the list, below the console's prefix."""
-    path: str
-    """Entries are below it, by their ids."""
-    delete_button: str
     deletion: str
     """What deletion does, as a sentence."""
+    path: str = ""
+    """Entries are below it, by their ids; empty: below the list's."""
+    list_template: str = ""
+    searched: Sequence[str] = ()
+    """Settings that the search of the list looks at, in addition to the name."""
 
 
 class EntryPages:
-    """Pages that enable, disable and delete entries of the database."""
+    """Pages that list, enable, disable and delete entries."""
 
     def __init__(self, words: EntryKindWords) -> None:
         self._words = words
 
-    async def enable(self, context: RequestContext) -> None:
-        await self._switch(context, enabled=True)
-
-    async def disable(self, context: RequestContext) -> None:
-        await self._switch(context, enabled=False)
+    async def list(self, context: RequestContext) -> None:
+        entries = await context.configuration.every(context.actor)
+        await context.show(
+            self._words.list_template,
+            page=page_of(
+                [each for each in entries if each.kind in self._words.kinds],
+                context.query,
+                self._texts,
+                {"id": "name", "origin": "origin"},
+            ),
+            unknown=of_unknown_kinds(entries),
+            providers=sorted(
+                {each.name for each in entries if each.kind == "provider" and each.in_force}
+            ),
+        )
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        await context.show(_DELETE, entry=await self._entry(context), words=self._words)
+        entry = await self._entry(context)
+        await context.show("operator/delete_entry.html", entry=entry, words=self._words)
 
     async def delete(self, context: RequestContext) -> None:
         entry = await self._entry(context)
-        try:
-            await context.configuration.delete(context.actor, entry.id)
-        except InvalidRequest as problem:
-            await context.show_form(_DELETE, problem, entry=entry, words=self._words)
-            return
+        await context.configuration.delete(context.actor, entry.id)
         self._leave(context, "deleted")
 
-    async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
+    async def switch(self, context: RequestContext, *, enabled: bool) -> None:
         entry = await self._entry(context)
         await context.configuration.switch(context.actor, entry.id, enabled=enabled)
         self._leave(context, "enabled" if enabled else "disabled")
@@ -313,11 +311,23 @@ class EntryPages:
         return entry
 
     def _leave(self, context: RequestContext, done: str) -> None:
-        context.go(self._words.list_path, done=f"{self._words.notice}-{done}")
+        context.go(self._words.list_path, done=f"{self._words.noun.replace(' ', '-')}-{done}")
+
+    def _texts(self, entry: EntryView) -> Iterator[str]:
+        yield entry.name
+        for name in self._words.searched:
+            value = entry.settings.get(name, "")
+            if name in ("targets", "endpoints"):
+                for each in value:
+                    yield f"{each.get('provider', '')}/{each.get('model', '')}"
+            else:
+                yield str(value)
 
 
-class EntryFormPages(EntryPages, ABC):
-    """Entries of one kind with a form. ``form`` is its class."""
+class EntryFormPages(EntryPages):
+    """Entries with a form. ``form`` is its class; the first of the ``fields`` names the entry."""
+
+    template = "operator/settings_entry.html"
 
     def __init__(
         self,
@@ -326,48 +336,50 @@ class EntryFormPages(EntryPages, ABC):
         form: type[SettingsForm] = SettingsForm,
     ) -> None:
         super().__init__(words)
-        self._fields = fields
+        self.fields = fields
         self._form = form
 
     async def new(self, context: RequestContext) -> None:
-        await self._show(context, None, self._form(self._fields))
+        await self._show(context, None)
 
     async def create(self, context: RequestContext) -> None:
-        form = self._form.typed(self._fields, context.form)
-        (kind,) = self._words.kinds
-        try:
-            context.check_form()
-            await context.configuration.create(context.actor, kind, form.wish())
-        except InvalidRequest as failure:
-            await self._show(context, None, form, failure)
-            return
+        await self._create(context, context.form.get("key") or None)
         self._leave(context, "added")
 
     async def see(self, context: RequestContext) -> None:
-        entry = await self._entry(context)
-        form = self._form.of(self._fields, entry.settings, entry.version)
-        await self._show(context, entry, form)
+        await self._show(context, await self._entry(context))
 
     async def change(self, context: RequestContext) -> None:
+        """Replace an entry; an empty key leaves the one there is."""
         entry = await self._entry(context)
-        form = self._form.typed(self._fields, context.form)
-        try:
-            context.check_form()
-            wish = form.wish(enabled=entry.enabled)
-            await context.configuration.change(context.actor, entry.id, wish)
-        except InvalidRequest as failure:
-            await self._show(context, entry, form, failure)
-            return
+        form = await self._typed(context)
+        wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
+        await context.configuration.change(context.actor, entry.id, wish)
         self._leave(context, "saved")
 
-    @abstractmethod
-    async def list(self, context: RequestContext) -> None: ...
+    async def around(self, context: RequestContext) -> Mapping[str, Any]:
+        """Return what the template needs besides the form."""
+        return {}
 
-    @abstractmethod
-    async def _show(
-        self,
-        context: RequestContext,
-        entry: EntryView | None,
-        form: SettingsForm,
-        failure: InvalidRequest | None = None,
-    ) -> None: ...
+    async def _create(self, context: RequestContext, key: str | None) -> None:
+        form = await self._typed(context)
+        await context.configuration.create(context.actor, self._kind(context), form.wish(key=key))
+
+    async def _typed(self, context: RequestContext) -> SettingsForm:
+        return self._form.typed(self.fields, context.form)
+
+    def _kind(self, context: RequestContext) -> EntryKind:
+        return next(iter(self._words.kinds))
+
+    async def _show(self, context: RequestContext, entry: EntryView | None) -> None:
+        form = self._form.shown(self.fields, context.form, entry)
+        kind = entry.kind if entry is not None else self._kind(context)
+        await context.show(
+            self.template,
+            entry=entry,
+            form=form,
+            kind=kind,
+            words=self._words,
+            problems=form.problems(context.problem, kind),
+            **await self.around(context),
+        )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
-from causerie.errors import InvalidRequest, NotFound
+from causerie.errors import InvalidRequest
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.explanation import RoutingExplanation
@@ -38,93 +37,49 @@ _PICKS = (
     *_LISTS,
     *(f"max_{name}" for name in _PRICES),
 )
-FORMATS = (("", "text"), ("json_object", "JSON"), ("json_schema", "JSON Schema"))
-EFFORTS = (
-    ("", "not set"),
-    ("none", "none"),
-    ("low", "low"),
-    ("medium", "medium"),
-    ("high", "high"),
-)
-SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("latency", "latency"))
 
 
-@dataclass(frozen=True, slots=True)
-class RouteForm:
-    """Values of the form. ``written``: pasted body. ``reject``: unknown fields are refused."""
-
-    door: str = ""
-    model: str = ""
-    key: str = ""
-    session: str = ""
-    message: str = "Hello"
-    body: str = ""
-    written: bool = False
-    reject: bool = False
-    picks: Mapping[str, str] = field(default_factory=dict)
-
-    @staticmethod
-    def of(fields: FormFields) -> RouteForm:
-        return RouteForm(
-            door=fields.get("door"),
-            model=fields.get("model"),
-            key=fields.get("key"),
-            session=fields.get("session"),
-            message=fields.raw("message"),
-            body=fields.raw("body"),
-            written=fields.get("from") == "body",
-            reject=fields.get("reject") == "yes",
-            picks={name: fields.get(name) for name in _PICKS if fields.get(name)},
-        )
-
-    def request(self) -> bytes:
-        if self.written:
-            return self.body.encode("utf-8", "surrogatepass")
-        return json.dumps(self._picked(), indent=2, ensure_ascii=False).encode()
-
-    def _picked(self) -> dict[str, Any]:
-        picks = self.picks
-        made: dict[str, Any] = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": self.message or "Hello"}],
-        }
-        if "max_tokens" in picks:
-            made["max_tokens"] = _number(picks["max_tokens"], "max_tokens")
-        if "tools" in picks:
-            made["tools"] = [_TOOL]
-        if picks.get("format") in _FORMATS:
-            made["response_format"] = _FORMATS[picks["format"]]
-        if "effort" in picks:
-            made["reasoning_effort"] = picks["effort"]
-        if provider := dict(self._provider()):
-            made["provider"] = provider
-        return made
-
-    def _provider(self) -> Iterator[tuple[str, Any]]:
-        picks = self.picks
-        for name in _LISTS:
-            if name in picks:
-                yield name, [each.strip() for each in picks[name].split(",") if each.strip()]
-        if "sort" in picks:
-            yield "sort", picks["sort"]
-        bounds = {name: picks[f"max_{name}"] for name in _PRICES if f"max_{name}" in picks}
-        if bounds:
-            for name, price in bounds.items():
-                _check_price(price, f"max_{name}")
-            yield "max_price", bounds
-        if "private" in picks:
-            yield "data_collection", "deny"
-        if "strict" in picks:
-            yield "require_parameters", True
-        if "alone" in picks:
-            yield "allow_fallbacks", False
+def _body(form: FormFields) -> bytes:
+    if form.get("from") == "body":
+        return form.raw("body").encode("utf-8", "surrogatepass")
+    made: dict[str, Any] = {
+        "model": form.get("model"),
+        "messages": [{"role": "user", "content": form.raw("message") or "Hello"}],
+    }
+    if most := form.get("max_tokens"):
+        made["max_tokens"] = _number(most, "max_tokens")
+    if form.get("tools"):
+        made["tools"] = [_TOOL]
+    if found := _FORMATS.get(form.get("format")):
+        made["response_format"] = found
+    if effort := form.get("effort"):
+        made["reasoning_effort"] = effort
+    if provider := dict(_provider(form)):
+        made["provider"] = provider
+    return json.dumps(made, indent=2, ensure_ascii=False).encode()
 
 
-def _check_price(text: str, field: str) -> None:
-    try:
-        money(text)
-    except ValueError as failure:
-        raise InvalidRequest(f"Write a number: {failure}.", param=field) from failure
+def _provider(form: FormFields) -> Iterator[tuple[str, Any]]:
+    for name in _LISTS:
+        if listed := form.get(name):
+            yield name, [each.strip() for each in listed.split(",") if each.strip()]
+    if sort := form.get("sort"):
+        yield "sort", sort
+    bounds = {name: form.get(f"max_{name}") for name in _PRICES if form.get(f"max_{name}")}
+    if bounds:
+        for name, price in bounds.items():
+            try:
+                money(price)
+            except ValueError as failure:
+                words = f"Write a number: {failure}."
+                raise InvalidRequest(words, param=f"max_{name}") from failure
+        yield "max_price", bounds
+    if form.get("private"):
+        yield "data_collection", "deny"
+    if form.get("strict"):
+        yield "require_parameters", True
+    if form.get("alone"):
+        yield "allow_fallbacks", False
 
 
 def _number(text: str, field: str) -> int | float:
@@ -137,47 +92,34 @@ def _number(text: str, field: str) -> int | float:
     return int(number) if number == int(number) else number
 
 
-_TEMPLATE = "operator/explain.html"
-
-
 async def show(context: RequestContext) -> None:
-    """``GET /operator/explain``; ``?model=`` fills one in."""
+    """Show the form; ``?model=`` fills one in."""
     await context.operations.providers(context.actor)
-    await _show(context, RouteForm(model=context.query.get("model")), None)
+    await _show(context, context.form or context.query)
 
 
 async def explain(context: RequestContext) -> None:
     await context.operations.providers(context.actor)  # a wrong form names models and doors, too
-    form = RouteForm.of(context.form)
-    try:
-        context.check_form()
-        question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
-        told = await context.operations.explain(context.actor, question)
-    except (InvalidRequest, NotFound) as problem:
-        await context.show_form(_TEMPLATE, problem, **_around(context, form, None))
-        return
-    await _show(context, form, told, question.body.decode("utf-8", "replace"))
+    form, body = context.form, _body(context.form)
+    door, key, session = (form.get(name) for name in ("door", "key", "session"))
+    question = RouteQuery(body, door, key, session, form.get("reject") == "yes")
+    told = await context.operations.explain(context.actor, question)
+    await _show(context, form, told, body.decode("utf-8", "replace"))
 
 
 async def _show(
     context: RequestContext,
-    form: RouteForm,
-    told: RoutingExplanation | None,
+    form: FormFields,
+    told: RoutingExplanation | None = None,
     body: str = "",
 ) -> None:
-    await context.show(_TEMPLATE, **_around(context, form, told, body))
-
-
-def _around(
-    context: RequestContext, form: RouteForm, told: RoutingExplanation | None, body: str = ""
-) -> dict[str, Any]:
-    return {
-        "form": form,
-        "told": told,
-        "body": body or form.body,
-        "doors": [(name, name) for name in context.operations.doors()],
-        "models": context.operations.models(),
-        "formats": FORMATS,
-        "efforts": EFFORTS,
-        "sorts": SORTS,
-    }
+    await context.show(
+        "operator/explain.html",
+        form=form,
+        written=form.get("from") == "body",
+        prefers=any(form.get(name) for name in _PICKS),
+        told=told,
+        body=body or form.raw("body"),
+        doors=[(name, name) for name in context.operations.doors()],
+        models=context.operations.models(),
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -39,8 +40,8 @@ class FormFields:
                 raise InvalidRequest("A text holds the character 0; leave it out.", param=name)
         return FormFields(pairs)
 
-    def get(self, name: str) -> str:
-        return self.raw(name).strip()
+    def get(self, name: str, default: str = "") -> str:
+        return next((value.strip() for key, value in self._pairs if key == name), default)
 
     def raw(self, name: str) -> str:
         """The first value as it was sent: for passwords."""
@@ -48,6 +49,20 @@ class FormFields:
 
     def every(self, name: str) -> Sequence[str]:
         return [value.strip() for key, value in self._pairs if key == name]
+
+    def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
+        """Return rows of fields, each named by the prefix and a column."""
+        values = [self.every(f"{prefix}_{name}") for name in columns]
+        return [dict(zip(columns, row, strict=True)) for row in zip_longest(*values, fillvalue="")]
+
+    def one_of(self, name: str, known: Sequence[str], default: str = "") -> str:
+        """Return a value that has to be a known one; without it the default, else the first."""
+        given = self.get(name) or default or known[0]
+        if given not in known:
+            raise InvalidRequest(
+                f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
+            )
+        return given
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._pairs)
@@ -63,6 +78,7 @@ USUAL_ROWS = ROWS[0]
 _LONGEST_TEXT = 100
 _MANY = 8  # items; fewer are found by looking
 T = TypeVar("T")
+Column = str | Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +131,20 @@ def page_of(
     items: Sequence[T],
     query: FormFields,
     texts: Callable[[T], Iterable[str]],
-    columns: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+    columns: Mapping[str, Column] = MappingProxyType({}),
     kept: Mapping[str, str] = MappingProxyType({}),
 ) -> ListPage[T]:
     """Return the page of a list that a query asks for; ``texts`` are searched for ``find``.
 
-    ``columns`` give the sort keys; items with ``None`` are last. ``kept`` fields stay in links.
+    ``columns`` give the sort keys, as attributes or functions; items with ``None`` or without the
+    attribute are last. ``kept`` fields stay in links.
     """
     find = query.get("find")[:_LONGEST_TEXT]
     words = find.casefold().split()
     found = items
     if words:
-        found = [each for each in items if _has(" ".join(texts(each)).casefold(), words)]
+        searched = [(each, " ".join(texts(each)).casefold()) for each in items]
+        found = [each for each, text in searched if all(word in text for word in words)]
     sort = query.get("sort")
     if column := columns.get(sort.removeprefix("-")):
         found = _sorted(found, column, down=sort.startswith("-"))
@@ -138,14 +156,17 @@ def page_of(
     return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
 
 
-def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:
-    known = [each for each in items if column(each) is not None]
-    known.sort(key=column, reverse=down)
-    return [*known, *(each for each in items if column(each) is None)]
+def _sorted(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
+    keyed = [(column(each) if callable(column) else _value(each, column), each) for each in items]
+    known = [pair for pair in keyed if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0], reverse=down)
+    return [each for _, each in (*known, *(pair for pair in keyed if pair[0] is None))]
 
 
-def _has(text: str, words: Iterable[str]) -> bool:
-    return all(word in text for word in words)
+def _value(item: Any, path: str) -> Any:
+    for name in path.split("."):
+        item = getattr(item, name, None)
+    return item.casefold() if isinstance(item, str) else item
 
 
 HOUR = timedelta(hours=1)

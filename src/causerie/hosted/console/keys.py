@@ -9,7 +9,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
 from causerie.hosted.accounts.keys import ApiKey, Purpose
@@ -78,26 +78,18 @@ class KeyForm:
             raise InvalidRequest("A key is for inference or management.", param="purpose") from (
                 failure
             )
-        return KeyDraft(
-            name=self.name,
-            purpose=purpose,
-            expires_at=self._end(now),
-            doors=self.doors,
-            models=self.models,
-            bounds=self.rows.bounds(),
-        )
+        return KeyDraft(purpose=purpose, expires_at=self._end(now), **self._others())
 
     def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
         """Return the changes to a key; an untouched end stays as it is, to the second."""
         before = KeyForm.of(key)
         same = (self.end, self.date) == (before.end, before.date)
-        return KeyEdit(
-            name=self.name,
-            expires_at=key.expires_at if same else self._end(now),
-            doors=self.doors,
-            models=self.models,
-            bounds=self.rows.bounds(),
-        )
+        expires_at = key.expires_at if same else self._end(now)
+        return KeyEdit(expires_at=expires_at, **self._others())
+
+    def _others(self) -> dict[str, Any]:
+        bounds = self.rows.bounds()
+        return {"name": self.name, "doors": self.doors, "models": self.models, "bounds": bounds}
 
     def _end(self, now: datetime) -> datetime | None:
         if self.end in _DAYS:
@@ -120,7 +112,6 @@ def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
 
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
-_HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
 
 
 async def show_list(context: RequestContext) -> None:
@@ -161,14 +152,8 @@ async def new(context: RequestContext) -> None:
 
 async def create(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    form = KeyForm.typed(context.form)
-    try:
-        context.check_form()
-        draft = form.draft(context.services.clock())
-        made = await context.accounts.keys.create(context.actor, project_id, draft)
-    except ServiceError as problem:
-        await context.show_form("keys/new.html", problem, **_choices(context, form))
-        return
+    draft = KeyForm.typed(context.form).draft(context.services.clock())
+    made = await context.accounts.keys.create(context.actor, project_id, draft)
     await _reveal(context, made, old_ends=None)
 
 
@@ -179,14 +164,8 @@ async def show(context: RequestContext) -> None:
 
 async def edit(context: RequestContext) -> None:
     key = await _key(context)
-    form = KeyForm.typed(context.form)
-    try:
-        context.check_form()
-        change = form.edit(key, context.services.clock())
-        await context.accounts.keys.edit(context.actor, key.id, change)
-    except ServiceError as problem:
-        await context.show_form("keys/edit.html", problem, key=key, **_choices(context, form))
-        return
+    change = KeyForm.typed(context.form).edit(key, context.services.clock())
+    await context.accounts.keys.edit(context.actor, key.id, change)
     _back(context, key, "key-saved")
 
 
@@ -197,26 +176,23 @@ async def ask_rotation(context: RequestContext) -> None:
 
 async def rotate(context: RequestContext) -> None:
     key = await _key(context)
-    hours = _HOURS.get(context.form.get("grace"))
-    if hours is None:
+    hours = context.form.get("grace")
+    if hours not in dict(GRACES):
         raise InvalidRequest("Choose when the old secret expires.", param="grace")
-    made = await context.accounts.keys.rotate(context.actor, key.id, timedelta(hours=hours))
-    await _reveal(context, made, old_ends=context.services.clock() + timedelta(hours=hours))
+    grace = timedelta(hours=int(hours))
+    made = await context.accounts.keys.rotate(context.actor, key.id, grace)
+    await _reveal(context, made, old_ends=context.services.clock() + grace)
 
 
 async def ask_transfer(context: RequestContext) -> None:
     key = await _asked(context, Action.KEYS_TRANSFER)
-    await context.show("keys/transfer.html", key=key, **await _heirs(context, key))
+    members = await heirs(context, key.project_id)
+    await context.show("keys/transfer.html", key=key, heirs=members)
 
 
 async def transfer(context: RequestContext) -> None:
     key = await _key(context)
-    try:
-        await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
-    except InvalidRequest as problem:
-        values = await _heirs(context, key)
-        await context.show_form("keys/transfer.html", problem, key=key, **values)
-        return
+    await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
     _back(context, key, "key-transferred")
 
 
@@ -230,20 +206,10 @@ async def delete(context: RequestContext) -> None:
     _back(context, key, "key-deleted")
 
 
-async def disable(context: RequestContext) -> None:
-    key = await _key(context)
-    await context.accounts.keys.disable(context.actor, key.id)
-    _back(context, key, "key-disabled")
-
-
-async def enable(context: RequestContext) -> None:
-    key = await _key(context)
-    await context.accounts.keys.enable(context.actor, key.id)
-    _back(context, key, "key-enabled")
-
-
-async def _heirs(context: RequestContext, key: ApiKey) -> dict[str, Any]:
-    return {"heirs": await heirs(context, key.project_id)}
+async def switch(context: RequestContext, *, enabled: bool) -> None:
+    key, keys = await _key(context), context.accounts.keys
+    await (keys.enable if enabled else keys.disable)(context.actor, key.id)
+    _back(context, key, "key-enabled" if enabled else "key-disabled")
 
 
 async def _key(context: RequestContext) -> ApiKey:
@@ -262,7 +228,8 @@ async def _asked(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-def _choices(context: RequestContext, form: KeyForm) -> dict[str, Any]:
+def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+    form = KeyForm.typed(context.form) if context.form else kept
     doors = [door.name for door in context.service_view.doors()]
     models = [str(entry["id"]) for entry in context.service_view.models()]
     limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from types import MappingProxyType
 from urllib.parse import quote
 
@@ -11,93 +12,72 @@ from causerie.hosted.accounts.people import Project
 
 
 @dataclass(frozen=True, slots=True)
-class NavigationEntry:
-    """A place in the navigation. ``pattern`` is its path; ``group`` names who it is for:
-    ``nobody`` is in no project. Entries of operators have the title of a section that folds."""
-
-    title: str
-    pattern: str
-    icon: str
-    group: str = "project"
-    section: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class NavigationLink:
+    """A place in the navigation. Those of operators have the title of a section that folds."""
+
     title: str
     path: str
+    """With ``{project}``: only for members of one."""
     icon: str
-    here: bool
+    section: str = ""
+    here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NavigationSection:
-    """Entries under one title; one that folds has an icon."""
+    """Links under one title; a section that folds has an icon."""
 
     title: str
     links: Sequence[NavigationLink]
     icon: str = ""
 
-    @property
-    def here(self) -> bool:
-        return any(link.here for link in self.links)
-
 
 _SECTIONS = {"Service": "pulse", "Models": "cube", "People": "people", "Reports": "chart"}
 """Sections of operators, with their icons."""
-ENTRIES = (
-    NavigationEntry("Overview", "/projects/{project}/overview", "home"),
-    NavigationEntry("Playground", "/projects/{project}/playground", "chat"),
-    NavigationEntry("Models", "/projects/{project}/models", "cube"),
-    NavigationEntry("Models", "/catalog", "cube", "nobody"),
-    NavigationEntry("API Keys", "/projects/{project}/keys", "key"),
-    NavigationEntry("Usage", "/projects/{project}/usage", "chart"),
-    NavigationEntry("Activity", "/projects/{project}/activity", "list"),
-    NavigationEntry("Project", "/projects/{project}", "folder"),
-    NavigationEntry("Health", "/operator", "pulse", "operator", "Service"),
-    NavigationEntry("Doors", "/operator/doors", "key", "operator", "Service"),
-    NavigationEntry("Routing", "/operator/explain", "route", "operator", "Service"),
-    NavigationEntry("Alerts", "/operator/alerts", "bell", "operator", "Service"),
-    NavigationEntry("Providers", "/operator/providers", "plug", "operator", "Models"),
-    NavigationEntry("Aliases", "/operator/aliases", "tag", "operator", "Models"),
-    NavigationEntry("Own models", "/operator/models", "cube", "operator", "Models"),
-    NavigationEntry("Catalog models", "/operator/catalog", "cube", "operator", "Models"),
-    NavigationEntry("Users", "/operator/users", "people", "operator", "People"),
-    NavigationEntry("Projects", "/operator/projects", "folders", "operator", "People"),
-    NavigationEntry("All usage", "/operator/usage", "chart", "operator", "Reports"),
-    NavigationEntry("All activity", "/operator/activity", "list", "operator", "Reports"),
-    NavigationEntry("Rankings", "/rankings", "up", "operator", "Reports"),
-    NavigationEntry("Audit log", "/operator/audit", "shield", "operator", "Reports"),
+_LINKS = (
+    NavigationLink("Overview", "/projects/{project}/overview", "home"),
+    NavigationLink("Playground", "/projects/{project}/playground", "chat"),
+    NavigationLink("Models", "/projects/{project}/models", "cube"),
+    NavigationLink("Models", "/catalog", "cube"),
+    NavigationLink("API Keys", "/projects/{project}/keys", "key"),
+    NavigationLink("Usage", "/projects/{project}/usage", "chart"),
+    NavigationLink("Activity", "/projects/{project}/activity", "list"),
+    NavigationLink("Project", "/projects/{project}", "folder"),
+    NavigationLink("Health", "/operator", "pulse", "Service"),
+    NavigationLink("Doors", "/operator/doors", "key", "Service"),
+    NavigationLink("Routing", "/operator/explain", "route", "Service"),
+    NavigationLink("Alerts", "/operator/alerts", "bell", "Service"),
+    NavigationLink("Providers", "/operator/providers", "plug", "Models"),
+    NavigationLink("Aliases", "/operator/aliases", "tag", "Models"),
+    NavigationLink("Own models", "/operator/models", "cube", "Models"),
+    NavigationLink("Catalog models", "/operator/catalog", "cube", "Models"),
+    NavigationLink("Users", "/operator/users", "people", "People"),
+    NavigationLink("Projects", "/operator/projects", "folders", "People"),
+    NavigationLink("All usage", "/operator/usage", "chart", "Reports"),
+    NavigationLink("All activity", "/operator/activity", "list", "Reports"),
+    NavigationLink("Rankings", "/rankings", "up", "Reports"),
+    NavigationLink("Audit log", "/operator/audit", "shield", "Reports"),
 )
+_MARKET = ("/catalog", "/rankings")
 
 
 def sections(
-    entries: Iterable[NavigationEntry], project: Project | None, path: str, *, operator: bool
+    project: Project | None, path: str, *, operator: bool, has_catalog: bool
 ) -> Sequence[NavigationSection]:
-    groups: dict[str, list[tuple[NavigationEntry, str]]] = {}
-    for entry in entries:
-        if entry.group == "operator" and not operator:
-            continue
-        if "{project}" in entry.pattern and project is None:
-            continue
-        if entry.group == "nobody" and project is not None:
-            continue
-        target = entry.pattern.replace("{project}", quote(project.id) if project else "")
-        groups.setdefault(entry.section, []).append((entry, target))
-    here = _longest([target for group in groups.values() for _, target in group], path)
+    """Return the links for a visitor; those of the catalog only if there is one."""
+    id, found = quote(project.id) if project is not None else "", list[NavigationLink]()
+    for link in _LINKS:
+        needs_project = not link.section and link.path != "/catalog"
+        fits = operator if link.section else needs_project is (project is not None)
+        if fits and (has_catalog or link.path not in _MARKET):
+            found.append(replace(link, path=link.path.replace("{project}", id)))
+    around = [link.path for link in found if f"{path}/".startswith(f"{link.path}/")]
+    here = max(around, key=len, default="")
+    shown = [replace(link, here=link.path == here) for link in found]
     return [
-        NavigationSection(
-            title,
-            [NavigationLink(each.title, to, each.icon, to == here) for each, to in found],
-            _SECTIONS.get(title, ""),
-        )
-        for title, found in groups.items()
+        NavigationSection(title, [*links], _SECTIONS.get(title, ""))
+        for title, links in groupby(shown, lambda link: link.section)
     ]
-
-
-def _longest(targets: Sequence[str], path: str) -> str:
-    fitting = [each for each in targets if path == each or path.startswith(f"{each}/")]
-    return max(fitting, key=len, default="")
 
 
 NOTICES = MappingProxyType(

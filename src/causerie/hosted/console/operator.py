@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
-
-from causerie.errors import Forbidden, InvalidRequest, ServiceError
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
-from causerie.hosted.accounts.keys import ApiKey, KeyState, OneTimeLink
+from causerie.errors import Forbidden
+from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import User
-from causerie.hosted.accounts.spending import DAYS, PersonSummary, ProjectSummary
+from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
-from causerie.hosted.console import sign_in
-from causerie.hosted.console.audit import AuditListing, show_audit
 from causerie.hosted.console.charts import strips
 from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.project import texts_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import service_badges, troubled
+from causerie.hosted.console.sign_in import show_new_link
 
 _STRIPS = 12  # targets whose day the page of health shows
 
@@ -47,7 +42,7 @@ async def show_users(context: RequestContext) -> None:
     people = await context.accounts.summaries.people(context.actor)
     every: list[PersonSummary | OneTimeLink] = [*asked, *people, *invitations]
     waiting = {link.id for link in asked}
-    page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
+    page = page_of(every, context.query, texts_of, _PERSON_COLUMNS)
     links = [each for each in page.items if isinstance(each, OneTimeLink)]
     shown = [each for each in page.items if isinstance(each, PersonSummary)]
     await context.show(
@@ -66,26 +61,14 @@ async def show_users(context: RequestContext) -> None:
 
 async def ask_invitation(context: RequestContext) -> None:
     _operators_only(context)
-    await context.show("operator/invite.html", email="", operator=False)
+    email, operator = context.form.get("email"), context.form.get("operator") == "yes"
+    await context.show("operator/invite.html", email=email, operator=operator)
 
 
 async def invite(context: RequestContext) -> None:
-    email, operator = context.form.get("email"), context.form.get("operator") == "yes"
-    try:
-        context.check_form()
-        made = await context.accounts.users.invite(
-            context.actor, email=email or None, operator=operator
-        )
-    except InvalidRequest as problem:
-        await context.show_form("operator/invite.html", problem, email=email, operator=operator)
-        return
-    await context.show(
-        "project/link.html",
-        title="Your invitation",
-        address=sign_in.link_address(context.base, made.token),
-        link=made.link,
-        back="/operator/users",
-    )
+    email, operator = context.form.get("email") or None, context.form.get("operator") == "yes"
+    made = await context.accounts.users.invite(context.actor, email=email, operator=operator)
+    await show_new_link(context, "Your invitation", made, "/operator/users")
 
 
 async def withdraw(context: RequestContext) -> None:
@@ -95,25 +78,13 @@ async def withdraw(context: RequestContext) -> None:
 
 async def approve(context: RequestContext) -> None:
     made = await context.accounts.sign_ups.approve(context.actor, context.params["link"])
-    await context.show(
-        "project/link.html",
-        title=f"An account for {made.link.email}",
-        address=sign_in.link_address(context.base, made.token),
-        link=made.link,
-        back="/operator/users",
-    )
+    await show_new_link(context, f"An account for {made.link.email}", made, "/operator/users")
 
 
 async def reset_link(context: RequestContext) -> None:
     user = await _user(context)
     made = await context.accounts.users.reset_link(context.actor, user.id)
-    await context.show(
-        "project/link.html",
-        title=f"A new password for {user.name}",
-        address=sign_in.link_address(context.base, made.token),
-        link=made.link,
-        back="/operator/users",
-    )
+    await show_new_link(context, f"A new password for {user.name}", made, "/operator/users")
 
 
 async def ask_factor_removal(context: RequestContext) -> None:
@@ -121,40 +92,27 @@ async def ask_factor_removal(context: RequestContext) -> None:
 
 
 async def remove_factor(context: RequestContext) -> None:
-    user = await _user(context)
-    try:
-        await context.accounts.users.remove_factor(context.actor, user.id)
-    except ServiceError as problem:
-        await context.show_form("operator/factor.html", problem, person=user)
-        return
+    await context.accounts.users.remove_factor(context.actor, context.params["user"])
     context.go("/operator/users", done="users-factor-removed")
 
 
 async def ask_disable(context: RequestContext) -> None:
     user = await _user(context)
-    await context.show("operator/disable.html", person=user, held=await _keys_of(context, user))
-
-
-async def disable(context: RequestContext) -> None:
-    user = await _user(context)
-    try:
-        await context.accounts.users.disable(context.actor, user.id)
-    except ServiceError as problem:
-        held = await _keys_of(context, user)
-        await context.show_form("operator/disable.html", problem, person=user, held=held)
-        return
-    if user.id == context.me.id:
-        context.go("/sign-in")
-    else:
-        context.go("/operator/users", done="user-disabled")
-
-
-async def _keys_of(context: RequestContext, user: User) -> Sequence[ApiKey]:
     keys, now = (
         await context.accounts.keys.derived(context.actor, user.id),
         context.services.clock(),
     )
-    return [key for key in keys if key.state(now) is KeyState.ACTIVE]
+    held = [key for key in keys if key.state(now) is KeyState.ACTIVE]
+    await context.show("operator/disable.html", person=user, held=held)
+
+
+async def disable(context: RequestContext) -> None:
+    user_id = context.params["user"]
+    await context.accounts.users.disable(context.actor, user_id)
+    if user_id == context.me.id:
+        context.go("/sign-in")
+    else:
+        context.go("/operator/users", done="user-disabled")
 
 
 async def enable(context: RequestContext) -> None:
@@ -162,16 +120,12 @@ async def enable(context: RequestContext) -> None:
     context.go("/operator/users", done="user-enabled")
 
 
-async def make_operator(context: RequestContext) -> None:
-    await context.accounts.users.make_operator(context.actor, context.params["user"])
-    context.go("/operator/users", done="operator-made")
-
-
-async def unmake_operator(context: RequestContext) -> None:
+async def make_operator(context: RequestContext, *, operator: bool) -> None:
     user_id = context.params["user"]
-    await context.accounts.users.make_operator(context.actor, user_id, operator=False)
-    done = "operator-unmade"
-    context.go("/" if user_id == context.me.id else "/operator/users", done=done)
+    await context.accounts.users.make_operator(context.actor, user_id, operator=operator)
+    resigned = user_id == context.me.id and not operator
+    done = "operator-made" if operator else "operator-unmade"
+    context.go("/" if resigned else "/operator/users", done=done)
 
 
 async def show_projects(context: RequestContext) -> None:
@@ -195,63 +149,23 @@ async def show_projects(context: RequestContext) -> None:
 
 async def ask_project(context: RequestContext) -> None:
     users = await context.accounts.users.every(context.actor)
-    await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
+    name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
+    await context.show("operator/new_project.html", name=name, owner=owner, users=users)
 
 
 async def make_project(context: RequestContext) -> None:
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
-    try:
-        context.check_form()
-        made = await context.accounts.projects.create(context.actor, name, owner=owner)
-    except InvalidRequest as problem:
-        users = await context.accounts.users.every(context.actor)
-        await context.show_form(
-            "operator/new_project.html", problem, name=name, owner=owner, users=users
-        )
-        return
+    made = await context.accounts.projects.create(context.actor, name, owner=owner)
     context.go(f"/projects/{made.id}", done="project-made")
-
-
-async def show_service_audit(context: RequestContext) -> None:
-
-    async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-        return await context.accounts.projects.audit_of_all(context.actor, filter)
-
-    await show_audit(context, AuditListing("/operator/audit", entries))
 
 
 async def _user(context: RequestContext) -> User:
     return await context.accounts.users.see(context.actor, context.params["user"])
 
 
-def _texts(each: PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    if isinstance(each, PersonSummary):
-        return each.user.name, each.user.email
-    return (each.email or "",)
-
-
-def _column(of: Callable[[PersonSummary], Any]) -> Callable[[PersonSummary | OneTimeLink], Any]:
-    return lambda each: of(each) if isinstance(each, PersonSummary) else None
-
-
-_PERSON_COLUMNS: Mapping[str, Callable[[PersonSummary | OneTimeLink], Any]] = MappingProxyType(
-    {
-        "name": _column(lambda each: each.user.name.casefold()),
-        "keys": _column(lambda each: each.keys),
-        "cost": _column(lambda each: each.cost),
-        "active": _column(lambda each: each.active_at),
-        "since": _column(lambda each: each.user.created_at),
-    }
-)
-_PROJECT_COLUMNS: Mapping[str, Callable[[ProjectSummary], Any]] = MappingProxyType(
-    {
-        "name": lambda each: each.project.name.casefold(),
-        "keys": lambda each: each.keys,
-        "cost": lambda each: each.cost,
-        "active": lambda each: each.active_at,
-        "since": lambda each: each.project.created_at,
-    }
-)
+_COLUMNS = {"keys": "keys", "cost": "cost", "active": "active_at"}
+_PERSON_COLUMNS = _COLUMNS | {"name": "user.name", "since": "user.created_at"}
+_PROJECT_COLUMNS = _COLUMNS | {"name": "project.name", "since": "project.created_at"}
 
 
 def _operators_only(context: RequestContext) -> None:

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import segno
 from markupsafe import Markup
 
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import ServiceError
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
 
-_PAGE = "profile/profile.html"
 _LONGEST_ADDRESS = 600
-_REMOVAL_FIELDS: Mapping[str, str] = MappingProxyType(
-    {"wrong_code": "code", "wrong_credentials": "password"}
-)
+_REMOVAL_FIELDS = MappingProxyType({"wrong_code": "code", "wrong_credentials": "password"})
 
 
 async def show(context: RequestContext) -> None:
-    await context.show(_PAGE, **await _values(context))
+    sessions = await context.accounts.sign_in.sessions(context.me)
+    await context.show(
+        "profile/profile.html",
+        identities=await context.accounts.users.identities(context.me),
+        has_factor=await context.accounts.profile.has_factor(context.me),
+        page=page_of(sessions, context.query, lambda _: ()),
+        current=context.session.id if context.session is not None else "",
+        name=context.form.get("name") or context.me.name,
+    )
 
 
 async def rename(context: RequestContext) -> None:
-    try:
-        context.check_form()
-        await context.accounts.profile.rename(context.me, context.form.get("name"))
-    except InvalidRequest as problem:
-        await context.show_form(_PAGE, problem, **await _values(context))
-        return
+    await context.accounts.profile.rename(context.me, context.form.get("name"))
     context.go("/profile", done="name-saved")
 
 
@@ -44,8 +42,7 @@ async def change_password(context: RequestContext) -> None:
     except ServiceError as problem:
         if problem.code == "wrong_credentials":
             problem.param = "old"
-        await context.show_form(_PAGE, problem, **await _values(context))
-        return
+        raise
     context.go("/profile", done="password-saved")
 
 
@@ -54,15 +51,14 @@ async def enrol(context: RequestContext) -> None:
     await _show_enrolment(context, enrolment.address, enrolment.secret)
 
 
+async def enrol_again(context: RequestContext) -> None:
+    await _show_enrolment(context, context.form.get("address"), context.form.get("secret"))
+
+
 async def confirm(context: RequestContext) -> None:
-    try:
-        codes = await context.accounts.profile.confirm(
-            context.me, context.form.get("code"), context.client
-        )
-    except ServiceError as problem:
-        address, secret = context.form.get("address"), context.form.get("secret")
-        await _show_enrolment(context, address, secret, problem)
-        return
+    codes = await context.accounts.profile.confirm(
+        context.me, context.form.get("code"), context.client
+    )
     await context.show("profile/codes.html", codes=codes)
 
 
@@ -77,8 +73,7 @@ async def remove_factor(context: RequestContext) -> None:
         )
     except ServiceError as problem:
         problem.param = _REMOVAL_FIELDS.get(problem.code or "")
-        await context.show_form("profile/remove.html", problem)
-        return
+        raise
     context.go("/profile", done="factor-removed")
 
 
@@ -93,26 +88,9 @@ async def end_others(context: RequestContext) -> None:
     context.go("/profile", done="sessions-ended")
 
 
-async def _values(context: RequestContext) -> dict[str, Any]:
-    return {
-        "identities": await context.accounts.users.identities(context.me),
-        "has_factor": await context.accounts.profile.has_factor(context.me),
-        "page": page_of(
-            await context.accounts.sign_in.sessions(context.me), context.query, lambda _: ()
-        ),
-        "current": context.session.id if context.session is not None else "",
-        "name": context.form.get("name") or context.me.name,
-    }
-
-
-async def _show_enrolment(
-    context: RequestContext, address: str, secret: str, problem: ServiceError | None = None
-) -> None:
-    values: dict[str, Any] = {"picture": _picture(address), "address": address, "secret": secret}
-    if problem is None:
-        await context.show("profile/enrol.html", **values)
-    else:
-        await context.show_form("profile/enrol.html", problem, **values)
+async def _show_enrolment(context: RequestContext, address: str, secret: str) -> None:
+    picture = _picture(address)
+    await context.show("profile/enrol.html", picture=picture, address=address, secret=secret)
 
 
 def _picture(address: str) -> Markup:

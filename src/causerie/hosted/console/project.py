@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.errors import Forbidden, InvalidRequest, ServiceError
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
+from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.ports import LONGEST_DAYS
-from causerie.hosted.accounts.spending import SpendingReader
-from causerie.hosted.console import sign_in
-from causerie.hosted.console.audit import AuditListing, show_audit
+from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
-
-_HINTS = {
-    Role.OWNER: "everything, owners included",
-    Role.ADMIN: "members, all keys, usage and log",
-    Role.MEMBER: "own keys, usage, the playground",
-    Role.VIEWER: "sees keys and usage",
-}
+from causerie.hosted.console.sign_in import show_new_link
 
 
 async def show(context: RequestContext) -> None:
@@ -32,7 +23,7 @@ async def show(context: RequestContext) -> None:
         *await projects.members(context.actor, id),
         *await projects.invitations(context.actor, id),
     ]
-    page = page_of(people, context.query, _texts)
+    page = page_of(people, context.query, texts_of)
     await context.show(
         "project/project.html",
         page=page,
@@ -56,25 +47,20 @@ async def show_limits(context: RequestContext) -> None:
 
 async def show_logging(context: RequestContext) -> None:
     view = await context.project()
-    days = view.project.recording_days or ""
+    days = context.form.get("days", str(view.project.recording_days or ""))
     await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
 
 
 async def show_settings(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.PROJECT_RENAME)
-    await context.show("project/settings.html", name=view.project.name)
+    name = context.form.get("name", view.project.name)
+    await context.show("project/settings.html", name=name)
 
 
 async def rename(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    try:
-        context.check_form()
-        await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
-    except InvalidRequest as problem:
-        name = context.form.get("name")
-        await context.show_form("project/settings.html", problem, name=name)
-        return
+    await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
     context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
 
@@ -84,98 +70,58 @@ async def ask_archive(context: RequestContext) -> None:
     await context.show("project/archive.html")
 
 
-async def archive(context: RequestContext) -> None:
-    await _archive(context, archived=True)
-
-
-async def restore(context: RequestContext) -> None:
-    await _archive(context, archived=False)
-
-
 async def ask_bounds(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.BOUNDS_SET)
-    await context.show("project/bounds.html", **_choices(context, BoundsRows.of(view.bounds)))
+    await context.show("project/bounds.html", **offered(context, view.bounds))
 
 
 async def set_bounds(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    rows = BoundsRows.typed(context.form)
-    try:
-        context.check_form()
-        await context.accounts.projects.set_bounds(context.actor, project_id, rows.bounds())
-    except ServiceError as problem:
-        await context.show_form("project/bounds.html", problem, **_choices(context, rows))
-        return
+    bounds = BoundsRows.typed(context.form).bounds()
+    await context.accounts.projects.set_bounds(context.actor, project_id, bounds)
     context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
 
 async def set_recording(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
     off = context.form.get("off") == "yes"
-    try:
-        days = None if off else _days(context.form.get("days"))
-        await context.accounts.recordings.keep(context.actor, project_id, days)
-    except InvalidRequest as problem:
-        values = {"longest": LONGEST_DAYS, "days": context.form.get("days")}
-        await context.show_form("project/logging.html", problem, **values)
-        return
+    text = context.form.get("days")
+    if not off and not (text.isascii() and text.isdigit() and len(text) < 4):
+        raise InvalidRequest(f"Choose 1 to {LONGEST_DAYS} days.", param="days")
+    days = None if off else int(text)
+    await context.accounts.recordings.keep(context.actor, project_id, days)
     done = "recording-off" if off else "recording-on"
     context.go(f"/projects/{project_id}/logging", done=done)
 
 
-async def show_project_audit(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
-
-    async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-        return await context.accounts.projects.audit(context.actor, project_id, filter)
-
-    await show_audit(context, AuditListing(f"/projects/{project_id}/audit", entries, project_id))
-
-
-async def _archive(context: RequestContext, *, archived: bool) -> None:
+async def archive(context: RequestContext, *, archived: bool) -> None:
     project_id = (await context.project()).project.id
     await context.accounts.projects.archive(context.actor, project_id, archived=archived)
     done = "project-archived" if archived else "project-restored"
     context.go(f"/projects/{project_id}/settings", done=done)
 
 
-def _choices(context: RequestContext, rows: BoundsRows) -> dict[str, Any]:
-    return offered(rows, context.service_view.models())
-
-
-def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
-    if isinstance(each, ProjectMember):
-        return each.user.name, each.user.email
-    return (each.email or "",)
+def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ...]:
+    """Return what the search of a list of people and invitations looks at."""
+    if isinstance(each, OneTimeLink):
+        return (each.email or "",)
+    return each.user.name, each.user.email
 
 
 async def ask_invitation(context: RequestContext) -> None:
     await context.project()
     await context.check_right(Action.MEMBERS_INVITE)
-    await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
+    email, role = context.form.get("email"), context.form.get("role", Role.MEMBER)
+    await context.show("project/invite.html", email=email, role=role)
 
 
 async def invite(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
-    email, role = context.form.get("email"), _role(context)
-    try:
-        context.check_form()
-        made = await context.accounts.projects.invite(
-            context.actor, project_id, role, email=email or None
-        )
-    except (InvalidRequest, Forbidden) as problem:
-        await context.show_form(
-            "project/invite.html", problem, email=email, role=role, hints=_HINTS
-        )
-        return
-    await context.show(
-        "project/link.html",
-        title="Your invitation",
-        address=sign_in.link_address(context.base, made.token),
-        link=made.link,
-        back=f"/projects/{project_id}",
+    made = await context.accounts.projects.invite(
+        context.actor, project_id, _role(context), email=context.form.get("email") or None
     )
+    await show_new_link(context, "Your invitation", made, f"/projects/{project_id}")
 
 
 async def withdraw(context: RequestContext) -> None:
@@ -187,21 +133,14 @@ async def withdraw(context: RequestContext) -> None:
 async def show_member(context: RequestContext) -> None:
     member = await _member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    held = await _keys_of(context, member)
-    await context.show("project/member.html", member=member, role=member.role, hints=_HINTS, **held)
+    role, held = context.form.get("role", member.role), await _keys_of(context, member)
+    await context.show("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
     member, role = await _member(context), _role(context)
     project_id = context.params["project"]
-    try:
-        await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
-    except (InvalidRequest, Forbidden) as problem:
-        held = await _keys_of(context, member)
-        await context.show_form(
-            "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
-        )
-        return
+    await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
 
@@ -213,17 +152,10 @@ async def ask_removal(context: RequestContext) -> None:
 
 async def remove_member(context: RequestContext) -> None:
     member, project_id = await _member(context), context.params["project"]
-    try:
-        await context.accounts.projects.remove(
-            context.actor,
-            project_id,
-            member.user.id,
-            keys_to=context.form.get("keys_to") or None,
-        )
-    except (InvalidRequest, Forbidden) as problem:
-        held = await _keys_of(context, member)
-        await context.show_form("project/remove.html", problem, member=member, **held)
-        return
+    keys_to = context.form.get("keys_to") or None
+    await context.accounts.projects.remove(
+        context.actor, project_id, member.user.id, keys_to=keys_to
+    )
     if member.user.id == context.me.id and not context.me.operator:
         context.go("/", done="left")
     else:
@@ -266,12 +198,6 @@ async def heirs(
         (each.user.id, "me" if each.user.id == context.me.id else each.user.name)
         for each in members
     ]
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise InvalidRequest(f"Choose 1 to {LONGEST_DAYS} days.", param="days")
-    return int(text)
 
 
 def _role(context: RequestContext) -> Role:

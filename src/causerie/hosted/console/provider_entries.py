@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.errors import InvalidRequest, ServiceError
-from causerie.hosted.console.entries import (
-    SettingField,
-    SettingsForm,
-    changeable_provider,
-    entry_named,
-)
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.console.entries import SettingField, SettingsForm, entry_named
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryStep, EntryView, Trial
+from causerie.hosted.operations.configuring import EntryStep, EntryView
 from causerie.hosted.operations.provider_models import aliases_of, models_of, removal, withdrawal
-from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS, KnownProvider
+from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 
 FIELDS = (
     SettingField("name", "Name", missing="is missing; programs and logs show it"),
@@ -23,178 +18,121 @@ FIELDS = (
     SettingField("max_concurrent", "", "number"),
 )
 _PATH = "/operator/providers"
-_DELETE = "operator/delete_provider.html"
 _OTHER = "other"
 
 
 async def new(context: RequestContext) -> None:
     await context.configuration.every(context.actor)
-    asked = context.query.get("known")
+    asked, form = context.query.get("known"), context.form
     known = KNOWN_PROVIDERS.get(asked)
-    if known is None and asked != _OTHER:
+    if known is None and asked != _OTHER and not form:
         find = context.query.get("find")
-        await context.show(
-            "operator/pick_provider.html", found=_found(find), find=find, other=_OTHER
-        )
+        words = find.casefold().split()
+        found = [
+            each
+            for each in KNOWN_PROVIDERS.values()
+            if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
+        ]
+        await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
         return
-    await _show_add_form(
-        context, SettingsForm(FIELDS, {"name": known.name, "known": known.name} if known else {})
-    )
+    values = {"name": known.name, "known": known.name} if known else {}
+    shown = SettingsForm.typed(FIELDS, form) if form else SettingsForm(FIELDS, values)
+    await _show(context, "add_provider", shown, trial=None, tested=False)
 
 
 async def create(context: RequestContext) -> None:
-    """``POST /operator/providers/add/new``; leads to the choice of its models."""
+    """Add a provider; leads to the choice of its models."""
     form = SettingsForm.typed(FIELDS, context.form)
-    try:
-        context.check_form()
-        step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
-        await context.configuration.apply(context.actor, [step])
-    except InvalidRequest as failure:
-        await _show_add_form(context, form, failure)
-        return
+    step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
+    await context.configuration.apply(context.actor, [step])
     context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
 
 
 async def test(context: RequestContext) -> None:
-    form = SettingsForm.typed(FIELDS, context.form)
+    form, trial = SettingsForm.typed(FIELDS, context.form), None
+    key, model = context.form.get("key"), context.form.get("test_model")
     try:
-        trial = await context.configuration.test(
-            context.actor,
-            form.settings(),
-            context.form.get("key"),
-            context.form.get("test_model"),
-            "",
-        )
+        trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
     except InvalidRequest as failure:
-        await _show_add_form(context, form, failure, tested=True)
-        return
-    await _show_add_form(context, form, trial=trial)
+        context.problem = failure
+    await _show(context, "add_provider", form, trial=trial, tested=trial is None)
 
 
 async def edit(context: RequestContext) -> None:
-    entry = await _entry(context)
-    await _edit(context, entry, SettingsForm.of(FIELDS, entry.settings, entry.version))
+    entry, _ = await _entry(context)
+    form = SettingsForm.shown(FIELDS, context.form, entry)
+    await _show(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
-    """``POST /operator/providers/{provider}/edit``; an empty key leaves the one there is."""
-    entry, form = await _entry(context), SettingsForm.typed(FIELDS, context.form)
+    """Replace the settings of a provider; an empty key leaves the one there is."""
+    entry, _ = await _entry(context)
+    form = SettingsForm.typed(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
-    try:
-        context.check_form()
-        wish = form.wish(key=key, enabled=entry.enabled)
-        await context.configuration.change(context.actor, entry.id, wish)
-    except InvalidRequest as failure:
-        await _edit(context, entry, form, failure)
-        return
+    wish = form.wish(key=key, enabled=entry.enabled)
+    await context.configuration.change(context.actor, entry.id, wish)
     context.go(f"{_PATH}/{form.values['name']}", done="provider-saved")
 
 
 async def try_kept(context: RequestContext) -> None:
     entries = await context.configuration.every(context.actor)
     name, model = context.params["provider"], context.form.get("test_model")
-    filed = entry_named(entries, "provider", name, locked=True)
-    entry = filed or changeable_provider(entries, name)
-    if filed is not None:
+    entry = entry_named(entries, "provider", name, locked=True)
+    if entry is not None:
         trial = await context.configuration.test_filed(context.actor, name, model)
     else:
+        entry, _ = await _entry(context)
         trial = await context.configuration.test(context.actor, {}, "", model, entry.id)
     await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
 
-async def enable(context: RequestContext) -> None:
-    await _switch(context, enabled=True)
-
-
-async def disable(context: RequestContext) -> None:
-    await _switch(context, enabled=False)
-
-
 async def ask_deletion(context: RequestContext) -> None:
-    entries = await context.configuration.every(context.actor)
-    entry = changeable_provider(entries, context.params["provider"])
-    await context.show(_DELETE, entry=entry, **_served(entry, entries))
+    entry, entries = await _entry(context)
+    served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
+    if not _is_shadowed(entry, entries):
+        models = [each for each in models_of(entry.name, entries) if not each.locked]
+        served = {"aliases": aliases_of(entry.name, entries), "models": models}
+    await context.show("operator/delete_provider.html", entry=entry, **served)
 
 
 async def delete(context: RequestContext) -> None:
-    entries = await context.configuration.every(context.actor)
-    entry = changeable_provider(entries, context.params["provider"])
-    try:
-        await context.configuration.apply(context.actor, _removal(entry, entries))
-    except InvalidRequest as problem:
-        await context.show_form(_DELETE, problem, entry=entry, **_served(entry, entries))
-        return
+    entry, entries = await _entry(context)
+    steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
+    if not _is_shadowed(entry, entries):
+        steps = [*withdrawal(entry, entries), *removal(entry, entries)]
+    await context.configuration.apply(context.actor, steps)
     context.go(_PATH, done="provider-deleted")
 
 
-async def _switch(context: RequestContext, *, enabled: bool) -> None:
-    entry = await _entry(context)
+async def switch(context: RequestContext, *, enabled: bool) -> None:
+    entry, _ = await _entry(context)
     await context.configuration.switch(context.actor, entry.id, enabled=enabled)
     done = "provider-enabled" if enabled else "provider-disabled"
     context.go(f"{_PATH}/{entry.name}", done=done)
 
 
-async def _entry(context: RequestContext) -> EntryView:
+async def _entry(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    """Return the provider of the database, and all entries."""
     entries = await context.configuration.every(context.actor)
-    return changeable_provider(entries, context.params["provider"])
+    found = entry_named(entries, "provider", context.params["provider"], locked=False)
+    if found is None:
+        raise NotFound("No provider of this name is in the database.")
+    return found, entries
 
 
-async def _show_add_form(
-    context: RequestContext,
-    form: SettingsForm,
-    failure: InvalidRequest | None = None,
-    trial: Trial | None = None,
-    *,
-    tested: bool = False,
-) -> None:
-    values = {**_around(form, failure), "tested": tested}
-    await context.show_form("operator/add_provider.html", failure, trial=trial, **values)
-
-
-async def _edit(
-    context: RequestContext,
-    entry: EntryView,
-    form: SettingsForm,
-    failure: InvalidRequest | None = None,
-) -> None:
-    values = _around(form, failure)
-    await context.show_form("operator/edit_provider.html", failure, entry=entry, **values)
-
-
-def _around(form: SettingsForm, failure: ServiceError | None) -> dict[str, Any]:
+async def _show(context: RequestContext, template: str, form: SettingsForm, **values: Any) -> None:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
     usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
-    return {
-        "form": form,
-        "known": known,
-        "problems": form.problems(failure, "provider"),
-        "dialects": [("", usual), *((name, name) for name in sorted(DIALECTS))],
-    }
+    await context.show(
+        f"operator/{template}.html",
+        form=form,
+        known=known,
+        problems=form.problems(context.problem, "provider"),
+        dialects=[("", usual), *((name, name) for name in sorted(DIALECTS))],
+        **values,
+    )
 
 
-def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
-    if not _answers(entry, entries):
-        return {"aliases": (), "models": ()}
-    models = [each for each in models_of(entry.name, entries) if not each.locked]
-    return {"aliases": aliases_of(entry.name, entries), "models": models}
-
-
-def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
-    if _answers(entry, entries):
-        return [*withdrawal(entry, entries), *removal(entry, entries)]
-    return [EntryStep(kind="provider", id=entry.id)]
-
-
-def _answers(entry: EntryView, entries: Sequence[EntryView]) -> bool:
+def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
     # A provider of the file that has this name comes first.
-    same = [each for each in entries if each.kind == "provider" and each.name == entry.name]
-    return not any(each.locked for each in same)
-
-
-def _found(find: str) -> Sequence[KnownProvider]:
-    words = find.casefold().split()
-    return [
-        each
-        for each in KNOWN_PROVIDERS.values()
-        if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
-    ]
+    return entry_named(entries, "provider", entry.name, locked=True) is not None

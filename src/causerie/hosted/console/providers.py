@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import structs
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model
+from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model, provider_asked
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView, ListedModel
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
@@ -22,7 +21,6 @@ from causerie.hosted.operations.provider_models import (
     ComparedModel,
     aliases_of,
     compared,
-    provider_in_force,
     taken_over,
 )
 
@@ -50,6 +48,7 @@ async def show_list(context: RequestContext) -> None:
     shown = model if model in served else ""
     if shown:
         views = [_only(view, shown) for view in views]
+    columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
     await context.show(
@@ -59,7 +58,7 @@ async def show_list(context: RequestContext) -> None:
         away=() if shown else away,
         models=sorted(served),
         model=shown,
-        compared=_columns(views) if shown else (),
+        compared=columns if shown else (),
         groups=groups(),
         query=urlencode({"model": shown}) if shown else "",
         most=_MOST_TARGETS,
@@ -81,7 +80,8 @@ async def see(context: RequestContext) -> None:
             "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
         )
         return
-    shown = _compared(view)
+    probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
+    shown = structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
     await context.show(
         "operator/provider.html",
         view=shown,
@@ -106,22 +106,14 @@ async def show_progress(context: RequestContext) -> None:
 
 async def ask_probe(context: RequestContext) -> None:
     view = await _view(context)
-    await context.show(
-        "operator/probe.html", view=view, model=_model(view, context.query.get("model"))
-    )
+    model = _model(view, context.form.get("model", context.query.get("model")))
+    await context.show("operator/probe.html", view=view, model=model)
 
 
 async def probe(context: RequestContext) -> None:
     name, model = context.params["provider"], context.form.get("model")
-    try:
-        quick = bool(context.form.get("quick"))
-        await context.operations.probe(context.actor, name, model, quick=quick)
-    except InvalidRequest as problem:
-        view = await _view(context)
-        await context.show_form(
-            "operator/probe.html", problem, view=view, model=_model(view, model)
-        )
-        return
+    quick = bool(context.form.get("quick"))
+    await context.operations.probe(context.actor, name, model, quick=quick)
     context.go(f"{_PATH}/{name}")
 
 
@@ -151,11 +143,6 @@ def _model(view: ProviderView, id: str) -> ProbedModelView:
     raise NotFound("There is no such model at this provider that could be probed.")
 
 
-def _compared(view: ProviderView) -> ProviderView:
-    probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
-    return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
-
-
 async def _author(context: RequestContext, entry: EntryView | None) -> str:
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
@@ -169,75 +156,44 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
 def _only(view: ProviderView, model: str) -> ProviderView:
     targets = [one for one in view.targets if model in {each.model for each in one.serves}]
     named = {one.model for one in targets}
-    return ProviderView(
-        name=view.name,
-        base_url=view.base_url,
-        dialect=view.dialect,
-        max_concurrent=view.max_concurrent,
-        targets=tuple(targets),
-        models=tuple(one for one in view.models if one.id in named),
-        probe=view.probe,
-    )
-
-
-def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
-    return [
-        column(view, model, f"{view.name}/{model.id}") for view in views for model in view.models
-    ]
+    models = tuple(one for one in view.models if one.id in named)
+    return structs.replace(view, targets=tuple(targets), models=models)
 
 
 _LONGEST_PREFIX = 64
 
 
 async def show_models(context: RequestContext) -> None:
-    await _show_models(context)
+    provider, entries = await provider_asked(context)
+    trial = await context.configuration.listed(context.actor, provider.name)
+    find, form = context.query.get("find"), context.form
+    rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
+    await context.show(
+        "operator/provider_models.html",
+        provider=provider,
+        listing=trial.listing,
+        find=find,
+        rows=[(each, _value(each)) for each in rows if find.casefold() in _text(each)],
+        states=[each.state for each in rows],
+        picked=frozenset([*form.every("pick"), *form.every("gone")]),
+        prefix_typed=form.get("prefix")[:_LONGEST_PREFIX],
+        problems=EntryProblems(context.problem),
+        wildcard=any("*" in _targets(each, provider.name) for each in entries),
+    )
 
 
 async def take_over(context: RequestContext) -> None:
-    provider, entries = await _provider(context)
+    provider, entries = await provider_asked(context)
     prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
-    try:
-        context.check_form()
-        picked = [picked_model(each) for each in context.form.every("pick")]
-        gone = context.form.every("gone")
-        steps = [*taken_over(provider, entries, picked, gone, prefix)]
-        if context.form.get("all"):
-            every = prefix or f"{provider.name}/"
-            steps += taken_over(provider, entries, [ListedModel(id="*")], prefix=every)
-        if not steps:
-            raise InvalidRequest("Nothing was picked that would change.", param="pick")
-        await context.configuration.apply(context.actor, steps)
-    except InvalidRequest as failure:
-        await _show_models(context, failure, prefix)
-        return
+    picked = [picked_model(each) for each in context.form.every("pick")]
+    steps = [*taken_over(provider, entries, picked, context.form.every("gone"), prefix)]
+    if context.form.get("all"):
+        every = prefix or f"{provider.name}/"
+        steps += taken_over(provider, entries, [ListedModel(id="*")], prefix=every)
+    if not steps:
+        raise InvalidRequest("Nothing was picked that would change.", param="pick")
+    await context.configuration.apply(context.actor, steps)
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
-
-
-async def _show_models(
-    context: RequestContext, failure: InvalidRequest | None = None, prefix: str = ""
-) -> None:
-    provider, entries = await _provider(context)
-    trial = await context.configuration.listed(context.actor, provider.name)
-    find = context.query.get("find")
-    rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
-    picked = context.form.every("pick"), context.form.every("gone")
-    values: dict[str, Any] = {
-        "provider": provider,
-        "listing": trial.listing,
-        "find": find,
-        "rows": [(each, _value(each)) for each in rows if find.casefold() in _text(each)],
-        "states": [each.state for each in rows],
-        "picked": frozenset([*picked[0], *picked[1]]),
-        "prefix_typed": prefix,
-        "problems": EntryProblems(failure),
-        "wildcard": any("*" in _targets(each, provider.name) for each in entries),
-    }
-    await context.show_form("operator/provider_models.html", failure, **values)
-
-
-async def _provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    entries = await context.configuration.every(context.actor)
-    return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _value(row: ComparedModel) -> str:

@@ -8,10 +8,11 @@ into a request that holds nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal
 
 import msgspec
@@ -21,7 +22,6 @@ from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudge
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest, RateLimited, ServiceError, counted
 from causerie.hosted.accounts.passwords import network
-from causerie.hosted.console.catalog_view import model_price
 
 _MOST_ADDRESSES = 100_000
 _SOON = 5  # seconds until a place may be free
@@ -61,13 +61,12 @@ class PublicChat:
         self._clock = clock
         self._shared = shared
         self._day: date | None = None
-        self._used: dict[str, int] = {}
-        self._used_by_all = 0
+        self._used = Counter[str]()  # by address, and by all under the empty one
         self._running: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
         """Return true if visitors may chat with a model: it is named, and free everywhere."""
-        free = all(model_price(each.tariff).free for each in model.endpoints)
+        free = all(each.tariff.free for each in model.endpoints)
         return model.id in self.options.models and model.twist is None and free
 
     def request(self, body: bytes, model: str) -> bytes:
@@ -102,7 +101,7 @@ class PublicChat:
         where, now = network(address), self._clock().astimezone(UTC)
         with self._counted_here(where, now):
             held = await self._hold(where, now)
-            spent = [1, 1, 0, 0]  # as in `_wants`
+            spent = [1, 1, 0, 0]  # as in `_hold`
             try:
                 yield
             except ServiceError:
@@ -115,53 +114,37 @@ class PublicChat:
     @contextmanager
     def _counted_here(self, where: str, now: datetime) -> Iterator[None]:
         if self._day != now.date():
-            self._day, self._used, self._used_by_all = now.date(), {}, 0
-        self._check(where, now)
-        day = self._day
+            self._day, self._used = now.date(), Counter()
+        used, full = self._used, where not in self._used and len(self._used) > _MOST_ADDRESSES
+        total = self.options.total_messages_per_day if full else used[""]
+        running = int(where in self._running), len(self._running)
+        self._refuse_if_exhausted((used[where], total, *running), now)
         self._running.add(where)
-        self._count(where, 1)
+        used.update((where, ""))
         try:
             yield
         except ServiceError:
-            if self._day == day:
-                self._count(where, -1)
+            used.subtract((where, ""))
             raise
         finally:
             self._running.discard(where)
-
-    def _count(self, where: str, number: int) -> None:
-        self._used[where] = self._used.get(where, 0) + number
-        self._used_by_all += number
-
-    def _check(self, where: str, now: datetime) -> None:
-        full = where not in self._used and len(self._used) >= _MOST_ADDRESSES
-        stood = (
-            self._used.get(where, 0),
-            self.options.total_messages_per_day if full else self._used_by_all,
-            int(where in self._running),
-            len(self._running),
-        )
-        self._refuse_if_exhausted(stood, now)
 
     async def _hold(self, where: str, now: datetime) -> Sequence[HoldRequest]:
         # Replicas count together only while the shared server answers.
         if self._shared is None:
             return ()
-        wants = self._wants(where, now)
+        day = f"visitors:{now.date()}"
+        places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
+        wants = [
+            HoldRequest(place, amount, 1, 0)
+            for place, amount in zip(places, self._amounts(), strict=True)
+        ]
         answer = await self._shared.hold(wants, read=True)
         if answer is None:  # this process decides alone, which it has
             return ()
         if answer.outcome is HoldOutcome.REFUSED:
             self._refuse_if_exhausted([spent + held for spent, held in answer.stood], now)
         return wants
-
-    def _wants(self, where: str, now: datetime) -> Sequence[HoldRequest]:
-        day = f"visitors:{now.date()}"
-        places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
-        return [
-            HoldRequest(place, amount, 1, 0)
-            for place, amount in zip(places, self._amounts(), strict=True)
-        ]
 
     def _amounts(self) -> tuple[int, int, int, int]:
         options = self.options
@@ -179,17 +162,11 @@ class PublicChat:
         for number, (used, amount) in enumerate(zip(stood, amounts, strict=True)):
             if used >= amount:
                 daily = number < 2
-                wait = _until_tomorrow(now) if daily else _SOON
-                code = "requests" if daily else "concurrency"
-                raise _refused(words[number], wait, {"allowed": amount}, code)
-
-
-def _refused(words: str, wait: int, metadata: Mapping[str, object], code: str) -> RateLimited:
-    headers = {"Retry-After": str(wait)}
-    told = {"limit": "public_chat", **metadata}
-    return RateLimited(words, code=code, headers=headers, metadata=told)
-
-
-def _until_tomorrow(now: datetime) -> int:
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    return math.ceil((midnight - now).total_seconds())
+                midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
+                wait = math.ceil((midnight - now).total_seconds()) if daily else _SOON
+                raise RateLimited(
+                    words[number],
+                    code="requests" if daily else "concurrency",
+                    headers={"Retry-After": str(wait)},
+                    metadata={"limit": "public_chat", "allowed": amount},
+                )

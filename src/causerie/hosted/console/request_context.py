@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 
 from causerie.catalog.page_cache import CachedPage
-from causerie.errors import Forbidden, InvalidRequest, ServiceError, Unauthenticated
+from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import forbidden
 from causerie.hosted.accounts.people import (
@@ -25,7 +25,6 @@ from causerie.hosted.accounts.people import (
     PersonStatus,
     Project,
     Role,
-    RoleColumn,
     User,
     actor_of,
     columns,
@@ -34,7 +33,7 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.navigation import ENTRIES, NOTICES, NavigationEntry, sections
+from causerie.hosted.console.navigation import NOTICES, sections
 from causerie.hosted.console.public_chat import PublicChat
 from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
@@ -45,7 +44,7 @@ from causerie.http.event_loop import Turns
 from causerie.http.exchange import Exchange
 from causerie.http.headers import Headers
 from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
-from causerie.http.pages.branding import Branding, Logo, Logos
+from causerie.http.pages.branding import Branding, Logo
 from causerie.observe.mail import Outbox
 
 _NAME = "causerie"
@@ -55,20 +54,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 def token_in(headers: Headers, *, secure: bool) -> str:
     """The token that the browser sent; empty where it sent none that could be ours."""
     sent = _cookie_values(headers, _cookie_name(secure))
-    return next((value for value in sent if _TOKEN.fullmatch(value)), "")
-
-
-def project_in(headers: Headers) -> str:
-    return next(_cookie_values(headers, "causerie-project"), "")
-
-
-# ``HttpOnly`` keeps scripts from the cookie, ``SameSite=Lax`` other sites. Another host of the same
-# domain cannot set one with the prefix ``__Host-`` (RFC 6265bis, section 4.1.3).
-def cookie(token: str, *, secure: bool, life: timedelta | None) -> str:
-    """``Set-Cookie`` for a token; without ``life`` it ends with the browser."""
-    age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
-    flags = "; Secure" if secure else ""
-    return f"{_cookie_name(secure)}={token}; Path=/{age}; HttpOnly; SameSite=Lax{flags}"
+    return next(filter(_TOKEN.fullmatch, sent), "")
 
 
 def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
@@ -79,6 +65,8 @@ def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
                 yield value
 
 
+# Another host of the same domain cannot set a cookie with the prefix ``__Host-`` (RFC 6265bis,
+# section 4.1.3).
 def _cookie_name(secure: bool) -> str:
     return f"__Host-{_NAME}" if secure else _NAME
 
@@ -149,16 +137,12 @@ def _without_port(hop: str) -> str:
 
 
 PREFIX = "/console"
-SEE_OTHER = 303
-_OK = 200
-_NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
 _OF_IMAGES = {
     "cache-control": "public, max-age=86400",
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # an SVG's
 }
-_MARKET = ("/catalog", "/rankings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +158,19 @@ class ConsoleServices:
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
     outbox: Outbox | None = None
-    logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
     public_rankings: bool = False
 
-    def leads_to(self) -> tuple[NavigationEntry, ...]:
-        """Return the entries of the navigation; those of the catalog only if there is one."""
-        has_catalog = self.service_view.market() is not None
-        return tuple(each for each in ENTRIES if each.pattern not in _MARKET or has_catalog)
+    @property
+    def has_catalog(self) -> bool:
+        return self.service_view.market() is not None
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path."""
+    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path.
+
+    ``problem`` is what was wrong with it: the page that is sent says so, and has its status.
+    """
 
     exchange: Exchange
     services: ConsoleServices
@@ -196,12 +181,10 @@ class RequestContext:
     user: User | None = None
     session: Session | None = None
     view: ProjectOverview | None = None
-    fits: bool = True  # whether the form is of a page of this very session
+    problem: ServiceError | None = None
     token_is_new: bool = False  # made for this answer, so nobody has signed in with it
     _headers: dict[str, str] = field(default_factory=dict)
     _found: Sequence[tuple[Project, Membership]] | None = None
-
-    # The visitor.
 
     @property
     def me(self) -> User:
@@ -231,7 +214,6 @@ class RequestContext:
 
     @property
     def client(self) -> SessionClient:
-        """Return the visitor's address: the last hop that no trusted proxy added."""
         agent = self.exchange.headers.get("user-agent", "")
         return SessionClient(self.services.site.client(self.exchange), agent)
 
@@ -248,52 +230,46 @@ class RequestContext:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
 
+    async def scope(self) -> Project | None:
+        """Return the project of the path; ``None`` for a page of the whole service."""
+        return (await self.project()).project if "project" in self.params else None
+
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""
-        rights: _Rights = (await self._frame())["may"]
-        return rights(action)
+        return bool((await self._frame())["may"](action))
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
         """Raise :class:`Forbidden` before a form is shown that would be refused."""
-        rights: _Rights = (await self._frame())["may"]
-        if not rights(action, made_by):
-            raise forbidden(action, extent(action, rights.parts))
-
-    def check_form(self) -> None:
-        """Raise :class:`InvalidRequest` if the session of the form has ended."""
-        if not self.fits:
-            raise InvalidRequest(
-                "You have signed in since this was typed, so nothing was changed yet. "
-                "Look it through, and send it again.",
-                code="stale_form",
-                status=403,
-            )
-
-    # Answers.
+        frame = await self._frame()
+        if not frame["may"](action, made_by):
+            raise forbidden(action, extent(action, frame["columns"]))
 
     def keep(self, token: str, life: timedelta | None) -> None:
-        """Set the cookie of a new token."""
+        """Set the cookie of a new token; without ``life`` it ends with the browser."""
         self.token = token
         secure = self.services.site.secure(self.exchange)
-        self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
+        age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
+        # ``HttpOnly`` keeps scripts from it, ``SameSite=Lax`` other sites.
+        flags = f"Path=/{age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+        self._headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
 
-    async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+    async def show(self, template: str, /, **values: Any) -> None:
         """Send a page; compressed only if no other site chose the request.
 
         The answer to a form is never compressed: it may show a secret.
         """
         text = await self._rendered(template, values)
-        opened = self.exchange.method == "GET" and status == _OK
+        opened = self.exchange.method == "GET" and self.problem is None
         if opened and asked_by_person(self.exchange.headers):
             own = self._own()
             await send_compressed(self.exchange, text.encode(), own, content_type=_HTML)
         else:
-            self.send(status, text)
+            self._send(text)
 
-    async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+    async def show_openly(self, template: str, /, **values: Any) -> None:
         """Send a page that everybody may see, to strangers cacheable and without a cookie."""
         if self.user is not None:
-            await self.show(template, status=status, **values)
+            await self.show(template, **values)
             return
         text = await self._rendered(template, values)
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
@@ -302,33 +278,13 @@ class RequestContext:
         taken = self.exchange.headers.accepts("gzip")
         small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
-        await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
+        await send_cached(self.exchange, page, headers, content_type=_HTML, status=self._status)
 
-    async def show_form(
-        self, template: str, problem: ServiceError | None, /, **values: Any
-    ) -> None:
-        """Send a form; again, with what was wrong in it, if there is a problem."""
-        if problem is None:
-            await self.show(template, **values)
-            return
-        self._headers |= {
-            name.lower(): value
-            for name, value in problem.headers.items()
-            if name != "WWW-Authenticate"  # a person is asked by our form
-        }
-        await self.show(template, status=problem.status, problem=problem, **values)
-
-    def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+    def show_bare(self, template: str, /, **values: Any) -> None:
         """Send a page about a failure without any use of the database."""
         self.user = None
-        context = {**self._outside((), None, frozenset({RoleColumn.OUTSIDER})), **values}
-        text = self.services.templates.get_template(template).render(
-            {**context, "problem": problem}
-        )
-        self.send(problem.status, text)
-
-    def send(self, status: int, text: str) -> None:
-        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
+        found = self.services.templates.get_template(template)
+        self._send(found.render({**self._around((), None), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
@@ -336,7 +292,6 @@ class RequestContext:
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
-        """Send a JSON document."""
         self.exchange.respond(
             200, content, content_type="application/json", headers={**PAGE_HEADERS, **self._own()}
         )
@@ -348,19 +303,29 @@ class RequestContext:
         """Redirect to a page of the console, with the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
         if self.by_script:
-            self.exchange.respond(_NO_CONTENT, b"", headers=self._own() | {"hx-redirect": target})
+            self.exchange.respond(204, b"", headers=self._own() | {"hx-redirect": target})
         else:
             self.leave(target)
 
     def leave(self, address: str) -> None:
         """Redirect to an address, which may be another site's."""
-        self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
+        self.exchange.respond(303, b"", headers=self._own() | {"location": address})
+
+    @property
+    def _status(self) -> int:
+        return self.problem.status if self.problem is not None else 200
+
+    def _send(self, text: str) -> None:
+        self.exchange.respond(self._status, text.encode(), content_type=_HTML, headers=self._own())
 
     def _own(self) -> dict[str, str]:
-        return {**PAGE_HEADERS, "cache-control": "no-store", **self._headers}
+        told = self.problem.headers if self.problem is not None else {}
+        headers = {name.lower(): value for name, value in told.items()}
+        headers.pop("www-authenticate", None)  # a person is asked by our form
+        return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
-        context = {"problem": None, **await self._frame(), **values}
+        context = {**await self._frame(), **values}
         found = self.services.templates.get_template(template)
         pieces, turns = [], Turns()
         for piece in found.generate(context):
@@ -375,11 +340,11 @@ class RequestContext:
         if current is None:
             current = self.usual(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
-        return {**self._outside(projects, current, self._parts(role)), "role": role}
+        return self._around(projects, current, role)
 
     def usual(self, projects: Sequence[Project]) -> Project | None:
         """Return the project that was open last in this browser, else the first."""
-        last = project_in(self.exchange.headers)
+        last = next(_cookie_values(self.exchange.headers, "causerie-project"), "")
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
 
@@ -390,41 +355,34 @@ class RequestContext:
             self._found = await self.accounts.projects.of(self.user)
         return self._found
 
-    def _outside(
-        self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
+    def _around(
+        self, projects: Sequence[Project], current: Project | None, role: Role | None = None
     ) -> dict[str, Any]:
-        path = self.exchange.path.removeprefix(PREFIX)
+        path, user = self.exchange.path.removeprefix(PREFIX), self.user
+        status = PersonStatus(user.name, user.operator, False, role) if user is not None else None
+        operator, has_catalog = user is not None and user.operator, self.services.has_catalog
+        parts = columns(status)
+
+        def may(action: str, made_by: str | None = None) -> bool:
+            reach, own = extent(Action(action), parts), user is not None and made_by == user.id
+            return reach is Extent.ALL or (reach is Extent.OWN and own)
+
         return {
             "context": self,
-            "user": self.user,
+            "problem": self.problem,
+            "role": role,
+            "user": user,
             "prefix": PREFIX,
             "form_token": form_token(self.token),
             "projects": projects,
             "project": current,
-            "may": _Rights(parts, self.user.id if self.user is not None else ""),
-            "sections": sections(
-                self.services.leads_to(), current, path, operator=RoleColumn.OPERATOR in parts
-            ),
+            "columns": parts,
+            "may": may,
+            "sections": sections(current, path, operator=operator, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),
             "providers": self.services.providers(),
             "open_to_all": self.services.open_to_all,
-            "has_catalog": self.service_view.market() is not None,
+            "has_catalog": has_catalog,
             "has_rankings": self.services.public_rankings,
         }
-
-    def _parts(self, role: Role | None) -> frozenset[RoleColumn]:
-        user = self.user
-        return columns(
-            PersonStatus(user.name, user.operator, disabled=False, role=role) if user else None
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Rights:
-    parts: frozenset[RoleColumn]
-    user_id: str
-
-    def __call__(self, action: str, made_by: str | None = None) -> bool:
-        reach = extent(Action(action), self.parts)
-        return reach is Extent.ALL or (reach is Extent.OWN and made_by == self.user_id)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from causerie.hosted.console import (
     activity,
+    audit,
     bounds,
     catalog,
     catalog_entries,
@@ -22,11 +24,11 @@ from causerie.hosted.console import (
     sign_in,
     usage,
 )
-from causerie.hosted.console.alerts import CHANNELS, AlertsPages
-from causerie.hosted.console.aliases import AliasPages
+from causerie.hosted.console.alerts import CHANNELS
+from causerie.hosted.console.aliases import ALIASES
 from causerie.hosted.console.entries import EntryFormPages, EntryPages
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.settings_entries import DOORS, MODELS, SettingsEntryPages
+from causerie.hosted.console.settings_entries import DOORS, MODELS
 
 Page = Callable[[RequestContext], Awaitable[None]]
 
@@ -35,13 +37,14 @@ Page = Callable[[RequestContext], Awaitable[None]]
 class PageRoute:
     """A page. ``open``: nobody has to be signed in. ``raw``: it reads the body, and fails as JSON.
 
-    The typed fields of a ``kept`` one come back after a new sign-in; it must call
-    :meth:`RequestContext.check_form`, and have no secret fields.
+    ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields
+    of a ``kept`` one come back after a new sign-in; it must have a ``form`` without secret fields.
     """
 
     method: str
     path: str
     page: Page
+    form: Page | None = None
     open: bool = False
     raw: bool = False
     kept: bool = False
@@ -54,76 +57,72 @@ _MEMBER = f"{_PROJECT}/members/{{user}}"
 _MODEL = "/catalog/{author}/{slug}"
 _USER = "/operator/users/{user}"
 _PROVIDER = "/operator/providers/{provider}"
-_CHANNELS = "/operator/alerts/channels"
-_ALERTS = AlertsPages(CHANNELS)
 
 
-def _entries(entry: str, pages: EntryPages) -> tuple[PageRoute, ...]:
+def _form(
+    path: str, show: Page, act: Page, *, open: bool = False, kept: bool = False
+) -> tuple[PageRoute, PageRoute]:
     return (
-        PageRoute("POST", f"{entry}/enable", pages.enable),
-        PageRoute("POST", f"{entry}/disable", pages.disable),
-        PageRoute("GET", f"{entry}/delete", pages.ask_deletion),
-        PageRoute("POST", f"{entry}/delete", pages.delete),
+        PageRoute("GET", path, show, open=open),
+        PageRoute("POST", path, act, show, open=open, kept=kept),
     )
 
 
-def _form_entries(list_path: str, pages: EntryFormPages) -> tuple[PageRoute, ...]:
+def _entries(list_path: str, pages: EntryPages) -> tuple[PageRoute, ...]:
     entry = f"{list_path}/{{entry}}"
     return (
-        PageRoute("GET", list_path, pages.list),
-        PageRoute("GET", f"{list_path}/new", pages.new),
-        PageRoute("POST", f"{list_path}/new", pages.create, kept=True),
-        PageRoute("GET", entry, pages.see),
-        PageRoute("POST", entry, pages.change, kept=True),
-        *_entries(entry, pages),
+        PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
+        PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
+        *_form(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
 
-SIGN_UP_ROUTES = (
-    PageRoute("GET", "/sign-up", sign_in.show_sign_up, open=True),
-    PageRoute("POST", "/sign-up", sign_in.enter_sign_up, open=True),
-)
+def _form_entries(
+    list_path: str, pages: EntryFormPages, *, kept: bool = True
+) -> tuple[PageRoute, ...]:
+    entry = f"{list_path}/{{entry}}"
+    return (
+        *_form(f"{list_path}/new", pages.new, pages.create, kept=kept),
+        *_form(entry, pages.see, pages.change, kept=kept),
+        *_entries(list_path, pages),
+    )
+
+
+SIGN_UP_ROUTES = (*_form("/sign-up", sign_in.show_sign_up, sign_in.enter_sign_up, open=True),)
 ROUTES = (
     PageRoute("GET", "/", overview.show_start),
     PageRoute("GET", "/go", overview.show_palette),
     PageRoute("GET", f"{_PROJECT}/overview", overview.show_overview),
-    PageRoute("GET", "/sign-in", sign_in.show_sign_in, open=True),
-    PageRoute("POST", "/sign-in", sign_in.enter_password, open=True),
-    PageRoute("GET", "/sign-in/code", sign_in.show_code, open=True),
-    PageRoute("POST", "/sign-in/code", sign_in.enter_code, open=True),
+    *_form("/sign-in", sign_in.show_sign_in, sign_in.enter_password, open=True),
+    *_form("/sign-in/code", sign_in.show_code, sign_in.enter_code, open=True),
     PageRoute("GET", "/sign-in/{provider}", sign_in.begin_openid, open=True),
     PageRoute("GET", "/sign-in/{provider}/back", sign_in.return_from_provider, open=True),
     PageRoute("POST", "/sign-out", sign_in.sign_out, open=True),
-    PageRoute("GET", "/link", sign_in.show_link, open=True),
-    PageRoute("POST", "/link", sign_in.follow_link, open=True),
-    PageRoute("POST", "/link/account", sign_in.accept_invitation, open=True),
+    *_form("/link", sign_in.show_link, sign_in.follow_link, open=True),
+    PageRoute("POST", "/link/account", sign_in.accept_invitation, sign_in.follow_link, open=True),
     PageRoute("POST", "/link/with/{provider}", sign_in.begin_openid_with_link, open=True),
-    PageRoute("POST", "/link/join", sign_in.join_project),
-    PageRoute("POST", "/link/password", sign_in.reset_password, open=True),
+    PageRoute("POST", "/link/join", sign_in.join_project, sign_in.follow_link),
+    PageRoute("POST", "/link/password", sign_in.reset_password, sign_in.follow_link, open=True),
     PageRoute("GET", "/profile", profile.show),
-    PageRoute("POST", "/profile/name", profile.rename, kept=True),
-    PageRoute("POST", "/profile/password", profile.change_password),
+    PageRoute("POST", "/profile/name", profile.rename, profile.show, kept=True),
+    PageRoute("POST", "/profile/password", profile.change_password, profile.show),
     PageRoute("POST", "/profile/factor", profile.enrol),
-    PageRoute("POST", "/profile/factor/confirm", profile.confirm),
-    PageRoute("GET", "/profile/factor/remove", profile.ask_removal),
-    PageRoute("POST", "/profile/factor/remove", profile.remove_factor),
+    PageRoute("POST", "/profile/factor/confirm", profile.confirm, profile.enrol_again),
+    *_form("/profile/factor/remove", profile.ask_removal, profile.remove_factor),
     PageRoute("POST", "/profile/identities/unlink", sign_in.unlink_identity),
     PageRoute("POST", "/profile/identities/{provider}/link", sign_in.begin_linking),
     PageRoute("POST", "/profile/sessions/end-others", profile.end_others),
     PageRoute("POST", "/profile/sessions/{session}/end", profile.end_session),
     PageRoute("GET", _KEYS, keys.show_list),
-    PageRoute("GET", f"{_KEYS}/new", keys.new),
-    PageRoute("POST", f"{_KEYS}/new", keys.create, kept=True),
-    PageRoute("GET", _KEY, keys.show),
-    PageRoute("POST", _KEY, keys.edit, kept=True),
+    *_form(f"{_KEYS}/new", keys.new, keys.create, kept=True),
+    *_form(_KEY, keys.show, keys.edit, kept=True),
     PageRoute("GET", f"{_KEY}/rotate", keys.ask_rotation),
     PageRoute("POST", f"{_KEY}/rotate", keys.rotate),
-    PageRoute("GET", f"{_KEY}/transfer", keys.ask_transfer),
-    PageRoute("POST", f"{_KEY}/transfer", keys.transfer),
+    *_form(f"{_KEY}/transfer", keys.ask_transfer, keys.transfer),
     PageRoute("GET", f"{_KEY}/delete", keys.ask_deletion),
     PageRoute("POST", f"{_KEY}/delete", keys.delete),
-    PageRoute("POST", f"{_KEY}/disable", keys.disable),
-    PageRoute("POST", f"{_KEY}/enable", keys.enable),
+    PageRoute("POST", f"{_KEY}/disable", partial(keys.switch, enabled=False)),
+    PageRoute("POST", f"{_KEY}/enable", partial(keys.switch, enabled=True)),
     PageRoute("GET", "/projects/{project}/playground", playground.show),
     PageRoute("POST", "/projects/{project}/playground", playground.complete, raw=True),
     PageRoute("GET", f"{_PROJECT}/models", catalog.show_models),
@@ -142,82 +141,65 @@ ROUTES = (
     PageRoute("GET", "/projects/{project}/usage.csv", usage.download),
     PageRoute("GET", "/projects/{project}/activity", activity.show),
     PageRoute("GET", "/projects/{project}/activity/{record}", activity.show_contents),
-    PageRoute("GET", "/operator/usage", usage.show_service),
-    PageRoute("GET", "/operator/usage.csv", usage.download_service),
-    PageRoute("GET", "/operator/activity", activity.show_service),
+    PageRoute("GET", "/operator/usage", usage.show),
+    PageRoute("GET", "/operator/usage.csv", usage.download),
+    PageRoute("GET", "/operator/activity", activity.show),
     PageRoute("GET", _PROJECT, project.show),
     PageRoute("GET", f"{_PROJECT}/limits", project.show_limits),
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
-    PageRoute("POST", f"{_PROJECT}/name", project.rename, kept=True),
+    PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),
     PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
-    PageRoute("POST", f"{_PROJECT}/archive", project.archive),
-    PageRoute("POST", f"{_PROJECT}/restore", project.restore),
-    PageRoute("GET", f"{_PROJECT}/bounds", project.ask_bounds),
-    PageRoute("POST", f"{_PROJECT}/bounds", project.set_bounds, kept=True),
-    PageRoute("POST", f"{_PROJECT}/recording", project.set_recording),
-    PageRoute("GET", f"{_PROJECT}/audit", project.show_project_audit),
-    PageRoute("GET", f"{_PROJECT}/invite", project.ask_invitation),
-    PageRoute("POST", f"{_PROJECT}/invite", project.invite, kept=True),
+    PageRoute("POST", f"{_PROJECT}/archive", partial(project.archive, archived=True)),
+    PageRoute("POST", f"{_PROJECT}/restore", partial(project.archive, archived=False)),
+    *_form(f"{_PROJECT}/bounds", project.ask_bounds, project.set_bounds, kept=True),
+    PageRoute("POST", f"{_PROJECT}/recording", project.set_recording, project.show_logging),
+    PageRoute("GET", f"{_PROJECT}/audit", audit.show),
+    *_form(f"{_PROJECT}/invite", project.ask_invitation, project.invite, kept=True),
     PageRoute("POST", f"{_PROJECT}/invitations/{{link}}/withdraw", project.withdraw),
-    PageRoute("GET", _MEMBER, project.show_member),
-    PageRoute("POST", _MEMBER, project.change_member),
-    PageRoute("GET", f"{_MEMBER}/remove", project.ask_removal),
-    PageRoute("POST", f"{_MEMBER}/remove", project.remove_member),
+    *_form(_MEMBER, project.show_member, project.change_member),
+    *_form(f"{_MEMBER}/remove", project.ask_removal, project.remove_member),
     PageRoute("GET", "/operator", operator.show_health),
     PageRoute("GET", "/operator/users", operator.show_users),
-    PageRoute("GET", "/operator/invite", operator.ask_invitation),
-    PageRoute("POST", "/operator/invite", operator.invite, kept=True),
+    *_form("/operator/invite", operator.ask_invitation, operator.invite, kept=True),
     PageRoute("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
     PageRoute("POST", "/operator/sign-ups/{link}/approve", operator.approve),
-    PageRoute("GET", f"{_USER}/bounds", bounds.show_person_bounds),
-    PageRoute("POST", f"{_USER}/bounds", bounds.set_person_bounds, kept=True),
+    *_form(f"{_USER}/bounds", bounds.show_person_bounds, bounds.set_person_bounds, kept=True),
     PageRoute("POST", f"{_USER}/reset", operator.reset_link),
-    PageRoute("GET", f"{_USER}/factor/remove", operator.ask_factor_removal),
-    PageRoute("POST", f"{_USER}/factor/remove", operator.remove_factor),
-    PageRoute("GET", f"{_USER}/disable", operator.ask_disable),
-    PageRoute("POST", f"{_USER}/disable", operator.disable),
+    *_form(f"{_USER}/factor/remove", operator.ask_factor_removal, operator.remove_factor),
+    *_form(f"{_USER}/disable", operator.ask_disable, operator.disable),
     PageRoute("POST", f"{_USER}/enable", operator.enable),
-    PageRoute("POST", f"{_USER}/operator", operator.make_operator),
-    PageRoute("POST", f"{_USER}/no-operator", operator.unmake_operator),
+    PageRoute("POST", f"{_USER}/operator", partial(operator.make_operator, operator=True)),
+    PageRoute("POST", f"{_USER}/no-operator", partial(operator.make_operator, operator=False)),
     PageRoute("GET", "/operator/projects", operator.show_projects),
-    PageRoute("GET", "/operator/projects/new", operator.ask_project),
-    PageRoute("POST", "/operator/projects/new", operator.make_project, kept=True),
-    PageRoute("GET", "/operator/audit", operator.show_service_audit),
+    *_form("/operator/projects/new", operator.ask_project, operator.make_project, kept=True),
+    PageRoute("GET", "/operator/audit", audit.show),
     PageRoute("GET", "/operator/providers", providers.show_list),
     PageRoute("GET", _PROVIDER, providers.see),
     PageRoute("GET", f"{_PROVIDER}/progress", providers.show_progress),
-    PageRoute("GET", f"{_PROVIDER}/probe", providers.ask_probe),
-    PageRoute("POST", f"{_PROVIDER}/probe", providers.probe),
+    *_form(f"{_PROVIDER}/probe", providers.ask_probe, providers.probe),
     PageRoute("POST", f"{_PROVIDER}/probe/cancel", providers.cancel_probe),
     PageRoute("POST", f"{_PROVIDER}/probe/use", providers.use_result),
-    PageRoute("GET", "/operator/explain", explain.show),
-    PageRoute("POST", "/operator/explain", explain.explain, kept=True),
-    PageRoute("GET", "/operator/providers/add/new", provider_entries.new),
-    PageRoute("POST", "/operator/providers/add/new", provider_entries.create),
+    *_form("/operator/explain", explain.show, explain.explain, kept=True),
+    *_form("/operator/providers/add/new", provider_entries.new, provider_entries.create),
     PageRoute("POST", "/operator/providers/add/try", provider_entries.test),
-    PageRoute("GET", f"{_PROVIDER}/edit", provider_entries.edit),
-    PageRoute("POST", f"{_PROVIDER}/edit", provider_entries.change),
+    *_form(f"{_PROVIDER}/edit", provider_entries.edit, provider_entries.change),
     PageRoute("POST", f"{_PROVIDER}/test", provider_entries.try_kept),
-    PageRoute("POST", f"{_PROVIDER}/enable", provider_entries.enable),
-    PageRoute("POST", f"{_PROVIDER}/disable", provider_entries.disable),
-    PageRoute("GET", f"{_PROVIDER}/delete", provider_entries.ask_deletion),
-    PageRoute("POST", f"{_PROVIDER}/delete", provider_entries.delete),
-    PageRoute("GET", f"{_PROVIDER}/models", providers.show_models),
-    PageRoute("POST", f"{_PROVIDER}/models", providers.take_over),
-    PageRoute("GET", "/operator/catalog", catalog_entries.show_list),
-    PageRoute("GET", f"{_PROVIDER}/publish", catalog_entries.show_publishing),
-    PageRoute("POST", f"{_PROVIDER}/publish", catalog_entries.publish),
-    PageRoute("GET", "/operator/alerts", _ALERTS.show),
-    PageRoute("POST", "/operator/alerts/{channel}/test", _ALERTS.test),
-    PageRoute("GET", f"{_CHANNELS}/new", _ALERTS.new),
-    PageRoute("POST", f"{_CHANNELS}/new", _ALERTS.create),
-    PageRoute("GET", f"{_CHANNELS}/{{entry}}", _ALERTS.see),
-    PageRoute("POST", f"{_CHANNELS}/{{entry}}", _ALERTS.change),
-    *_entries(f"{_CHANNELS}/{{entry}}", _ALERTS),
-    *_entries("/operator/catalog/{entry}", catalog_entries.CATALOG_MODELS),
-    *_form_entries("/operator/aliases", AliasPages()),
-    *_form_entries("/operator/models", SettingsEntryPages(MODELS)),
-    *_form_entries("/operator/doors", SettingsEntryPages(DOORS)),
+    PageRoute("POST", f"{_PROVIDER}/enable", partial(provider_entries.switch, enabled=True)),
+    PageRoute("POST", f"{_PROVIDER}/disable", partial(provider_entries.switch, enabled=False)),
+    *_form(f"{_PROVIDER}/delete", provider_entries.ask_deletion, provider_entries.delete),
+    *_form(f"{_PROVIDER}/models", providers.show_models, providers.take_over),
+    *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),
+    PageRoute("GET", "/operator/alerts", CHANNELS.show),
+    PageRoute("POST", "/operator/alerts/{channel}/test", CHANNELS.test),
+    *_form_entries("/operator/alerts/channels", CHANNELS, kept=False),
+    PageRoute("GET", "/operator/catalog", catalog_entries.CATALOG_MODELS.list),
+    *_entries("/operator/catalog", catalog_entries.CATALOG_MODELS),
+    PageRoute("GET", "/operator/aliases", ALIASES.list),
+    *_form_entries("/operator/aliases", ALIASES),
+    PageRoute("GET", "/operator/models", MODELS.list),
+    *_form_entries("/operator/models", MODELS),
+    PageRoute("GET", "/operator/doors", DOORS.list),
+    *_form_entries("/operator/doors", DOORS),
 )
 """All pages, their paths below the console's own."""

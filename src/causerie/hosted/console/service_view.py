@@ -4,8 +4,9 @@ and cost, and how those stand who answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from hashlib import sha256
 from types import MappingProxyType
@@ -86,8 +87,24 @@ class StatusBadge:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """Price of a million tokens of each kind, and of one request."""
+
+    prompt: Decimal
+    completion: Decimal
+    cached: Decimal | None = None
+    reasoning: Decimal | None = None
+    request: Decimal = Decimal(0)
+
+    @property
+    def free(self) -> bool:
+        tokens = (self.prompt, self.completion, self.cached, self.reasoning)
+        return not (any(tokens) or self.request)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A model as a page shows it. Prices are per 1M tokens."""
+    """A model as a page shows it: ``latency`` in seconds, ``throughput`` in tokens per second."""
 
     id: str
     name: str
@@ -95,7 +112,7 @@ class ModelRow:
     context: int | None
     output: int | None
     images: bool
-    price: tuple[Decimal, Decimal] | None
+    price: ModelPrice | None
     parameters: Sequence[str]
     thinks: bool | None
     """``None``: not known before it has been loaded."""
@@ -103,22 +120,16 @@ class ModelRow:
     must_think: bool
     defaults: Mapping[str, float]
     """Parameters where a request sets none; empty if they are not known."""
-
-    @property
-    def anchor(self) -> str:
-        return anchor(self.id)
+    abilities: Sequence[str]
+    latency: float | None = None
+    throughput: float | None = None
+    ends: date | None = None
+    public: bool = False
+    """It is in the catalog."""
 
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
         return grouped_parameters(self.parameters)
-
-    @property
-    def abilities(self) -> Sequence[str]:
-        words = {"tools": "tools", "response_format": "structured output"}
-        found = [word for name, word in words.items() if name in self.parameters]
-        if self.thinks:
-            found.append("thinking")
-        return [*found, "images"] if self.images else found
 
 
 def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
@@ -132,22 +143,32 @@ def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequenc
 def model_row(entry: Mapping[str, Any]) -> ModelRow:
     id = str(entry.get("id", ""))
     reasoning = entry.get("reasoning") or {}
-    efforts = reasoning.get("supported_efforts", ())
+    efforts, must_think = reasoning.get("supported_efforts", ()), bool(reasoning.get("mandatory"))
     architecture = entry.get("architecture") or {}
+    images = "image" in (architecture.get("input_modalities") or ())
+    parameters = tuple(entry.get("supported_parameters") or ())
+    words = abilities(parameters, thinks=bool(efforts), images=images)
     return ModelRow(
         id=id,
         name=str(entry.get("name") or id),
         description=str(entry.get("description") or ""),
         context=entry.get("context_length"),
         output=entry.get("max_output_tokens"),
-        images="image" in (architecture.get("input_modalities") or ()),
+        images=images,
         price=_token_prices(entry.get("pricing") or {}),
-        parameters=tuple(entry.get("supported_parameters") or ()),
+        parameters=parameters,
         thinks=None if efforts is None else bool(efforts),
         efforts=tuple(efforts or ()),
-        must_think=bool(reasoning.get("mandatory")),
+        must_think=must_think,
         defaults=entry.get("default_parameters") or {},
+        abilities=[*words, "always thinks"] if must_think else words,
     )
+
+
+def abilities(parameters: Container[str], *, thinks: bool, images: bool) -> list[str]:
+    words = {"tools": "tools", "response_format": "structured output"}
+    found = [word for name, word in words.items() if name in parameters]
+    return [*found, *(["thinking"] if thinks else ()), *(["images"] if images else ())]
 
 
 def anchor(model: str) -> str:
@@ -191,13 +212,12 @@ def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
     return sorted(found, key=lambda each: each.tone)  # "bad" is before "warn"
 
 
-def _token_prices(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
+def _token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
     try:
-        prompt = money(pricing["prompt"]) * _MILLION
-        completion = money(pricing["completion"]) * _MILLION
+        prompt, completion = money(pricing["prompt"]), money(pricing["completion"])
     except (KeyError, ValueError):
         return None
-    return prompt, completion
+    return ModelPrice(prompt * _MILLION, completion * _MILLION)
 
 
 def _engine_badge(status: EngineStatus) -> StatusBadge:

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
-from causerie.errors import InvalidRequest
-from causerie.hosted.console.entries import (
-    EntryFormPages,
-    EntryKindWords,
-    SettingField,
-    SettingsForm,
-    of_unknown_kinds,
-)
-from causerie.hosted.console.fields import page_of
-from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView
+from causerie.hosted.console.entries import EntryFormPages, EntryKindWords, SettingField
 
-_FORM = "operator/settings_entry.html"
 _PRICE = "$ per 1M tokens."
 _AT_ONCE = "Requests at the same time"
 _REPLICAS = "Processes that share the requests."
-_COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
-    "id": lambda one: one.name.casefold(),
-    "origin": lambda one: one.origin,
-}
-
-
 LIMITS = tuple(
     SettingField(f"limits.{name}", title, "number", group="Limits")
     for name, title in (
@@ -38,19 +21,13 @@ LIMITS = tuple(
 """Fields that limit all use together."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsKind:
-    """A kind of entries: its form, its list, and its words."""
+def _choice(name: str, title: str, *choices: tuple[str, str]) -> SettingField:
+    return SettingField(name, title, "choice", choices=choices)
 
-    words: EntryKindWords
-    fields: Sequence[SettingField]
-    list_template: str
-    title: str
-    """Title of the form of a new one."""
-    section: str
-    """Of the configuration file."""
-    searched: Sequence[str]
-    """Settings that the search of the list looks at, in addition to the name."""
+
+def _group(title: str, *fields: SettingField) -> Iterator[SettingField]:
+    for each in fields:
+        yield replace(each, group=title)
 
 
 def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
@@ -58,15 +35,14 @@ def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[Se
         yield SettingField(f"{table}.{name}", title, "number", hint, group=group)
 
 
-MODELS = SettingsKind(
-    words=EntryKindWords(
+MODELS = EntryFormPages(
+    EntryKindWords(
         kinds=frozenset({"model"}),
         noun="model",
-        notice="model",
         list_path="/operator/models",
-        path="/operator/models",
-        delete_button="Delete model",
         deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
+        list_template="operator/own_models.html",
+        searched=("name", "ref", "engine"),
     ),
     fields=(
         SettingField("id", "ID", hint="The `model` of requests.", missing="is missing"),
@@ -76,28 +52,24 @@ MODELS = SettingsKind(
             hint="`hf:ORG/REPO`, with `:QUANT` or `:FILE` behind it if there are several.",
             placeholder="hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
         ),
-        SettingField(
-            "engine",
-            "Engine",
-            "choice",
-            choices=(("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
-        ),
-        SettingField("name", "Name", hint="Shown in lists. Empty: the ID.", group="Name and price"),
-        SettingField("description", "Description", group="Name and price"),
-        SettingField(
-            "price.prompt", "Input price", hint=_PRICE, placeholder="0", group="Name and price"
-        ),
-        SettingField(
-            "price.completion", "Output price", hint=_PRICE, placeholder="0", group="Name and price"
+        _choice("engine", "Engine", ("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
+        *_group(
+            "Name and price",
+            SettingField("name", "Name", hint="Shown in lists. Empty: the ID."),
+            SettingField("description", "Description"),
+            SettingField("price.prompt", "Input price", hint=_PRICE, placeholder="0"),
+            SettingField("price.completion", "Output price", hint=_PRICE, placeholder="0"),
         ),
         *LIMITS,
-        SettingField("max_output_tokens", "Output tokens of a request", "number", group="Limits"),
-        SettingField(
-            "idle_unload_seconds",
-            "Unload after",
-            "number",
-            hint="Seconds without a request. Empty: never.",
-            group="Limits",
+        *_group(
+            "Limits",
+            SettingField("max_output_tokens", "Output tokens of a request", "number"),
+            SettingField(
+                "idle_unload_seconds",
+                "Unload after",
+                "number",
+                "Seconds without a request. Empty: never.",
+            ),
         ),
         *_numbers(
             "llamacpp",
@@ -125,41 +97,33 @@ MODELS = SettingsKind(
             ("replicas", "Replicas", _REPLICAS),
         ),
     ),
-    list_template="operator/own_models.html",
-    title="Add model",
-    section="models",
-    searched=("name", "ref", "engine"),
 )
-DOORS = SettingsKind(
-    words=EntryKindWords(
+DOORS = EntryFormPages(
+    EntryKindWords(
         kinds=frozenset({"door"}),
         noun="door",
-        notice="door",
         list_path="/operator/doors",
-        path="/operator/doors",
-        delete_button="Delete door",
         deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
+        list_template="operator/doors.html",
+        searched=("kind", "hosts", "models"),
     ),
     fields=(
         SettingField(
             "name", "Name", hint="Lower case. Part of its base URL.", missing="is missing"
         ),
-        SettingField(
+        _choice(
             "kind",
             "Kind",
-            "choice",
-            choices=(
-                ("gateway", "gateway: aliases"),
-                ("router", "router: the catalog"),
-                ("hosted", "hosted: models of this service and aliases, for keys of accounts"),
-                ("endpoint", "endpoint: models of this service"),
-            ),
+            ("gateway", "gateway: aliases"),
+            ("router", "router: the catalog"),
+            ("hosted", "hosted: models of this service and aliases, for keys of accounts"),
+            ("endpoint", "endpoint: models of this service"),
         ),
-        SettingField(
+        _choice(
             "keys",
             "Access",
-            "choice",
-            choices=(("", "as for the whole service"), ("accounts", "API keys of this console")),
+            ("", "as for the whole service"),
+            ("accounts", "API keys of this console"),
         ),
         SettingField(
             "models",
@@ -167,73 +131,35 @@ DOORS = SettingsKind(
             "list",
             "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
         ),
-        SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
-        SettingField("hosts", "Host names", "list", group="Addresses"),
-        SettingField("origins", "Origins of web pages", "list", group="Addresses"),
+        *_group(
+            "Addresses",
+            SettingField("prefix", "Path", placeholder="/gateway/v1"),
+            SettingField("hosts", "Host names", "list"),
+            SettingField("origins", "Origins of web pages", "list"),
+        ),
         *LIMITS,
-        SettingField(
-            "unknown_params",
-            "Unknown fields of requests",
-            "choice",
-            choices=(("", "left out, and named in x-request-changes"), ("reject", "rejected")),
-            group="Requests",
-        ),
-        SettingField(
-            "long_output",
-            "Output limits that do not fit beside the prompt",
-            "choice",
-            choices=(("", "lowered, and named in x-request-changes"), ("reject", "rejected")),
-            group="Requests",
-        ),
-        SettingField(
-            "reasoning", "Requests may have the `reasoning` object", "flag", group="Requests"
-        ),
-        SettingField(
-            "cache_scope",
-            "Prompt cache",
-            "choice",
-            choices=(
+        *_group(
+            "Requests",
+            _choice(
+                "unknown_params",
+                "Unknown fields of requests",
+                ("", "left out, and named in x-request-changes"),
+                ("reject", "rejected"),
+            ),
+            _choice(
+                "long_output",
+                "Output limits that do not fit beside the prompt",
+                ("", "lowered, and named in x-request-changes"),
+                ("reject", "rejected"),
+            ),
+            SettingField("reasoning", "Requests may have the `reasoning` object", "flag"),
+            _choice(
+                "cache_scope",
+                "Prompt cache",
                 ("", "as the kind of keys suggests"),
                 ("project", "each project reuses its own prompts"),
                 ("service", "everybody reuses prompts of everybody"),
             ),
-            group="Requests",
         ),
     ),
-    list_template="operator/doors.html",
-    title="Add door",
-    section="doors",
-    searched=("kind", "hosts", "models"),
 )
-
-
-class SettingsEntryPages(EntryFormPages):
-    def __init__(self, kind: SettingsKind) -> None:
-        super().__init__(kind.words, kind.fields)
-        self._kind = kind
-
-    async def list(self, context: RequestContext) -> None:
-        entries = await context.configuration.every(context.actor)
-        own = [each for each in entries if each.kind in self._words.kinds]
-        page = page_of(own, context.query, self._texts, _COLUMNS)
-        unknown = of_unknown_kinds(entries)
-        await context.show(self._kind.list_template, page=page, unknown=unknown)
-
-    async def _show(
-        self,
-        context: RequestContext,
-        entry: EntryView | None,
-        form: SettingsForm,
-        failure: InvalidRequest | None = None,
-    ) -> None:
-        label = self._kind.fields[0].name
-        (kind,) = self._words.kinds
-        problems = form.problems(failure, kind, label)
-        await context.show_form(
-            _FORM, failure, entry=entry, form=form, kind=self._kind, problems=problems
-        )
-
-    def _texts(self, entry: EntryView) -> Iterator[str]:
-        yield entry.name
-        for name in self._kind.searched:
-            yield str(entry.settings.get(name, ""))

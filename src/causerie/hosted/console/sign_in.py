@@ -5,7 +5,6 @@ make accounts. Accounts decide what is right.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from causerie.errors import NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
-from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, OneTimeLink
+from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
 from causerie.hosted.accounts.people import SYSTEM, Role
 from causerie.hosted.accounts.sso_provisioning import NO_GROUPS, GroupClaims, GroupGrant, Vouched
 from causerie.hosted.accounts.tokens import (
@@ -37,27 +36,26 @@ from causerie.observe.mail import Letter
 
 
 async def show_sign_in(context: RequestContext) -> None:
-    if context.user is not None:
-        context.go(next_path(context.query.get("next")))
+    after = context.form.get("next", context.query.get("next"))
+    if context.user is not None and context.problem is None:
+        context.go(next_path(after))
         return
-    await context.show("sign_in/password.html", next=context.query.get("next"), email="")
+    await context.show("sign_in/password.html", next=after, email=context.form.get("email"))
 
 
 async def enter_password(context: RequestContext) -> None:
-    email, after = context.form.get("email"), context.form.get("next")
-    password = context.form.raw("password")
-    try:
-        started = await context.accounts.sign_in.with_password(
-            email, password, context.client, old_token=context.token
-        )
-    except ServiceError as problem:
-        await context.show_form("sign_in/password.html", problem, next=after, email=email)
-        return
-    go_on(context, started, after)
+    started = await context.accounts.sign_in.with_password(
+        context.form.get("email"),
+        context.form.raw("password"),
+        context.client,
+        old_token=context.token,
+    )
+    go_on(context, started, context.form.get("next"))
 
 
 async def show_code(context: RequestContext) -> None:
-    await context.show("sign_in/code.html", next=context.query.get("next"))
+    after = context.form.get("next", context.query.get("next"))
+    await context.show("sign_in/code.html", next=after)
 
 
 async def enter_code(context: RequestContext) -> None:
@@ -66,11 +64,10 @@ async def enter_code(context: RequestContext) -> None:
         started = await context.accounts.sign_in.with_code(
             context.token, context.form.get("code"), context.client
         )
-    except ServiceError as problem:
-        if isinstance(problem, Unauthenticated) and problem.code == "session_ended":
-            context.go(f"/sign-in?done=session-ended&next={quote(after)}")
-            return
-        await context.show_form("sign_in/code.html", problem, next=after)
+    except Unauthenticated as problem:
+        if problem.code != "session_ended":
+            raise
+        context.go(f"/sign-in?done=session-ended&next={quote(after)}")
         return
     go_on(context, started, after)
 
@@ -106,18 +103,30 @@ def link_address(base: str, token: str) -> str:
     return f"{base}{PREFIX}/link#{token}"
 
 
+async def show_new_link(context: RequestContext, title: str, made: NewLink, back: str) -> None:
+    """Show a link this once; ``back`` is the page that leads on."""
+    address = link_address(context.base, made.token)
+    await context.show("project/link.html", title=title, address=address, link=made.link, back=back)
+
+
 async def show_link(context: RequestContext) -> None:
     await context.show("links/token.html")
 
 
 async def follow_link(context: RequestContext) -> None:
-    token = context.form.get("token")
-    try:
-        link = await opened_link(context, token)
-    except ServiceError as problem:
-        await context.show_form("links/token.html", problem)
-        return
-    await context.show(_link_page(context, link), **await _link_values(context, link, token))
+    if isinstance(context.problem, NotFound):  # it has been counted as a guess
+        raise context.problem
+    token, offered = context.form.get("token"), None
+    link = await opened_link(context, token)
+    if link.project_id is not None:  # whoever holds the link may know the project's name
+        offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
+    page = "links/account.html"
+    if link.kind is LinkKind.RESET:
+        page = "links/password.html"
+    elif link.kind is LinkKind.INVITATION and context.user is not None:
+        page = "links/join.html"
+    email, name = link.email or context.form.get("email"), context.form.get("name")
+    await context.show(page, link=link, token=token, offered=offered, email=email, name=name)
 
 
 async def opened_link(context: RequestContext, token: str) -> OneTimeLink:
@@ -134,14 +143,9 @@ async def accept_invitation(context: RequestContext) -> None:
         await context.accounts.users.accept(
             token, email=email, name=form.get("name"), password=password
         )
-    except NotFound:
-        raise
     except ServiceError as problem:
         if problem.code != "taken" or proves_address(link):
-            values = await _link_values(context, link, token)
-            values |= {"email": email, "name": form.get("name")}
-            await context.show_form("links/account.html", problem, **values)
-            return
+            raise
         await context.accounts.attempts.begin(
             passwords.address_scopes("link", context.client.address)
         )
@@ -162,15 +166,7 @@ def proves_address(link: OneTimeLink) -> bool:
 async def join_project(context: RequestContext) -> None:
     token = context.form.get("token")
     link = await opened_link(context, token)
-    try:
-        await context.accounts.users.join(token, context.me)
-    except NotFound:
-        raise
-    except ServiceError as problem:
-        await context.show_form(
-            "links/join.html", problem, **await _link_values(context, link, token)
-        )
-        return
+    await context.accounts.users.join(token, context.me)
     if link.project_id is None:
         context.go("/")
     else:
@@ -179,31 +175,9 @@ async def join_project(context: RequestContext) -> None:
 
 async def reset_password(context: RequestContext) -> None:
     token = context.form.get("token")
-    link = await opened_link(context, token)
-    try:
-        await context.accounts.profile.reset_password(token, context.form.raw("password"))
-    except NotFound:
-        raise
-    except ServiceError as problem:
-        values = await _link_values(context, link, token)
-        await context.show_form("links/password.html", problem, **values)
-        return
+    await opened_link(context, token)
+    await context.accounts.profile.reset_password(token, context.form.raw("password"))
     context.go("/sign-in", done="password-reset")
-
-
-def _link_page(context: RequestContext, link: OneTimeLink) -> str:
-    if link.kind is LinkKind.RESET:
-        return "links/password.html"
-    if link.kind is LinkKind.INVITATION and context.user is not None:
-        return "links/join.html"
-    return "links/account.html"
-
-
-async def _link_values(context: RequestContext, link: OneTimeLink, token: str) -> dict[str, Any]:
-    offered = None
-    if link.project_id is not None:  # whoever holds the link may know the project's name
-        offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
-    return {"link": link, "token": token, "offered": offered, "email": link.email or "", "name": ""}
 
 
 _PURPOSE = "login_state"
@@ -224,12 +198,6 @@ class LoginState:
 _decoder = msgspec.json.Decoder(LoginState)
 
 
-def sealed(login_state: LoginState, token: str) -> str:
-    """Encrypt the state of a sign-in elsewhere with the token of the visitor's session."""
-    # Nobody else can read or make one, and nothing is stored for visitors who never come back.
-    return Cipher([token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
-
-
 def unsealed(state: str, token: str) -> LoginState | None:
     """Return this visitor's login state; ``None`` if the state is not one of theirs."""
     if not state.isascii() or len(state) > _LONGEST:
@@ -244,30 +212,23 @@ _AWAY_PAGE = "sign_in/away.html"
 
 
 async def begin_openid(context: RequestContext) -> None:
-    after = context.query.get("next")
-    context.leave(await _provider_address(context, _provider(context), after=after))
+    context.leave(await _provider_address(context, after=context.query.get("next")))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
     """Show a link to the provider: the content policy lets no form lead to another site."""
-    provider, link = _provider(context), context.form.get("token")
+    link = context.form.get("token")
     await opened_link(context, link)
-    await context.show(
-        _AWAY_PAGE, provider=provider, address=await _provider_address(context, provider, link=link)
-    )
+    address = await _provider_address(context, link=link)
+    await context.show(_AWAY_PAGE, provider=_provider(context), address=address)
 
 
 async def begin_linking(context: RequestContext) -> None:
-    provider = _provider(context)
-    await context.show(
-        _AWAY_PAGE,
-        provider=provider,
-        address=await _provider_address(context, provider, joins=True),
-    )
+    address = await _provider_address(context, joins=True)
+    await context.show(_AWAY_PAGE, provider=_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
-    """Complete a sign-in at the return from the provider."""
     provider, query = _provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
@@ -329,42 +290,33 @@ def _provider(context: RequestContext) -> OidcProvider:
 
 
 async def _provider_address(
-    context: RequestContext,
-    provider: OidcProvider,
-    *,
-    after: str = "",
-    link: str = "",
-    joins: bool = False,
+    context: RequestContext, *, after: str = "", link: str = "", joins: bool = False
 ) -> str:
     def state(attempt: SignInAttempt) -> str:
-        return sealed(LoginState(attempt, after, link, joins), context.token)
+        # Encrypted with the token of the visitor's session, so that nobody else can read or make
+        # one, and nothing is stored for visitors who never come back.
+        login_state = LoginState(attempt, after, link, joins)
+        return Cipher([context.token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
-    name = quote(provider.options.name)
-    return await provider.begin(f"{context.base}{PREFIX}/sign-in/{name}/back", state)
+    provider = _provider(context)
+    back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"
+    return await provider.begin(back, state)
 
 
 async def show_sign_up(context: RequestContext) -> None:
-    await context.show("sign_in/account.html", email="")
+    await context.show("sign_in/account.html", email=context.form.get("email"))
 
 
 async def enter_sign_up(context: RequestContext) -> None:
     """Record the address, and send its holder a letter."""
     # The answer is the same whether the address has an account: only its holder learns that.
-    email = context.form.get("email")
-    try:  # every sign-up counts, right or not
-        email = tidy_email(email)
-        await context.accounts.attempts.begin(
-            passwords.sign_up_scopes(email, context.client.address)
-        )
-        asked = await context.accounts.sign_ups.ask(email)
-    except ServiceError as problem:
-        await context.show_form("sign_in/account.html", problem, email=email)
-        return
-    if context.services.outbox is not None:
-        context.services.outbox.send(_sign_up_letter(context, email, asked))
-    await context.show(
-        "sign_in/asked.html", email=email, by_mail=context.services.outbox is not None
-    )
+    email, outbox = tidy_email(context.form.get("email")), context.services.outbox
+    # Every sign-up counts, right or not.
+    await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
+    asked = await context.accounts.sign_ups.ask(email)
+    if outbox is not None:
+        outbox.send(_sign_up_letter(context, email, asked))
+    await context.show("sign_in/asked.html", email=email, by_mail=outbox is not None)
 
 
 def _sign_up_letter(context: RequestContext, email: str, asked: Asked) -> Letter:

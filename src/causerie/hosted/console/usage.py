@@ -6,15 +6,16 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 from urllib.parse import urlencode
 
-from causerie.errors import Forbidden, InvalidRequest
+from causerie.errors import Forbidden
+from causerie.hosted.accounts.keys import ApiKey
+from causerie.hosted.accounts.people import Project, User
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
@@ -27,7 +28,14 @@ from causerie.hosted.accounts.usage import (
     time_buckets,
 )
 from causerie.hosted.console.charts import Chart, lines, stacked
-from causerie.hosted.console.fields import PERIOD_LENGTHS, FormFields, ReportPeriod, page_of, period
+from causerie.hosted.console.fields import (
+    PERIOD_LENGTHS,
+    Column,
+    FormFields,
+    ReportPeriod,
+    page_of,
+    period,
+)
 from causerie.hosted.console.request_context import RequestContext
 from causerie.http.answers import Export, csv_lines, csv_text
 
@@ -56,27 +64,19 @@ class DisplayNames:
 
 
 async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
-    return DisplayNames(await _known_names(context, project, by), _NO_NAME.get(by, "not known"))
-
-
-async def _known_names(context: RequestContext, project: str | None, by: By) -> Mapping[str, str]:
-    if by is By.PROJECT:
-        return {one.id: one.name for one in await context.accounts.projects.every(context.actor)}
-    if by is By.USER and project is None:
-        return {user.id: user.name for user in await context.accounts.users.every(context.actor)}
-    if project is None:
-        return {}
-    try:
-        if by is By.KEY:
-            return {
-                key.id: key.name for key in await context.accounts.keys.of(context.actor, project)
-            }
-        if by is By.USER:
-            members = await context.accounts.projects.members(context.actor, project)
-            return {member.user.id: member.user.name for member in members}
-    except Forbidden:  # the numbers may be seen by some who may not see whose they are
-        return {}
-    return {}
+    accounts, actor = context.accounts, context.actor
+    found: Sequence[Project | User | ApiKey] = ()
+    # The numbers may be seen by some who may not see whose they are.
+    with suppress(Forbidden) if project is not None else nullcontext():
+        if by is By.PROJECT:
+            found = await accounts.projects.every(actor)
+        elif by is By.USER and project is None:
+            found = await accounts.users.every(actor)
+        elif by is By.USER and project is not None:
+            found = [each.user for each in await accounts.projects.members(actor, project)]
+        elif by is By.KEY and project is not None:
+            found = await accounts.keys.of(actor, project)
+    return DisplayNames({one.id: one.name for one in found}, _NO_NAME.get(by, "not known"))
 
 
 _COUNTED = (
@@ -127,10 +127,6 @@ class UsageForm:
         )
 
     @property
-    def over_time(self) -> UsageQuery:
-        return self.question(self.period.step, self.by)
-
-    @property
     def timed(self) -> By:
         """Return the grouping of times to the first token: none are kept by label."""
         return self.by if self.by in TIMED else By.MODEL
@@ -149,7 +145,6 @@ class UsageForm:
         return fields | {name: value for name, value in narrowed.items() if value}
 
     def address(self, **changes: str) -> str:
-        """Return the address of this page with other fields."""
         when = {} if "range" in changes else self.period.fields()
         return "?" + urlencode({**when, **self.fields, **changes})
 
@@ -161,48 +156,26 @@ class UsageRow:
     sum: UsageSum
 
 
-_COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = MappingProxyType(
-    {
-        "name": lambda row: row.name.casefold(),
-        "requests": lambda row: row.sum.requests,
-        "errors": lambda row: row.sum.refused + row.sum.failed,
-        "prompt": lambda row: row.sum.prompt,
-        "cached": lambda row: row.sum.cached,
-        "completion": lambda row: row.sum.completion,
-        "reasoning": lambda row: row.sum.reasoning,
-        "ttft": lambda row: row.sum.first_token_seconds,
-        "cost": lambda row: row.sum.cost,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TtftRow:
-    name: str
-    times: Sequence[float]
+_SUMS = ("requests", "prompt", "cached", "completion", "reasoning", "cost")
+_COLUMNS: Mapping[str, Column] = {
+    "name": "name",
+    "errors": lambda row: row.sum.refused + row.sum.failed,
+    "ttft": "sum.first_token_seconds",
+    **{name: f"sum.{name}" for name in _SUMS},
+}
 
 
 async def show(context: RequestContext) -> None:
-    view = await context.project()
-    await _page(context, view.project.id)
-
-
-async def show_service(context: RequestContext) -> None:
-    await _page(context, None)
-
-
-async def _page(context: RequestContext, project: str | None) -> None:
-    wish = _wish(context.query, context.services.clock(), whole=project is None)
-    reader = _Reader(context, project)
+    reader = await _reader(context)
+    project, wish, names = reader.project, reader.wish, reader.names
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
-    names = await names_of(context, project, wish.by)
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
     people = await names_of(context, project, By.USER) if wish.user else None
     rows = await asyncio.to_thread(_rows, groups, wish, names)
     kept = {**wish.period.fields(), **wish.fields}
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
-    speeds = await reader.speeds(wish, names) if timed else ()
+    speeds = await reader.speeds() if timed else ()
     await context.show(
         "usage.html",
         wish=wish,
@@ -214,8 +187,8 @@ async def _page(context: RequestContext, project: str | None) -> None:
         bys={by: _TITLES[by] for by in _ways(project is None, person=bool(wish.user))},
         title_of_group=_TITLES[wish.by],
         total=await asyncio.to_thread(total_usage, groups),
-        chart=await reader.chart(wish, names),
-        speed=await reader.speed(wish) if timed else None,
+        chart=await reader.chart(),
+        speed=await reader.speed() if timed else None,
         speeds=speeds[:_SPEEDS],
         speeds_left_out=max(len(speeds) - _SPEEDS, 0),
         speeds_by=_TITLES[wish.timed],
@@ -225,75 +198,76 @@ async def _page(context: RequestContext, project: str | None) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    project = (await context.project()).project
-    await _download(context, project.id, project.name)
+    reader, scope = await _reader(context), await context.scope()
+    name = _file_name(scope.name if scope is not None else "all", reader.wish)
+    await context.save(Export("text/csv; charset=utf-8", name, reader.table()))
 
 
-async def download_service(context: RequestContext) -> None:
-    await _download(context, None, "all")
-
-
-async def _download(context: RequestContext, project: str | None, of: str) -> None:
+async def _reader(context: RequestContext) -> _Reader:
+    scope = await context.scope()
+    project = scope.id if scope is not None else None
     wish = _wish(context.query, context.services.clock(), whole=project is None)
-    names = await names_of(context, project, wish.by)
-    pieces = _Reader(context, project).table(wish, names)
-    await context.save(Export("text/csv; charset=utf-8", _file_name(of, wish), pieces))
+    return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
 
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    def __init__(self, context: RequestContext, project: str | None) -> None:
-        self._usage = context.accounts.usage
-        self._actor = context.actor
-        self._project = project
+    context: RequestContext
+    project: str | None
+    wish: UsageForm
+    names: DisplayNames
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        return await self._usage.sums(self._actor, self._project, question)
+        return await self.context.accounts.usage.sums(self.context.actor, self.project, question)
 
     async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
-        return await self._usage.first_tokens(self._actor, self._project, question)
+        usage = self.context.accounts.usage
+        return await usage.first_tokens(self.context.actor, self.project, question)
 
-    def over_time(self, wish: UsageForm) -> AsyncGenerator[UsageBucket]:
-        return time_buckets(self._usage, self._actor, self._project, wish.over_time)
+    def over_time(self) -> AsyncGenerator[UsageBucket]:
+        usage, actor = self.context.accounts.usage, self.context.actor
+        question = self.wish.question(self.wish.period.step, self.wish.by)
+        return time_buckets(usage, actor, self.project, question)
 
-    async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[bytes]:
+    async def table(self) -> AsyncGenerator[bytes]:
         """Yield the lines of the CSV period by period, so that a refusal comes before the head."""
-        text = csv_lines([_head(wish)])
-        async with aclosing(self.over_time(wish)) as found:
+        wish = self.wish
+        ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
+        text = csv_lines([["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]])
+        async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
                 if sums:
-                    text += await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                    text += await asyncio.to_thread(_lines, sums, firsts, wish, self.names)
                 if text:
                     yield text
                     text = b""
 
-    async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
+    async def chart(self) -> Chart:
         found: dict[str, dict[datetime, float]] = {}
-        async with aclosing(self.over_time(wish)) as pieces:
+        async with aclosing(self.over_time()) as pieces:
             async for _, sums in pieces:
-                await asyncio.to_thread(_add, found, sums, wish, names)
-        whole = wish.metric is not Metric.COST
-        return await asyncio.to_thread(stacked, wish.period.starts(), found, whole=whole)
+                await asyncio.to_thread(_add, found, sums, self.wish, self.names)
+        starts, whole = self.wish.period.starts(), self.wish.metric is not Metric.COST
+        return await asyncio.to_thread(stacked, starts, found, whole=whole)
 
-    async def speed(self, wish: UsageForm) -> Chart:
-        found = await self.first_tokens(wish.question(wish.period.step))
+    async def speed(self) -> Chart:
+        found = await self.first_tokens(self.wish.question(self.wish.period.step))
         names = ("median", "90th percentile", "99th percentile")
         return lines(
-            wish.period.starts(),
+            self.wish.period.starts(),
             {
                 name: {each.start: each.times[rank] for each in found if each.start is not None}
                 for rank, name in enumerate(names)
             },
         )
 
-    async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
-        if wish.timed is not wish.by:
-            names = DisplayNames({}, "not known")
-        found = [
-            TtftRow(names.of(each.group), each.times)
-            for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
-        ]
-        return sorted(found, key=lambda each: each.name)
+    async def speeds(self) -> Sequence[tuple[str, Sequence[float]]]:
+        """Return the percentiles of the time to the first token by the names of groups."""
+        wish = self.wish
+        names = self.names if wish.timed is wish.by else DisplayNames({}, "not known")
+        found = await self.first_tokens(wish.question(Step.ALL, wish.timed))
+        return sorted((names.of(each.group), each.times) for each in found)
 
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
@@ -305,20 +279,11 @@ def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
     user = query.get("user")[:100]
     return UsageForm(
         period(query, now),
-        Metric(_one_of(query, "metric", list(Metric))),
-        By(_one_of(query, "by", _ways(whole, person=bool(user)))),
+        Metric(query.one_of("metric", list(Metric))),
+        By(query.one_of("by", _ways(whole, person=bool(user)))),
         query.get("model")[:300],
         user,
     )
-
-
-def _one_of(query: FormFields, name: str, known: Sequence[str]) -> str:
-    given = query.get(name) or known[0]
-    if given not in known:
-        raise InvalidRequest(
-            f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
-        )
-    return given
 
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
@@ -361,11 +326,6 @@ def _file_name(of: str, wish: UsageForm) -> str:
     words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
-
-
-def _head(wish: UsageForm) -> Sequence[str]:
-    ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
-    return ["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]
 
 
 def _lines(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -22,13 +23,12 @@ from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol import bounded_json
 
-_FORM = "application/x-www-form-urlencoded"
-
 
 class IdentityProviderFailed(Exception):
     """A provider did not answer correctly; the message is for the log and contains no secret."""
 
 
+@dataclass(slots=True, kw_only=True)
 class IdentityHttp:
     """Requests JSON from providers, with limits of time and size.
 
@@ -36,57 +36,45 @@ class IdentityHttp:
     besides public addresses; ``None``: any address.
     """
 
-    def __init__(
+    seconds: float = 10.0
+    max_bytes: int = 512 * 1024
+    ca_file: str | None = None
+    networks: Sequence[IpNetwork] | None = None
+    _tls: ssl.SSLContext | None = None
+
+    async def ask(
         self,
-        *,
-        seconds: float = 10.0,
-        max_bytes: int = 512 * 1024,
-        ca_file: str | None = None,
-        networks: Sequence[IpNetwork] | None = None,
-    ) -> None:
-        self._networks = networks
-        self._seconds = seconds
-        self._max_bytes = max_bytes
-        self._ca_file = ca_file
-        self._tls: ssl.SSLContext | None = None
-
-    async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """Return the JSON object at ``url``; raise :class:`IdentityProviderFailed`."""
-        return await self._ask("GET", url, headers, b"")
-
-    async def post(
-        self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        form: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """Post a form and return the answer; raise :class:`IdentityProviderFailed`."""
-        body = urlencode(fields).encode()
-        return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
-
-    async def _ask(
-        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes
-    ) -> Mapping[str, Any]:
+        """Get a JSON object, or post a form for one; raise :class:`IdentityProviderFailed`."""
+        method, body = ("GET", b"") if form is None else ("POST", urlencode(form).encode())
+        sent = [("accept", "application/json"), *headers]
+        if form is not None:
+            sent.append(("content-type", "application/x-www-form-urlencoded"))
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         reach = Reach(
             tls=await self._trusted(),
-            connect_seconds=self._seconds,
+            connect_seconds=self.seconds,
             idle_seconds=0,
-            networks=self._networks,
+            networks=self.networks,
         )
         try:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except ValueError as failure:
             raise IdentityProviderFailed(f"an address that is none: {failure}") from failure
         try:
-            async with asyncio.timeout(self._seconds):
-                accept = ("accept", "application/json")
-                response = await client.send(method, path, [accept, *headers], body)
-                content = await response.read(self._max_bytes)
+            async with asyncio.timeout(self.seconds):
+                response = await client.send(method, path, sent, body)
+                content = await response.read(self.max_bytes)
         except TransportFailed as failure:
             words = str(failure) if failure.kind == "tls" else f"{parts.netloc}: {failure.kind}"
             raise IdentityProviderFailed(words) from failure
         except TimeoutError as failure:
             raise IdentityProviderFailed(
-                f"{parts.netloc}: no answer in {self._seconds:g} s"
+                f"{parts.netloc}: no answer in {self.seconds:g} s"
             ) from failure
         except ValueError as failure:
             raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
@@ -98,9 +86,7 @@ class IdentityHttp:
         # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
             try:
-                self._tls = await asyncio.to_thread(
-                    ssl.create_default_context, cafile=self._ca_file
-                )
+                self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=self.ca_file)
             except OSError as failure:
                 raise IdentityProviderFailed("the file of certificates cannot be read") from failure
         return self._tls
@@ -143,35 +129,33 @@ class ProviderMetadata:
         """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
+        address = partial(_address, found, issuer)
         methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
-        userinfo = None
-        if "userinfo_endpoint" in found:
-            userinfo = _address(found, "userinfo_endpoint", issuer)
         return ProviderMetadata(
-            authorization=_address(found, "authorization_endpoint", issuer),
-            token=_address(found, "token_endpoint", issuer),
-            keys=_address(found, "jwks_uri", issuer),
-            userinfo=userinfo,
+            authorization=address("authorization_endpoint"),
+            token=address("token_endpoint"),
+            keys=address("jwks_uri"),
+            userinfo=address("userinfo_endpoint") if "userinfo_endpoint" in found else None,
             algorithms=frozenset(_words(found, "id_token_signing_alg_values_supported")),
             secret_in_form="client_secret_basic" not in methods,
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
         )
 
 
+@dataclass(slots=True)
 class ProviderDocument:
     """Metadata and keys of one issuer, cached."""
 
-    def __init__(self, issuer: str, web: IdentityHttp, monotonic: Callable[[], float]) -> None:
-        self.issuer = issuer
-        self._web = web
-        self._monotonic = monotonic
-        self._turn = asyncio.Lock()
-        self._metadata: ProviderMetadata | None = None
-        self._metadata_at = 0.0
-        self._keys: Sequence[Key] = ()
-        self._keys_at: float | None = None
-        self._failure: IdentityProviderFailed | None = None
-        self._failed_at = 0.0
+    issuer: str
+    _web: IdentityHttp
+    _monotonic: Callable[[], float]
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _metadata: ProviderMetadata | None = None
+    _metadata_at: float = 0.0
+    _keys: Sequence[Key] = ()
+    _keys_at: float | None = None
+    _failure: IdentityProviderFailed | None = None
+    _failed_at: float = 0.0
 
     async def metadata(self) -> ProviderMetadata:
         """Return the metadata; raise :class:`IdentityProviderFailed`."""
@@ -201,7 +185,7 @@ class ProviderDocument:
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._failure))
         try:
-            found = await self._web.get(url)
+            found = await self._web.ask(url)
         except IdentityProviderFailed as failure:
             self._failure, self._failed_at = failure, self._monotonic()
             raise
@@ -224,7 +208,7 @@ def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
     return keys
 
 
-def _address(found: Mapping[str, Any], name: str, issuer: str) -> str:
+def _address(found: Mapping[str, Any], issuer: str, name: str) -> str:
     value = found.get(name)
     schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
     if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:

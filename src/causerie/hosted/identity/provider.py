@@ -303,7 +303,7 @@ class OidcProvider:
         else:  # RFC 6749, section 2.3.1: both are encoded as in a form, then joined
             pair = f"{quote_plus(options.client_id)}:{quote_plus(options.client_secret)}"
             headers.append(("authorization", "Basic " + b64encode(pair.encode()).decode()))
-        return await self._web.post(metadata.token, fields, headers)
+        return await self._web.ask(metadata.token, headers, fields)
 
     async def _verified(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
@@ -330,7 +330,7 @@ class OidcProvider:
         access, groups = reply.get("access_token"), self.options.groups_claim
         lacks = not claims.get("email") or (self.options.groups and groups not in claims)
         if lacks and metadata.userinfo and isinstance(access, str):
-            more = await self._web.get(metadata.userinfo, [("authorization", f"Bearer {access}")])
+            more = await self._web.ask(metadata.userinfo, [("authorization", f"Bearer {access}")])
             if more.get("sub") != claims["sub"]:
                 raise BadToken("the provider tells of somebody else")
             claims = {**more, **claims}

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
-from causerie.hosted.accounts.keys import ApiKey
+from causerie.hosted.accounts.keys import ApiKey, NewLink
 from causerie.hosted.management.reports import (
     BudgetSpending,
     KeyList,
@@ -60,13 +61,13 @@ from causerie.hosted.management.views import (
     ProjectView,
     UserView,
     amount,
+    viewed,
 )
 
 
 @route("GET /me", "Get the identity of the key")
 async def me(call: ApiCall[NoQuery, NoBody]) -> Me:
-    """Return the identity of the key."""
-    return Me.of(call.actor)
+    return viewed(Me, call.actor)
 
 
 @route("GET /users", "List users")
@@ -82,13 +83,11 @@ async def see_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
 
 @route("GET /users/{user}/bounds", "Get limits and budgets of a user")
 async def see_user_bounds(call: ApiCall[NoQuery, NoBody]) -> BoundsView:
-    """Limits and budgets of a user."""
     return BoundsView.of(await call.accounts.person_bounds.see(call.actor, call.ids["user"]))
 
 
 @route("PUT /users/{user}/bounds", "Set limits and budgets of a user")
 async def set_user_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
-    """Set all limits and budgets of a user."""
     bounds = call.body.bounds()
     await call.accounts.person_bounds.set(call.actor, call.ids["user"], bounds)
     return BoundsView.of(bounds)
@@ -96,14 +95,12 @@ async def set_user_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
 
 @route("GET /users/{user}/spending", "Spending against the budgets of a user")
 async def user_spending(call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
-    """Return the state of a user's budgets."""
     found = await call.accounts.person_bounds.spending(call.actor, call.ids["user"])
     return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
 
 
 @route("POST /users 201", "Create a user")
 async def create_user(call: ApiCall[NoQuery, CreateUser]) -> UserView:
-    """A user without a password."""
     body = call.body
     made = await call.accounts.users.create(
         call.actor, email=body.email, name=body.name, password=None, operator=body.operator
@@ -116,26 +113,24 @@ async def invite_user(call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
     made = await call.accounts.users.invite(
         call.actor, email=call.body.email, operator=call.body.operator
     )
-    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+    return _new_link(call, made)
 
 
 @route("GET /invitations", "List invitations to the service")
 async def list_invitations(call: ApiCall[PageQuery, NoBody]) -> LinkList:
-    """Return the invitations to the service that nobody has used yet."""
     links = await call.accounts.users.invitations(call.actor)
     return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
 
 @route("DELETE /invitations/{invitation}", "Withdraw an invitation to the service")
 async def withdraw_invitation(call: ApiCall[NoQuery, NoBody]) -> None:
-    """Take an invitation to the service back."""
     await call.accounts.users.withdraw(call.actor, call.ids["invitation"])
 
 
 @route("POST /users/{user}/password-link 201", "Create a password link")
 async def create_password_link(call: ApiCall[NoQuery, NoBody]) -> NewLinkView:
     made = await call.accounts.users.reset_link(call.actor, call.ids["user"])
-    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+    return _new_link(call, made)
 
 
 @route("DELETE /users/{user}/two-factor", "Remove two-factor authentication")
@@ -157,7 +152,6 @@ async def enable_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
 
 @route("PUT /users/{user}/operator", "Set whether a user is an operator")
 async def set_operator(call: ApiCall[NoQuery, SetOperator]) -> UserView:
-    """Make an operator, or not any more."""
     return UserView.of(
         await call.accounts.users.make_operator(
             call.actor, call.ids["user"], operator=call.body.operator
@@ -167,7 +161,6 @@ async def set_operator(call: ApiCall[NoQuery, SetOperator]) -> UserView:
 
 @route("GET /projects", "List projects")
 async def list_projects(call: ApiCall[PageQuery, NoBody]) -> ProjectList:
-    """The key's own project; for operators, all."""
     projects = call.accounts.projects
     if call.actor.project is not None:
         found = [(await projects.see(call.actor, call.actor.project)).project]
@@ -192,7 +185,6 @@ async def see_project(call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
 
 @route("PATCH /projects/{project}", "Rename a project")
 async def rename_project(call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
-    """Give it another name."""
     return ProjectView.of(
         await call.accounts.projects.rename(call.actor, call.ids["project"], call.body.name)
     )
@@ -200,13 +192,11 @@ async def rename_project(call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
 
 @route("POST /projects/{project}/archive", "Archive a project")
 async def archive_project(call: ApiCall[NoQuery, NoBody]) -> ProjectView:
-    """Stop all its keys."""
     return ProjectView.of(await call.accounts.projects.archive(call.actor, call.ids["project"]))
 
 
 @route("POST /projects/{project}/restore", "Restore a project")
 async def restore_project(call: ApiCall[NoQuery, NoBody]) -> ProjectView:
-    """Let its keys work again."""
     return ProjectView.of(
         await call.accounts.projects.archive(call.actor, call.ids["project"], archived=False)
     )
@@ -221,7 +211,6 @@ async def set_project_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
 
 @route("PUT /projects/{project}/recording", "Set request logging of a project")
 async def set_recording(call: ApiCall[NoQuery, SetRecording]) -> ProjectView:
-    """Keep what is said, or not any more."""
     actor, project = call.actor, call.ids["project"]
     await call.accounts.recordings.keep(actor, project, call.body.days)
     return ProjectView.of((await call.accounts.projects.see(actor, project)).project)
@@ -229,16 +218,11 @@ async def set_recording(call: ApiCall[NoQuery, SetRecording]) -> ProjectView:
 
 @route("GET /projects/{project}/credits", "Get credits added, spent and left")
 async def see_credits(call: ApiCall[NoQuery, NoBody]) -> CreditsView:
-    """Return the credits of a project: paid in, spent, left."""
     actor, project = call.actor, call.ids["project"]
     balance = await call.accounts.credits.balance(actor, project)
     listed = await call.accounts.credits.of(actor, project)
-    return CreditsView(
-        put_in=amount(balance.put_in),
-        spent=amount(balance.spent),
-        left=amount(balance.left),
-        data=[CreditView.of(each) for each in listed],
-    )
+    sums = {name: amount(getattr(balance, name)) for name in ("put_in", "spent", "left")}
+    return CreditsView(**sums, data=[CreditView.of(each) for each in listed])
 
 
 @route("POST /projects/{project}/credits 201", "Add credits to a project")
@@ -263,7 +247,6 @@ async def list_members(call: ApiCall[PageQuery, NoBody]) -> MemberList:
 
 @route("PATCH /projects/{project}/members/{user}", "Change the role of a member")
 async def change_member(call: ApiCall[NoQuery, ChangeMember]) -> NarrowedView:
-    """Make a member something else."""
     project, user = call.ids["project"], call.ids["user"]
     found = await call.accounts.projects.change_role(call.actor, project, user, call.body.role)
     return NarrowedView.of(found, call.now)
@@ -279,7 +262,6 @@ async def remove_member(call: ApiCall[Leaving, NoBody]) -> NarrowedView:
 
 @route("GET /projects/{project}/invitations", "List invitations to a project")
 async def list_project_invitations(call: ApiCall[PageQuery, NoBody]) -> LinkList:
-    """Return the invitations that nobody has used yet."""
     links = await call.accounts.projects.invitations(call.actor, call.ids["project"])
     return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
@@ -289,12 +271,11 @@ async def invite_member(call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
     made = await call.accounts.projects.invite(
         call.actor, call.ids["project"], call.body.role, email=call.body.email
     )
-    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+    return _new_link(call, made)
 
 
 @route("DELETE /projects/{project}/invitations/{invitation}", "Withdraw an invitation to a project")
 async def withdraw_project_invitation(call: ApiCall[NoQuery, NoBody]) -> None:
-    """Take an invitation back."""
     await call.accounts.projects.withdraw(call.actor, call.ids["project"], call.ids["invitation"])
 
 
@@ -305,10 +286,13 @@ async def list_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
 
 @route("GET /users/{user}/keys", "List the keys that derive from a user")
 async def list_user_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
-    """Return the keys of all projects that derive from a user."""
     return _key_list(
         call, call.query, await call.accounts.keys.derived(call.actor, call.ids["user"])
     )
+
+
+def _new_link(call: ApiCall[Any, Any], made: NewLink) -> NewLinkView:
+    return NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
 
 
 def _key_list(call: ApiCall[Any, Any], query: PageQuery, keys: Sequence[ApiKey]) -> KeyList:
@@ -318,16 +302,8 @@ def _key_list(call: ApiCall[Any, Any], query: PageQuery, keys: Sequence[ApiKey])
 
 @route("POST /projects/{project}/keys 201", "Create a key")
 async def create_key(call: ApiCall[NoQuery, CreateKey]) -> NewKeyView:
-    """A new one; its secret is in the answer, and nowhere else."""
     body = call.body
-    draft = KeyDraft(
-        name=body.name,
-        purpose=body.purpose,
-        expires_at=body.expires_at,
-        doors=body.doors,
-        models=body.models,
-        bounds=_bounds(body.bounds),
-    )
+    draft = KeyDraft(**asdict(body) | {"bounds": _bounds(body.bounds)})
     made = await call.accounts.keys.create(call.actor, call.ids["project"], draft)
     return NewKeyView.made(made, call.now)
 
@@ -340,19 +316,13 @@ async def see_key(call: ApiCall[NoQuery, NoBody]) -> KeyView:
 @route("PATCH /keys/{key}", "Change a key")
 async def edit_key(call: ApiCall[NoQuery, EditKey]) -> KeyView:
     body = call.body
-    edit = KeyEdit(
-        name=body.name,
-        expires_at=body.expires_at,
-        doors=body.doors,
-        models=body.models,
-        bounds=UNSET if body.bounds is UNSET else _bounds(body.bounds),
-    )
+    bounds = UNSET if body.bounds is UNSET else _bounds(body.bounds)
+    edit = KeyEdit(**asdict(body) | {"bounds": bounds})
     return KeyView.of(await call.accounts.keys.edit(call.actor, call.ids["key"], edit), call.now)
 
 
 @route("POST /keys/{key}/rotate", "Rotate the secret of a key")
 async def rotate_key(call: ApiCall[NoQuery, RotateKey]) -> NewKeyView:
-    """A new secret for the same key."""
     grace = timedelta(seconds=call.body.grace_seconds)
     made = await call.accounts.keys.rotate(call.actor, call.ids["key"], grace)
     return NewKeyView.made(made, call.now)
@@ -360,7 +330,6 @@ async def rotate_key(call: ApiCall[NoQuery, RotateKey]) -> NewKeyView:
 
 @route("POST /keys/{key}/transfer", "Transfer a key to a member")
 async def transfer_key(call: ApiCall[NoQuery, TransferKey]) -> KeyView:
-    """Let it derive from a member."""
     key = await call.accounts.keys.transfer(call.actor, call.ids["key"], call.body.to)
     return KeyView.of(key, call.now)
 
@@ -372,7 +341,6 @@ async def disable_key(call: ApiCall[NoQuery, NoBody]) -> KeyView:
 
 @route("POST /keys/{key}/enable", "Enable a key")
 async def enable_key(call: ApiCall[NoQuery, NoBody]) -> KeyView:
-    """Let it work again."""
     return KeyView.of(await call.accounts.keys.enable(call.actor, call.ids["key"]), call.now)
 
 

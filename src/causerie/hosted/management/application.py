@@ -125,8 +125,11 @@ def _operation(route: AnyRoute) -> Schema:
         "security": [{"key": []}],
         "responses": {str(route.status): _answer(route), **_errors(route)},
     }
-    parameters = [*map(_named, route.parameters), *_query(route.query)]
-    if parameters:
+    id: Schema = {"type": "string", "pattern": ID_PATTERN}
+    named: list[Schema] = [
+        {"name": name, "in": "path", "required": True, "schema": id} for name in route.parameters
+    ]
+    if parameters := [*named, *_query(route.query)]:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
@@ -161,15 +164,6 @@ def _errors(route: AnyRoute) -> Schema:
     }
 
 
-def _named(name: str) -> Schema:
-    return {
-        "name": name,
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string", "pattern": ID_PATTERN},
-    }
-
-
 def _query(query: type[Struct]) -> list[Schema]:
     if query is NoQuery:
         return []
@@ -184,13 +178,8 @@ def _query(query: type[Struct]) -> list[Schema]:
 
 
 def _schemas() -> dict[str, Any]:
-    types: set[type[Struct]] = set()
-    for one in ROUTES:
-        if one.takes_body:
-            types.add(one.body)
-        types.add(one.query)
-        if one.answer is not Export and issubclass(one.answer, Struct):
-            types.add(one.answer)
+    types = {each for one in ROUTES for each in (one.query, one.answer) if issubclass(each, Struct)}
+    types |= {one.body for one in ROUTES if one.takes_body}
     ordered = sorted(types, key=lambda each: each.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
     return components

@@ -4,6 +4,7 @@ configuration, alerts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -13,10 +14,10 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
 from causerie.hosted.management.requests import Body, Count, NoBody, NoQuery, Word
 from causerie.hosted.management.routing import ApiCall, route
+from causerie.hosted.management.views import viewed
 from causerie.hosted.operations.configuring import (
     EntryView,
     EntryWish,
-    ListedModel,
     Settings,
     Trial,
 )
@@ -54,15 +55,7 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(view: ProviderView) -> ProviderSummary:
-        """Return the provider without its models."""
-        return ProviderSummary(
-            name=view.name,
-            base_url=view.base_url,
-            dialect=view.dialect,
-            max_concurrent=view.max_concurrent,
-            models=tuple(model.id for model in view.models),
-            targets=view.targets,
-        )
+        return viewed(ProviderSummary, view, models=tuple(model.id for model in view.models))
 
 
 class ProviderList(Struct, frozen=True, kw_only=True):
@@ -306,56 +299,48 @@ class PublishedList(Struct, frozen=True, kw_only=True):
 
 @route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
 async def list_offers(call: ApiCall[OfferQuery, NoBody]) -> OfferList:
-    entries = await call.operations.configuration.every(call.actor)
-    provider = provider_in_force(entries, call.ids["provider"])
-    listed = await _listed(call, provider.name)
-    return OfferList(data=[*offers(provider, listed, entries, _rules(call.query))])
+    _, _, found = await _offers(call, _rules(call.query))
+    return OfferList(data=[*found])
 
 
 @route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
 async def publish_models(call: ApiCall[NoQuery, PublishModels]) -> PublishedList:
     body, rules = call.body, _rules(call.body)
-    entries = await call.operations.configuration.every(call.actor)
-    provider = provider_in_force(entries, call.ids["provider"])
-    listed = await _listed(call, provider.name)
-    found = {each.id: each for each in offers(provider, listed, entries, rules)}
-    picked = [_picked(each, found.get(each.id)) for each in body.models]
+    provider, entries, listed = await _offers(call, rules)
+    found = {each.id: each for each in listed}
+    picked = []
+    for each in body.models:
+        offer = found.get(each.id)
+        if offer is None or offer.listed is None:
+            raise InvalidRequest(f"The provider lists no model {each.id}.", param="models")
+        picked.append(PickedModel(offer.listed, each.catalog_id or offer.catalog_id))
     steps = [*publication(provider, entries, picked, body.gone, rules)]
     door = router_door(entries) if body.open_door else None
     if steps or door:
         await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
-    return PublishedList(
-        data=[
-            each
-            for each in await call.operations.configuration.every(call.actor)
-            if each.kind == "catalog_model" and _has(each, provider.name)
-        ]
-    )
+    published = []
+    for entry in await call.operations.configuration.every(call.actor):
+        endpoints = entry.settings.get("endpoints", ()) if entry.kind == "catalog_model" else ()
+        if any(one.get("provider") == provider.name for one in endpoints):
+            published.append(entry)
+    return PublishedList(data=published)
 
 
-async def _listed(
-    call: ApiCall[OfferQuery, NoBody] | ApiCall[NoQuery, PublishModels], name: str
-) -> tuple[ListedModel, ...]:
-    trial = await call.operations.configuration.listed(call.actor, name)
+async def _offers(
+    call: ApiCall[Any, Any], rules: PriceRules
+) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
+    entries = await call.operations.configuration.every(call.actor)
+    provider = provider_in_force(entries, call.ids["provider"])
+    trial = await call.operations.configuration.listed(call.actor, provider.name)
     if not trial.listing.ok:
-        words = f"The list of {name} could not be read: {trial.listing.problem}"
+        words = f"The list of {provider.name} could not be read: {trial.listing.problem}"
         raise InvalidRequest(words, code="not_listed", status=409)
-    return trial.models
+    return provider, entries, offers(provider, trial.models, entries, rules)
 
 
 def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
-
-
-def _picked(model: PublishedModel, offer: Offer | None) -> PickedModel:
-    if offer is None or offer.listed is None:
-        raise InvalidRequest(f"The provider lists no model {model.id}.", param="models")
-    return PickedModel(offer.listed, model.catalog_id or offer.catalog_id)
-
-
-def _has(entry: EntryView, provider: str) -> bool:
-    return any(each.get("provider") == provider for each in entry.settings.get("endpoints", ()))
 
 
 @route("GET /alerts", "Alerts, their channels and deliveries")

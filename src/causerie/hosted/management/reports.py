@@ -27,10 +27,13 @@ from causerie.hosted.management.views import (
     ProjectView,
     UserView,
     amount,
+    viewed,
 )
 from causerie.metering.ledger import UsageRecord
 
 _MICROSECONDS = 1_000_000
+TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")}
+"""Fields of records and their names in answers."""
 
 
 class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +48,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tag: str | None = None
 
 
-class UsageView(Struct, frozen=True, kw_only=True):
+class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
     """Sums over the requests of one interval and group; times are means."""
 
     start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
@@ -54,31 +57,18 @@ class UsageView(Struct, frozen=True, kw_only=True):
     refused: Annotated[int, Meta(description="Requests with a 4xx status, but 499.")]
     failed: Annotated[int, Meta(description="Requests with a 5xx status.")]
     aborted: Annotated[int, Meta(description="Requests that their client aborted (499).")]
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    reasoning_tokens: int
+    prompt: int
+    cached: int
+    completion: int
+    reasoning: int
     cost: Amount
     first_token_seconds: float | None
     duration_seconds: float
 
     @staticmethod
     def of(sum: UsageSum) -> UsageView:
-        return UsageView(
-            start=sum.start,
-            group=Group(**{by.value: name for by, name in sum.group.items()}),
-            requests=sum.requests,
-            refused=sum.refused,
-            failed=sum.failed,
-            aborted=sum.aborted,
-            prompt_tokens=sum.prompt,
-            cached_tokens=sum.cached,
-            completion_tokens=sum.completion,
-            reasoning_tokens=sum.reasoning,
-            cost=amount(sum.cost),
-            first_token_seconds=sum.first_token_seconds,
-            duration_seconds=sum.duration_seconds,
-        )
+        group = Group(**{by.value: name for by, name in sum.group.items()})
+        return viewed(UsageView, sum, group=group, cost=amount(sum.cost))
 
 
 class BudgetSpending(Struct, frozen=True, kw_only=True):
@@ -93,12 +83,10 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(spending: Spending) -> BudgetSpending:
-        budget = spending.budget
-        return BudgetSpending(
-            amount=amount(budget.amount),
-            period=budget.period,
-            unit=budget.unit,
-            model=budget.model,
+        return viewed(
+            BudgetSpending,
+            spending.budget,
+            amount=amount(spending.budget.amount),
             spent=amount(spending.spent),
             resets_at=spending.resets_at,
         )
@@ -138,13 +126,12 @@ class LatencyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(first: FirstTokens, by: Sequence[By]) -> LatencyView:
-        """Return the view of first-token times; ``by`` names what they are grouped by."""
         p50, p90, p99 = first.times
         group: dict[str, Any] = {each.value: first.group for each in by}
         return LatencyView(p50=p50, p90=p90, p99=p99, **group)
 
 
-class RequestView(Struct, frozen=True, kw_only=True):
+class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": "finish_reason"}):
     """One request; never what it said. Without a key or project these are empty."""
 
     id: str
@@ -165,12 +152,12 @@ class RequestView(Struct, frozen=True, kw_only=True):
     code: str | None
     param: Annotated[str | None, Meta(description="The field that caused the error.")]
     reason: Annotated[str, Meta(description="The error message, unless it quotes the request.")]
-    finish_reason: str | None
+    finish: str | None
     attempts: int
-    tried: Annotated[list[str], Meta(description="Targets tried, each with its failure.")]
+    tried: Annotated[tuple[str, ...], Meta(description="Targets tried, each with its failure.")]
     continued: Annotated[int, Meta(description="How often another target continued the reply.")]
-    prompt_tokens: int
-    cached_tokens: int
+    prompt: int
+    cached: int
     cache_miss: Annotated[
         str,
         Meta(
@@ -178,8 +165,8 @@ class RequestView(Struct, frozen=True, kw_only=True):
             "empty if it was not."
         ),
     ]
-    completion_tokens: int
-    reasoning_tokens: int
+    completion: int
+    reasoning: int
     units: Annotated[int, Meta(description="Search units of a rerank; 1 of embeddings.")]
     cost: Amount
     estimated: Annotated[
@@ -194,37 +181,11 @@ class RequestView(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(record: UsageRecord) -> RequestView:
         first = record.first_token_us
-        return RequestView(
-            id=record.id,
-            request_id=record.request_id,
+        return viewed(
+            RequestView,
+            record,
             at=record.moment,
-            project=record.project,
-            key=record.key,
-            user=record.user,
-            app=record.app,
-            referer=record.referer,
-            tag=record.tag,
-            door=record.door,
-            model=record.model,
-            operation=record.operation,
-            served_by=record.served_by,
-            stream=record.stream,
-            status=record.status,
-            code=record.code,
-            param=record.param,
-            reason=record.reason,
-            finish_reason=record.finish,
-            attempts=record.attempts,
-            tried=list(record.tried),
-            continued=record.continued,
-            prompt_tokens=record.prompt,
-            cached_tokens=record.cached,
-            cache_miss=record.cache_miss,
-            completion_tokens=record.completion,
-            reasoning_tokens=record.reasoning,
-            units=record.units,
             cost=amount(record.cost),
-            estimated=record.estimated,
             queue_seconds=record.queue_us / _MICROSECONDS,
             upstream_seconds=record.upstream_us / _MICROSECONDS,
             first_token_seconds=None if first is None else first / _MICROSECONDS,
@@ -246,16 +207,7 @@ class AuditView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(entry: AuditEntry) -> AuditView:
-        return AuditView(
-            id=entry.id,
-            at=entry.at,
-            actor=entry.actor,
-            actor_name=entry.actor_name,
-            action=entry.action,
-            subject=entry.subject,
-            project=entry.project_id,
-            details=entry.details,
-        )
+        return viewed(AuditView, entry, project=entry.project_id)
 
 
 class RankedView(Struct, frozen=True, kw_only=True):
@@ -280,21 +232,9 @@ class RankingList(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(ranking: Ranking, by: Literal["model", "provider"]) -> RankingList:
-        """Return the view of a ranking of accounts."""
-        return RankingList(
-            since=ranking.since,
-            until=ranking.until,
-            data=[
-                RankedView(
-                    rank=each.rank,
-                    tokens=each.tokens,
-                    requests=each.requests,
-                    rank_before=each.rank_before,
-                    **{by: each.name},
-                )
-                for each in ranking.rows
-            ],
-        )
+        unset = {"model": UNSET, "provider": UNSET}
+        data = [viewed(RankedView, each, **(unset | {by: each.name})) for each in ranking.rows]
+        return viewed(RankingList, ranking, data=data)
 
 
 Next = Annotated[str | None, Meta(description="`cursor` of the next page; `null`: the last.")]
@@ -365,7 +305,6 @@ class AuditList(Struct, frozen=True, kw_only=True):
 
 
 def cursor(place: object) -> str:
-    """A place in a list, as text."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
 
 
@@ -381,12 +320,10 @@ def place_of(cursor: str, type: type[P]) -> P | None:
 
 
 def no_cursor() -> InvalidRequest:
-    """Return the error for a cursor that none of our pages gave."""
     return InvalidRequest("`cursor` takes `next` of the page before, unchanged.", param="cursor")
 
 
 def by_creation(each: OneTimeLink | ApiKey) -> tuple[str, str]:
-    """Return the place of what has a moment of its own."""
     return f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id
 
 

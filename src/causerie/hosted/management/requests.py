@@ -44,10 +44,6 @@ class LimitBody(Body, frozen=True):
     output_tokens_per_minute: Count | None = None
     concurrent: Count | None = None
 
-    def limit(self) -> Limit:
-        """Return the limit in the terms of accounts."""
-        return Limit(**asdict(self))
-
 
 class BudgetBody(Body, frozen=True):
     """So much, within a period."""
@@ -67,9 +63,8 @@ class BoundsBody(Body, frozen=True):
     budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
 
     def bounds(self) -> LimitsAndBudgets:
-        """Return the limits and budgets in the terms of accounts."""
         return LimitsAndBudgets(
-            tuple(each.limit() for each in self.limits),
+            tuple(Limit(**asdict(each)) for each in self.limits),
             tuple(Budget(**asdict(each)) for each in self.budgets),
         )
 
@@ -229,12 +224,12 @@ class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Filter = ""
     user: Filter = ""
     model: Filter = ""
-    door: Filter = ""
 
 
 class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of sums."""
 
+    door: Filter = ""
     step: Annotated[Step, Meta(description="Length of an interval, in UTC.")] = Step.DAY
     by: Annotated[
         str,
@@ -255,24 +250,19 @@ class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True
     cursor: Cursor = ""
 
 
-class LatencySpan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LatencySpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of which requests."""
 
-    since: Since = ""
-    until: Until = ""
     by: Annotated[
         Literal["model", "project", "key", "user", ""],
         Meta(description="Grouping; empty: all together."),
     ] = "model"
-    project: Filter = ""
-    key: Filter = ""
-    user: Filter = ""
-    model: Filter = ""
 
 
 class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of single requests."""
 
+    door: Filter = ""
     status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
     request_id: Filter = ""
     tag: Annotated[str, Meta(max_length=256, description="The header `X-Tag` of the client.")] = ""

@@ -92,7 +92,6 @@ class ApiRoute(Generic[Q, B, A]):
 
     @property
     def parameters(self) -> Sequence[str]:
-        """Return the names of the path's parameters, in order."""
         return re.findall(r"{(\w+)}", self.path)
 
     @property
@@ -189,36 +188,32 @@ def moment(text: str, param: str) -> datetime | None:
     try:
         # A plus sign that stands unescaped in a query is read as a space.
         found = datetime.fromisoformat(text.replace(" ", "+"))
+        if found.tzinfo is None and len(text) > len("2026-11-21"):
+            raise ValueError("a time without its zone")
     except ValueError as error:
-        raise _no_moment(param) from error
-    if found.tzinfo is None:
-        if len(text) > len("2026-11-21"):
-            raise _no_moment(param)
-        found = found.replace(tzinfo=UTC)
+        raise InvalidRequest(
+            "A time is written 2026-11-21T12:00:00Z, or 2026-11-21 for the beginning of a day "
+            "(UTC).",
+            param=param,
+        ) from error
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     if not _EARLIEST <= found <= _LATEST:
         raise InvalidRequest("A time lies between 1970 and 2200.", param=param)
     return found.astimezone(UTC)
-
-
-def _no_moment(param: str) -> InvalidRequest:
-    return InvalidRequest(
-        "A time is written 2026-11-21T12:00:00Z, or 2026-11-21 for the beginning of a day (UTC).",
-        param=param,
-    )
 
 
 def _translated(message: str) -> InvalidRequest:
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):
-        param = _joined_path(path, found[1])
+        param = f"{path}.{found[1]}".removeprefix(".")
         return InvalidRequest(
             f"`{param[:100]}` is not known here; leave it out.",
             code="unsupported_parameter",
             param=param[:100],
         )
     if found := _MISSING.search(what):
-        param = _joined_path(path, found[1])
+        param = f"{path}.{found[1]}".removeprefix(".")
         return InvalidRequest(f"`{param}` is missing.", code="missing_parameter", param=param)
     place = f"`{path}`" if path else "The body"
     if found := _TYPE.search(what):
@@ -230,7 +225,3 @@ def _translated(message: str) -> InvalidRequest:
     return InvalidRequest(
         f"{place} is not right: {reason}; /api/openapi.json says what is.", param=path or None
     )
-
-
-def _joined_path(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name

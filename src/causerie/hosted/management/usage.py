@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import AsyncGenerator, Sequence
+import re
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec import UNSET
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditFilter
-from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
     By,
@@ -27,6 +25,7 @@ from causerie.hosted.accounts.usage import (
     time_buckets,
 )
 from causerie.hosted.management.reports import (
+    TOKENS,
     AuditList,
     AuditView,
     BudgetSpending,
@@ -66,23 +65,18 @@ _LONGEST_SPAN = {
 }
 
 
-def between(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
+def between(query: Span, now: datetime) -> tuple[datetime, datetime]:
     """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
-    end = moment(until, "until") or now
-    start = moment(since, "since") or end - _USUAL_SPAN
+    end = moment(query.until, "until") or now
+    start = moment(query.since, "since") or end - _USUAL_SPAN
     if end <= start:
         raise InvalidRequest("`until` has to be after `since`.", param="until")
     return start, end
 
 
-def project_of(actor: Actor, span_project: str) -> str | None:
-    """Return the project to query: the one named, else the key's, else all."""
-    return span_project or actor.project
-
-
 def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
     """Return the query of sums. Raises :class:`InvalidRequest`."""
-    since, until = between(query.since, query.until, now)
+    since, until = between(query, now)
     longest = _LONGEST_SPAN[query.step]
     if until - since > longest:
         raise InvalidRequest(
@@ -97,14 +91,14 @@ def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
 
 def narrowed(query: Span) -> dict[str, str | None]:
     """Return the filters in addition to the project; the rest is ``None``."""
-    return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}
+    names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
+    return {name: getattr(query, name) or None for name in names}
 
 
 CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
-    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
-    *("cost", "first_token_seconds", "duration_seconds"),
+    *("prompt", "cached", "completion", "reasoning"),
 )
 
 
@@ -112,38 +106,33 @@ async def usage_csv(
     question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
 ) -> AsyncGenerator[bytes]:
     """Yield the head with the lines of the first bucket, then those of the others."""
-    text = csv_lines([["start", *question.by, *_COUNTED]])
+    counted = [TOKENS.get(name, name) for name in _COUNTED]
+    means = ("cost", "first_token_seconds", "duration_seconds")
+    text = csv_lines([["start", *question.by, *counted, *means]])
     async with aclosing(buckets):
         async for _, sums in buckets:
             if sums:
-                text += await asyncio.to_thread(_csv_lines, sums, question)
+                rows = (_csv_line(each, question) for each in sums)
+                text += await asyncio.to_thread(csv_lines, rows)
             if text:
                 yield text
                 text = b""
 
 
-def _csv_lines(sums: Sequence[UsageSum], question: UsageQuery) -> bytes:
-    return csv_lines(_csv_line(each, question) for each in sums)
-
-
 def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
-    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
-    first = "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}"
-    counts = (
-        *(sum.requests, sum.refused, sum.failed, sum.aborted),
-        *(sum.prompt, sum.cached, sum.completion, sum.reasoning),
-    )
+    start, group = _place(sum, question)
     return [
         start,
-        *(csv_text(sum.group[by]) for by in question.by),
-        *map(str, counts),
+        *map(csv_text, group),
+        *(str(getattr(sum, name)) for name in _COUNTED),
         amount(sum.cost),
-        first,
+        "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
         f"{sum.duration_seconds:.6f}",
     ]
 
 
 _LARGEST = 2**62
+_RECORD = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 Place = tuple[str, tuple[str, ...]]
 
 
@@ -161,7 +150,7 @@ async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
     asked = usage_query(query, call.now)
     after = place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
     async with aclosing(rest):
         async for _, sums in rest:
@@ -178,28 +167,25 @@ async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
 
 @route("GET /usage.csv", "Usage and cost as CSV")
 async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
-    """The same as a table, whole."""
     asked = usage_query(call.query, call.now)
-    project = project_of(call.actor, call.query.project)
+    project = call.query.project or call.actor.project
     buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
     return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
 async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
-    """Return the state of a project's budgets."""
     seen = await call.accounts.projects.see(call.actor, call.ids["project"])
-    reader = _spending(call, call.actor, seen.project.id)
+    reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
     found = await reader.of_project(seen.bounds.budgets)
     return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
 
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")
 async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
-    """Return the state of a key's budgets."""
     key = await call.accounts.keys.see(call.actor, call.ids["key"])
     used = await call.accounts.usage.last_used(call.actor, key.project_id)
-    reader = _spending(call, call.actor, key.project_id)
+    reader = SpendingReader(call.accounts.usage, call.actor, key.project_id, call.now)
     found = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets})
     return KeySpending(
         last_used_at=used.get(key.id),
@@ -207,28 +193,14 @@ async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
     )
 
 
-def _spending(call: ApiCall[Any, Any], actor: Actor, project: str) -> SpendingReader:
-    return SpendingReader(call.accounts.usage, actor, project, call.now)
-
-
 @route("GET /usage/first-token", "Time to first token")
 async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
     query = call.query
-    since, until = between(query.since, query.until, call.now)
+    since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    found = await call.accounts.usage.first_tokens(
-        call.actor,
-        project_of(call.actor, query.project),
-        UsageQuery(
-            since=since,
-            until=until,
-            step=Step.ALL,
-            by=by,
-            key=query.key or None,
-            user=query.user or None,
-            model=query.model or None,
-        ),
-    )
+    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed(query))
+    project = query.project or call.actor.project
+    found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
     return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
@@ -236,10 +208,10 @@ async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
 @route("GET /requests", "Single requests")
 async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
     query = call.query
-    since, until = between(query.since, query.until, call.now)
+    since, until = between(query, call.now)
     before = place_of(query.cursor, tuple[int, str])
-    if before is not None:
-        _check_record(before)
+    if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
+        raise no_cursor()
     wanted = RecordFilter(
         since=since,
         until=until,
@@ -251,7 +223,7 @@ async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
         limit=query.limit,
         **narrowed(query),
     )
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     found = await call.accounts.usage.requests(call.actor, project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return RequestList(
@@ -274,7 +246,7 @@ async def list_audit(call: ApiCall[AuditQuery, NoBody]) -> AuditList:
         before=before,
         limit=query.limit,
     )
-    project = project_of(call.actor, query.project)
+    project = query.project or call.actor.project
     projects = call.accounts.projects
     if project is None:
         found = await projects.audit_of_all(call.actor, wanted)
@@ -301,12 +273,3 @@ def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
     if start >= asked.until:
         raise no_cursor()
     return replace(asked, since=max(asked.since, start))
-
-
-def _check_record(place: tuple[int, str]) -> None:
-    try:
-        uuid.UUID(place[1])
-    except ValueError as error:
-        raise no_cursor() from error
-    if not 0 <= place[0] < _LARGEST:
-        raise no_cursor()

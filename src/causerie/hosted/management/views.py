@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
@@ -13,16 +13,23 @@ from causerie.hosted.accounts.authorization import Narrowed
 from causerie.hosted.accounts.bounds import BudgetPeriod, Credit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import NewKey
 from causerie.hosted.accounts.keys import ApiKey, KeyState, LinkKind, NewLink, OneTimeLink, Purpose
-from causerie.hosted.accounts.people import Actor, Project, ProjectMember, Role, User
+from causerie.hosted.accounts.people import Project, ProjectMember, Role, User
 
 Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
 Moment = Annotated[datetime, Meta(tz=True)]
+V = TypeVar("V", bound=Struct)
 
 
 def amount(value: Decimal) -> str:
     """Return a number in decimal notation, without an exponent or zeros at the end."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def viewed(kind: type[V], source: object, **values: Any) -> V:
+    """Return a view of an object: its fields of the same names, and ``values`` for the others."""
+    names = kind.__struct_fields__
+    return kind(**{name: getattr(source, name) for name in names if name not in values}, **values)
 
 
 class Me(Struct, frozen=True, kw_only=True):
@@ -33,10 +40,6 @@ class Me(Struct, frozen=True, kw_only=True):
     name: str
     operator: bool
     project: str | None
-
-    @staticmethod
-    def of(actor: Actor) -> Me:
-        return convert(actor, Me, from_attributes=True)
 
 
 class LimitView(Struct, frozen=True, kw_only=True):
@@ -70,10 +73,7 @@ class BoundsView(Struct, frozen=True, kw_only=True):
         return BoundsView(
             limits=convert(bounds.limits, tuple[LimitView, ...], from_attributes=True),
             budgets=tuple(
-                BudgetView(
-                    amount=amount(each.amount), period=each.period, unit=each.unit, model=each.model
-                )
-                for each in bounds.budgets
+                viewed(BudgetView, each, amount=amount(each.amount)) for each in bounds.budgets
             ),
         )
 
@@ -131,9 +131,7 @@ class CreditView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(credit: Credit) -> CreditView:
-        return CreditView(
-            id=credit.id, amount=amount(credit.amount), at=credit.at, by=credit.by, note=credit.note
-        )
+        return viewed(CreditView, credit, amount=amount(credit.amount))
 
 
 class CreditsView(Struct, frozen=True, kw_only=True):
@@ -160,14 +158,14 @@ class MemberView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(member: ProjectMember) -> MemberView:
-        return MemberView(
-            user=member.user.id,
-            email=member.user.email,
-            name=member.user.name,
-            role=member.role,
-            since=member.since,
-            from_group=member.from_group,
-            disabled_at=member.user.disabled_at,
+        user = member.user
+        return viewed(
+            MemberView,
+            member,
+            user=user.id,
+            email=user.email,
+            name=user.name,
+            disabled_at=user.disabled_at,
         )
 
 
@@ -187,18 +185,7 @@ class LinkView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(link: OneTimeLink) -> LinkView:
-        return LinkView(
-            id=link.id,
-            kind=link.kind,
-            email=link.email,
-            project=link.project_id,
-            role=link.role,
-            operator=link.operator,
-            user=link.user_id,
-            created_by=link.created_by,
-            created_at=link.created_at,
-            expires_at=link.expires_at,
-        )
+        return viewed(LinkView, link, project=link.project_id, user=link.user_id)
 
 
 class NewLinkView(LinkView, frozen=True, kw_only=True):
@@ -235,17 +222,11 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(key: ApiKey, now: datetime) -> KeyView:
-        return KeyView(
-            id=key.id,
+        return viewed(
+            KeyView,
+            key,
             project=key.project_id,
-            name=key.name,
-            purpose=key.purpose,
             state=key.state(now),
-            created_by=key.created_by,
-            person=key.person,
-            created_at=key.created_at,
-            expires_at=key.expires_at,
-            disabled_at=key.disabled_at,
             doors=None if key.doors is None else sorted(key.doors),
             models=None if key.models is None else sorted(key.models),
             bounds=BoundsView.of(key.bounds),
@@ -261,11 +242,9 @@ class NarrowedView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(found: Narrowed, now: datetime) -> NarrowedView:
-        return NarrowedView(
-            keys_stopped=[KeyView.of(key, now) for key in found.keys_stopped],
-            keys_transferred=[KeyView.of(key, now) for key in found.keys_transferred],
-            invitations_withdrawn=found.invitations_withdrawn,
-        )
+        stopped = [KeyView.of(key, now) for key in found.keys_stopped]
+        transferred = [KeyView.of(key, now) for key in found.keys_transferred]
+        return viewed(NarrowedView, found, keys_stopped=stopped, keys_transferred=transferred)
 
 
 class NewKeyView(KeyView, frozen=True, kw_only=True):

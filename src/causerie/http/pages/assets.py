@@ -83,7 +83,6 @@ SHEETS = MappingProxyType(
     }
 )
 """Style sheets and their parts: of every page, and of pages by subject."""
-_HASH_LENGTH = 16
 _IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
 _STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
 _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
@@ -93,14 +92,14 @@ class Statics:
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
         """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
-        self._scripts: dict[str, str] = {}
         self._files: dict[str, CachedPage] = {}
         others, texts = _contents()
         for name, content in others.items():
             self._add(prefix, name, content)
         for name, parts in SHEETS.items():
             style = "".join(texts[f"{part}.css"] for part in parts)
-            self._add_sheet(prefix, name, style, last_style)
+            located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
+            self._add(prefix, name, located.encode() + last_style)
             last_style = b""
         self._scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
         for name in self._scripts:
@@ -128,10 +127,6 @@ class Statics:
         headers = {**FILE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
         await send_cached(exchange, file, headers, content_type=kind)
 
-    def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
-        located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
-        self._add(prefix, name, located.encode() + last_style)
-
     def _add_script(self, prefix: str, name: str) -> None:
         # Imports come first, as an address names content: no script meets one of another version.
         if name in self._addresses:
@@ -145,7 +140,7 @@ class Statics:
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
-        hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
+        hashed = hashlib.sha256(content).hexdigest()[:16]
         address = f"{prefix}/{stem}.{hashed}.{kind}"
         self._addresses[name] = address
         small = gzip.compress(content, mtime=0)

@@ -84,12 +84,11 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
 def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
     steps = round(1 / _STEP)
     shades = (_mix(wanted, light.towards, step * _STEP) for step in range(steps + 1))
-    return next(shade for shade in shades if _is_readable(shade, light))
-
-
-def _is_readable(accent: _Rgb, light: _Light) -> bool:
-    pairs = ((accent, light.hover), (accent, light.soft(accent)), (light.on_accent(accent), accent))
-    return all(contrast(text, ground) >= _READABLE for text, ground in pairs)
+    for shade in shades:
+        pairs = ((shade, light.hover), (shade, light.soft(shade)), (light.on_accent(shade), shade))
+        if all(contrast(text, ground) >= _READABLE for text, ground in pairs):
+            return shade
+    return light.towards
 
 
 def contrast(one: _Rgb, other: _Rgb) -> float:
@@ -128,22 +127,12 @@ class Logo:
     content: bytes
 
 
-class Logos:
-    """All logos. ``prefix`` is the path that they are served below."""
-
-    def __init__(self, prefix: str, logos: Mapping[str, Logo]) -> None:
-        self._logos = logos
-        digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
-        self._addresses = {
-            name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}"
-            for name, digest in digests.items()
-        }
-
-    def address(self, name: str) -> str | None:
-        return self._addresses.get(name)
-
-    def get(self, name: str) -> Logo | None:
-        return self._logos.get(name)
+def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
+    """Return the addresses of logos by their names; a new image has another one."""
+    digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
+    return {
+        name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}" for name, digest in digests.items()
+    }
 
 
 def initials(name: str) -> str:

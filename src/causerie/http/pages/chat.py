@@ -7,7 +7,6 @@ one. Whoever opens the page can therefore do and see what the API lets them, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from causerie.http.exchange import Exchange
@@ -58,15 +57,12 @@ class NumberField:
 
 def number_fields() -> tuple[NumberField, ...]:
     """Return a field for every number by which tokens are drawn, and for others that want one."""
-    return tuple(_fields())
-
-
-def _fields() -> Iterator[NumberField]:
     drawn = {each.name for each in SAMPLING}
-    for parameter in PARAMETERS.values():
-        number, control = parameter.number, parameter.facts.control
-        if number is not None and (control is not None or parameter.name in drawn):
-            yield _field(parameter, number, control or Control())
+    return tuple(
+        _field(one, one.number, one.facts.control or Control())
+        for one in PARAMETERS.values()
+        if one.number is not None and (one.facts.control is not None or one.name in drawn)
+    )
 
 
 def _field(parameter: Parameter, number: Number, control: Control) -> NumberField:
@@ -88,15 +84,12 @@ class ChatPage(StandalonePage):
         super().__init__("chat.html", static_prefix, brand)
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...]) -> None:
-        await self.send(exchange, base_urls, lambda: _values(base_urls), "accept, accept-encoding")
-
-
-def _values(base_urls: tuple[str, ...]) -> dict[str, object]:
-    return {
-        "base_urls": base_urls,
-        "doors": (),  # the script knows by which address it came
-        "numbers": number_fields(),
-        "example_tools": EXAMPLE_TOOLS,
-        "example_schema": EXAMPLE_SCHEMA,
-        "keys_at": "",
-    }
+        values: dict[str, object] = {
+            "base_urls": base_urls,
+            "doors": (),  # the script knows by which address it came
+            "numbers": number_fields(),
+            "example_tools": EXAMPLE_TOOLS,
+            "example_schema": EXAMPLE_SCHEMA,
+            "keys_at": "",
+        }
+        await self.send(exchange, base_urls, lambda: values, "accept, accept-encoding")

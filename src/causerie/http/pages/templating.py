@@ -16,7 +16,7 @@ from causerie.catalog.page_cache import CachedPage
 from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 from causerie.http.pages.assets import PAGE_HEADERS, Statics
-from causerie.http.pages.branding import Branding, Logos, initials
+from causerie.http.pages.branding import Branding, initials
 from causerie.protocol.money import exact, rounded
 
 _LOOKS = {
@@ -45,10 +45,9 @@ _NAMED = {
 
 
 def environment(
-    statics: Statics,
-    brand: Branding,
-    logos: Logos = Logos("", {}),  # noqa: B008 - never changed
+    statics: Statics, brand: Branding, logos: Mapping[str, str] = MappingProxyType({})
 ) -> Environment:
+    """``logos`` are addresses by the names of authors and providers."""
     made = Environment(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
@@ -57,12 +56,13 @@ def environment(
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (coded, moment, date, ago, exact, decimal, count, counted, short, seconds, day, hour)
-    made.filters |= {each.__name__: each for each in (*filters, dayhour, stamp)}
+    filters = (coded, ago, exact, decimal, count, counted, short, seconds, day)
+    made.filters |= {each.__name__: each for each in filters}
+    made.filters |= {look: partial(_time, look) for look in _LOOKS}
     made.filters["money"] = rounded
     made.globals |= {"static": statics.address, "module": partial(_module, statics)}
     made.globals |= {"seconds": seconds}
-    made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
+    made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials}
     return made
 
 
@@ -112,18 +112,9 @@ def coded(words: str) -> Markup:
     )
 
 
-def moment(at: datetime | None, empty: str = "never") -> Markup:
-    """A day and time; a script shows it in the visitor's own zone."""
-    return _time(at, "moment", empty)
-
-
-def date(at: datetime | None, empty: str = "never") -> Markup:
-    return _time(at, "date", empty)
-
-
 def ago(at: datetime | None, empty: str = "never") -> Markup:
     """Return the time since or until then; the full time is in its title."""
-    return _time(at, "ago", empty, since(at, datetime.now(UTC)) if at is not None else "")
+    return _time("ago", at, empty, since(at, datetime.now(UTC)) if at is not None else "")
 
 
 def since(at: datetime, now: datetime) -> str:
@@ -184,20 +175,8 @@ def day(at: datetime) -> str:
     return f"{utc.day} {utc:%b}"
 
 
-def hour(at: datetime) -> Markup:
-    return _time(at, "hour", "")
-
-
-def dayhour(at: datetime) -> Markup:
-    return _time(at, "dayhour", "")
-
-
-def stamp(at: datetime) -> Markup:
-    """A moment of the log, to the second, its year left out."""
-    return _time(at, "stamp", "")
-
-
-def _time(at: datetime | None, look: str, empty: str, words: str = "") -> Markup:
+def _time(look: str, at: datetime | None, empty: str = "never", words: str = "") -> Markup:
+    # A script shows it in the visitor's own zone.
     if at is None:
         return Markup('<span class="quiet">{}</span>').format(empty)
     utc = at.astimezone(UTC)

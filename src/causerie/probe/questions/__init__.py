@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions import (
-    length,
     listing,
     messages,
     operations,
     output,
-    refusals,
     sampling,
     streaming,
     thinking,
-    tools,
 )
 
 QUESTIONS: tuple[ProbeQuestion, ...] = (
@@ -23,13 +20,13 @@ QUESTIONS: tuple[ProbeQuestion, ...] = (
     *thinking.QUESTIONS,
     *messages.QUESTIONS,
     *streaming.QUESTIONS,
-    *length.QUESTIONS,
+    *sampling.LENGTH_QUESTIONS,
     *sampling.QUESTIONS,
-    *tools.QUESTIONS,
-    *tools.FORCED_TOOL_QUESTIONS,
+    *output.TOOL_QUESTIONS,
+    *output.FORCED_TOOL_QUESTIONS,
     *output.QUESTIONS,
-    *refusals.QUESTIONS,
-    *length.CONTINUING_QUESTIONS,
+    *messages.REFUSAL_QUESTIONS,
+    *sampling.CONTINUING_QUESTIONS,
     *listing.CONTEXT_QUESTIONS,
     *streaming.LEAVING_QUESTIONS,
 )

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 from dataclasses import replace
 
 from causerie.errors import counted
 from causerie.probe.question import (
     Learned,
-    ProbeQuestion,
     ProbeReply,
     ProbeRequest,
-    ProbeVerdict,
     Script,
     Subject,
+    answered,
     dig,
+    message_of,
     no,
     partly,
+    question,
+    refusal,
+    settle,
     unclear,
     yes,
 )
-from causerie.probe.reading import answered, message_of, refusal, settle
 
 LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
@@ -58,14 +59,18 @@ def listed_length(entry: object) -> int | None:
     return None
 
 
+@question("base", "1, 9", alone=True, asks=0)
 def _base(subject: Subject) -> Script:
+    """Does the base URL end with a version?"""
     yield from ()
     if _VERSION.search(subject.base_url):
         return yes()
     return partly("the base URL does not end with a version like /v1")
 
 
+@question("models", "2.1, 4.1", alone=True)
 def _models(subject: Subject) -> Script:
+    """Are models listed by id?"""
     reply = yield LIST
     settle(reply)
     if not isinstance(dig(reply.document(), "data"), list):
@@ -77,7 +82,9 @@ def _models(subject: Subject) -> Script:
     return Learned(yes(counted(count, "model")), known)
 
 
+@question("models.parameters", "1 rule 3", alone=True, asks=0)
 def _claims(subject: Subject) -> Script:
+    """Does the model's entry say which parameters it supports?"""
     yield from ()
     claimed = dig(subject.entry, "supported_parameters")
     if isinstance(claimed, list):
@@ -85,7 +92,9 @@ def _claims(subject: Subject) -> Script:
     return no("the entry has no `supported_parameters`")
 
 
-def _open(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+@question("models.open", "5 rule 5", alone=True)
+def _open(subject: Subject) -> Script:
+    """Are models listed without a key?"""
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield ProbeRequest("GET", "/models", credential="none")
@@ -94,21 +103,7 @@ def _open(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]
     return no(f"without a key: status {reply.status}") if reply.status else unclear(reply.trouble)
 
 
-QUESTIONS = (
-    ProbeQuestion(
-        "base", "1, 9", "Does the base URL end with a version?", _base, alone=True, asks=0
-    ),
-    ProbeQuestion("models", "2.1, 4.1", "Are models listed by id?", _models, alone=True),
-    ProbeQuestion(
-        "models.parameters",
-        "1 rule 3",
-        "Does the model's entry say which parameters it supports?",
-        _claims,
-        alone=True,
-        asks=0,
-    ),
-    ProbeQuestion("models.open", "5 rule 5", "Are models listed without a key?", _open, alone=True),
-)
+QUESTIONS = (_base, _models, _claims, _open)
 
 
 LONGEST_ASKED = 32_768  # tokens; a longer prompt would cost too much if it were not refused
@@ -137,7 +132,9 @@ def told_length(reply: ProbeReply) -> int | None:
     return int(re.sub("[,_]", "", found[1])) if found else None
 
 
+@question("context_length", "8, contract 3", asks=3, tokens=60)
 def _context_length(subject: Subject) -> Script:
+    """Is the context length told?"""
     if subject.context_length is not None:
         return yes(f"{subject.context_length} tokens, by the list of models")
     again = entry_of((yield LIST), subject.model)
@@ -161,7 +158,9 @@ def _learned(subject: Subject, length: int, how: str, *, whole: bool = False) ->
     return Learned(yes(words) if whole else partly(words), known)
 
 
+@question(TOO_LONG, "contract 3")
 def _too_long(subject: Subject) -> Script:
+    """Is a prompt that is too long refused, and never cut?"""
     length = subject.context_length
     if length is None:
         return unclear("not asked: the context length is not known")
@@ -180,16 +179,4 @@ def _too_long(subject: Subject) -> Script:
     return partly(f"refused under another code: {message_of(reply)}")
 
 
-CONTEXT_QUESTIONS = (
-    ProbeQuestion(
-        "context_length",
-        "8, contract 3",
-        "Is the context length told?",
-        _context_length,
-        asks=3,
-        tokens=60,
-    ),
-    ProbeQuestion(
-        TOO_LONG, "contract 3", "Is a prompt that is too long refused, and never cut?", _too_long
-    ),
-)
+CONTEXT_QUESTIONS = (_context_length, _too_long)

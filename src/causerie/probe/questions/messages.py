@@ -1,26 +1,36 @@
-"""Questions on completions: their fields, the content of conversations, and hints."""
+"""Questions on requests: what is taken and how it comes back, and what is refused (interface 5, 7;
+contract 3), with the right status and form.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from causerie.probe.question import (
+    Credential,
     Learned,
     Messages,
     ProbeQuestion,
+    ProbeReply,
+    ProbeRequest,
     Script,
     Subject,
+    answered,
     dig,
+    message_of,
     no,
     of_parameter,
     partly,
+    question,
+    refusal,
     unclear,
     user,
     weighed,
     yes,
 )
-from causerie.probe.reading import answered, refusal
 
 HELLO = "Say hello in one short sentence."
 MOST = 24
@@ -45,7 +55,9 @@ _FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
 )
 
 
+@question("completion", "2.5, 4.2", asks=4, tokens=80, alone=True)
 def _completion(subject: Subject) -> Script:
+    """Does a plain completion come, with all its fields?"""
     reply = yield subject.ask(HELLO, MOST).once()
     tried = [
         replace(subject, limit="max_completion_tokens"),
@@ -65,7 +77,9 @@ def _completion(subject: Subject) -> Script:
     return Learned(weighed(missing, of=len(_FIELDS)), subject)
 
 
+@question("usage", "2.5", tokens=80)
 def _usage(subject: Subject) -> Script:
+    """Does the usage add up, with its details?"""
     answer = answered((yield subject.ask(HELLO, MOST).once()))
     usage = dig(answer.document, "usage")
     missing = []
@@ -83,7 +97,9 @@ def _usage(subject: Subject) -> Script:
     return weighed(missing, of=4)
 
 
+@question("identity", "contract 2", tokens=80)
 def _identity(subject: Subject) -> Script:
+    """Are id, fingerprint and model told?"""
     reply = yield subject.ask(HELLO, MOST).once()
     answer = answered(reply)
     missing = []
@@ -98,21 +114,7 @@ def _identity(subject: Subject) -> Script:
     return weighed(missing, of=4)
 
 
-COMPLETION_QUESTIONS = (
-    ProbeQuestion(
-        "completion",
-        "2.5, 4.2",
-        "Does a plain completion come, with all its fields?",
-        _completion,
-        asks=4,
-        tokens=80,
-        alone=True,
-    ),
-    ProbeQuestion("usage", "2.5", "Does the usage add up, with its details?", _usage, tokens=80),
-    ProbeQuestion(
-        "identity", "contract 2", "Are id, fingerprint and model told?", _identity, tokens=80
-    ),
-)
+COMPLETION_QUESTIONS = (_completion, _usage, _identity)
 
 
 _SAY = user("Say ok.")
@@ -143,7 +145,9 @@ _HINTS = {
 }
 
 
+@question("messages.roles", "2.2, contract 1", asks=4, tokens=60)
 def _roles(subject: Subject) -> Script:
+    """Are system, developer, late system messages and text parts taken?"""
     refused = []
     for name, said in _KINDS:
         reply = yield subject.ask(said, 4)
@@ -155,7 +159,9 @@ def _roles(subject: Subject) -> Script:
     return weighed(refused, of=len(_KINDS))
 
 
+@question("hints", "contract 1", asks=9, tokens=50)
 def _optional_parameters(subject: Subject) -> Script:
+    """Are hints taken?"""
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
     if refusal(reply) is None:
         answered(reply)
@@ -171,7 +177,9 @@ def _optional_parameters(subject: Subject) -> Script:
     return partly("refuses " + (", ".join(left) or "them only together"))
 
 
+@question("unknown", "contract 1", tokens=50)
 def _unknown(subject: Subject) -> Script:
+    """Is an unknown field told of?"""
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
     refused = refusal(reply)
     if refused is not None:
@@ -183,7 +191,9 @@ def _unknown(subject: Subject) -> Script:
     return partly("taken in silence: whether a parameter is known cannot be told from status 200")
 
 
+@of_parameter("documents", asks=2, tokens=130)
 def _documents(subject: Subject) -> Script:
+    """Do `documents` reach the prompt?"""
     plain = answered((yield subject.ask(HELLO, 4)))
     documents = [{"title": "Foxes", "text": "A fox has a red tail. " * 6}]
     more = answered((yield subject.ask(HELLO, 4, documents=documents)))
@@ -194,30 +204,148 @@ def _documents(subject: Subject) -> Script:
     return no("accepted and left out: the prompt is as long as without them")
 
 
+@question("session_id", "contract 1", tokens=50)
 def _session(subject: Subject) -> Script:
+    """Is `session_id` taken?"""
     answered((yield subject.ask("Say ok.", 4, session_id="probe-1")))
     return unclear("accepted; where a request goes cannot be seen from outside")
 
 
+@of_parameter("modalities", tokens=50)
 def _modalities(subject: Subject) -> Script:
+    """Is `modalities` of text taken?"""
     answered((yield subject.ask("Say ok.", 4, modalities=["text"])))
     return yes("accepted; replies are text anyway")
 
 
-QUESTIONS = (
-    ProbeQuestion(
-        "messages.roles",
-        "2.2, contract 1",
-        "Are system, developer, late system messages and text parts taken?",
-        _roles,
-        asks=4,
-        tokens=60,
+QUESTIONS = (_roles, _optional_parameters, _unknown, _documents, _session, _modalities)
+
+
+# Errors and keys: wrong requests get the right status and form.
+
+_PATH = "/chat/completions"
+
+
+def _say_ok(model: str, limit: str) -> bytes:
+    return msgspec.json.encode({"model": model, "messages": [user("Say ok.")], limit: 4})
+
+
+def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
+    missing = []
+    if reply.status not in statuses:
+        wanted = " or ".join(map(str, statuses))
+        missing.append(f"status {reply.status} instead of {wanted}: {message_of(reply)}")
+    error = dig(reply.document(), "error")
+    if not isinstance(error, dict):
+        missing.append("no object `error`")
+    else:
+        lacks = [name for name in ("message", "type", "param", "code") if name not in error]
+        if lacks:
+            missing.append("`error` lacks " + ", ".join(lacks))
+    return missing
+
+
+def _refused(
+    id: str, rule: str, words: str, request: Callable[[Subject], ProbeRequest], *statuses: int
+) -> ProbeQuestion:
+    @question(id, rule, words, tokens=50, alone=True)
+    def script(subject: Subject) -> Script:
+        reply = yield request(subject)
+        if not reply.status:
+            return unclear(reply.trouble)
+        if reply.status == 200:
+            return no("taken: status 200")
+        return weighed(_faults(reply, statuses), of=2)
+
+    return script
+
+
+def _broken(subject: Subject) -> ProbeRequest:
+    return ProbeRequest(
+        "POST", _PATH, b'{"model": "' + subject.model.encode() + b'", "messages": ['
+    )
+
+
+def _key(credential: Credential, words: str) -> ProbeQuestion:
+    @question(f"key.{credential}", "5 rule 1", words, tokens=50, alone=True)
+    def script(subject: Subject) -> Script:
+        if not subject.keyed:
+            return unclear("asked without a key anyway")
+        body = _say_ok(subject.model, subject.limit)
+        reply = yield ProbeRequest("POST", _PATH, body, credential=credential)
+        if reply.status == 200:
+            return partly("no key is needed")
+        missing = _faults(reply, (401,)) if reply.status else [reply.trouble]
+        if "www-authenticate" not in reply.headers:
+            missing.append("no header WWW-Authenticate")
+        return weighed(missing, of=3)
+
+    return script
+
+
+@question("key.placeholder", "5 rule 2", tokens=50, alone=True)
+def _placeholder(subject: Subject) -> Script:
+    """Is a placeholder taken where no key is needed?"""
+    # Clients that insist on a key send any, where none is needed.
+    if subject.keyed:
+        return unclear("asked with a key")
+    body = _say_ok(subject.model, subject.limit)
+    reply = yield ProbeRequest("POST", _PATH, body, credential="wrong")
+    if reply.status == 200:
+        return yes()
+    if not reply.status:
+        return unclear(reply.trouble)
+    return no(f"status {reply.status}: {message_of(reply)}")
+
+
+@question("errors.param", "contract 3", tokens=50, alone=True)
+def _names_parameter(subject: Subject) -> Script:
+    """Does a refusal name the parameter?"""
+    reply = yield subject.ask("Say ok.", 4, temperature="hot")
+    if reply.status == 200:
+        return no("taken: status 200")
+    if not reply.status:
+        return unclear(reply.trouble)
+    param = dig(reply.document(), "error", "param")
+    if param == "temperature":
+        return yes()
+    if "temperature" in message_of(reply):
+        return partly("in words, not as `param`")
+    return no(message_of(reply))
+
+
+REFUSAL_QUESTIONS = (
+    _refused("errors.json", "7, contract 3", "Is broken JSON refused with 400?", _broken, 400),
+    _refused(
+        "errors.missing",
+        "7, contract 3",
+        "Are missing messages refused with 400?",
+        lambda one: ProbeRequest("POST", _PATH, msgspec.json.encode({"model": one.model})),
+        *(400, 422),
     ),
-    ProbeQuestion(
-        "hints", "contract 1", "Are hints taken?", _optional_parameters, asks=9, tokens=50
+    _refused(
+        "errors.model",
+        "7, contract 3",
+        "Is an unknown model refused with 404?",
+        lambda one: ProbeRequest("POST", _PATH, _say_ok("no-such-model-probe", one.limit)),
+        404,
     ),
-    ProbeQuestion("unknown", "contract 1", "Is an unknown field told of?", _unknown, tokens=50),
-    of_parameter("documents", "Do `documents` reach the prompt?", _documents, asks=2, tokens=130),
-    ProbeQuestion("session_id", "contract 1", "Is `session_id` taken?", _session, tokens=50),
-    of_parameter("modalities", "Is `modalities` of text taken?", _modalities, tokens=50),
+    _refused(
+        "errors.value",
+        "contract 1",
+        "Is a value out of range refused?",
+        lambda one: one.ask("Say ok.", 4, temperature=-3),
+        *(400, 422),
+    ),
+    _names_parameter,
+    _refused(
+        "errors.path",
+        "contract 3",
+        "Is an unknown path refused with 404?",
+        lambda _: ProbeRequest("GET", "/no/such/path"),
+        404,
+    ),
+    _key("none", "Is a request without a key refused?"),
+    _key("wrong", "Is a wrong key refused?"),
+    _placeholder,
 )

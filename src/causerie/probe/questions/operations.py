@@ -13,9 +13,9 @@ from causerie.probe.question import (
     dig,
     no,
     partly,
+    settle,
     yes,
 )
-from causerie.probe.reading import settle
 
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
 

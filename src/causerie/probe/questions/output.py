@@ -1,29 +1,40 @@
-"""Replies in a shape (interface R1, R2; contract 1): the shape must hold although nothing
-in the conversation asks for it.
+"""Questions on replies in a shape (interface R1, R2, T; contract 1): schemas and grammars, which
+must hold although nothing in the conversation asks for it, and calls of tools.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import msgspec
 from jsonschema import Draft202012Validator
 
 from causerie.probe.question import (
+    Messages,
+    ProbeAnswer,
+    ProbeCall,
     ProbeQuestion,
-    ProbeReply,
     ProbeRequest,
     ProbeVerdict,
     Script,
     Subject,
+    answered,
+    dig,
+    joined,
     no,
+    of_parameter,
     partly,
+    question,
+    refusal,
+    streamed,
     unclear,
+    user,
+    weighed,
     yes,
 )
-from causerie.probe.reading import ProbeAnswer, answered, refusal
 from causerie.protocol import bounded_json
 
 _SAID = "Say hello in plain words, not in JSON."  # the word must be there for some servers
@@ -52,6 +63,7 @@ _RARE: dict[str, object] = {
 }
 _GRAMMARS = ('start: "code-" /[0-9]{3}/', 'root ::= "code-" [0-9] [0-9] [0-9]')
 _CHOICES = ["zebra-17", "okapi-23"]
+_STRUCTURED = ("structured_outputs",)
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
@@ -67,7 +79,9 @@ def _json(text: str) -> object:
         return None
 
 
+@question("response_format.object", "R2", decides=("response_format",), tokens=160)
 def _object(subject: Subject) -> Script:
+    """Does `json_object` give an object?"""
     answer = answered((yield subject.ask(_SAID, 96, response_format={"type": "json_object"})))
     if isinstance(_json(answer.text), dict):
         return yes()
@@ -89,12 +103,16 @@ def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
     return no(f"accepted, not followed: {answer.text!r:.80}")
 
 
+@question("response_format.schema", "R1", decides=("response_format",), tokens=160)
 def _schema(subject: Subject) -> Script:
+    """Does `json_schema` hold?"""
     answer = answered((yield subject.ask(_SAID, 64, response_format=_format(SCHEMA))))
     return _by_schema(answer)
 
 
+@question("response_format.schema.thinking", "R1, contract 1", tokens=420, loud=True)
 def _schema_loud(subject: Subject) -> Script:
+    """And with thinking on?"""
     answer = answered((yield subject.loudly(_SAID, 320, response_format=_format(SCHEMA))))
     verdict = _by_schema(answer)
     if verdict == yes() and not answer.reasoning:
@@ -102,7 +120,9 @@ def _schema_loud(subject: Subject) -> Script:
     return verdict
 
 
+@question("response_format.strict", "contract 1", tokens=160)
 def _strict(subject: Subject) -> Script:
+    """Is every keyword of a schema enforced, or the schema refused?"""
     # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
     if (refused := refusal(reply)) is not None:
@@ -117,10 +137,11 @@ def _strict(subject: Subject) -> Script:
     return no(f"a keyword is left out in silence: {answer.text!r:.80}")
 
 
-def _structured(
-    kind: str, value: object, holds: Callable[[str], bool]
-) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _structured(kind: str, value: object, holds: Callable[[str], bool]) -> ProbeQuestion:
+    name = f"structured_outputs.{kind}"
+
+    @question(name, "contract 1", f"Does `{name}` hold?", decides=_STRUCTURED, tokens=160)
+    def script(subject: Subject) -> Script:
         answer = answered((yield subject.ask(_SAID, 48, structured_outputs={kind: value})))
         if holds(answer.text):
             return yes()
@@ -129,7 +150,9 @@ def _structured(
     return script
 
 
+@question("structured_outputs.grammar", "contract 1", decides=_STRUCTURED, asks=2, tokens=160)
 def _grammar(subject: Subject) -> Script:
+    """Does `structured_outputs.grammar` hold?"""
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
@@ -143,49 +166,242 @@ def _grammar(subject: Subject) -> Script:
     return last
 
 
-def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> ProbeQuestion:
-    part = id.partition(".")[0]
-    asks, loud = 2 if id.endswith("grammar") else 1, id.endswith(".thinking")
-    decides = (part,) if id not in ("response_format.strict",) and not loud else ()
-    return ProbeQuestion(
-        id, rule, words, script, decides, asks=asks, tokens=420 if loud else 160, loud=loud
-    )
-
-
 QUESTIONS = (
-    _question("response_format.object", "R2", "Does `json_object` give an object?", _object),
-    _question("response_format.schema", "R1", "Does `json_schema` hold?", _schema),
-    _question(
-        "response_format.schema.thinking", "R1, contract 1", "And with thinking on?", _schema_loud
-    ),
-    _question(
-        "response_format.strict",
-        "contract 1",
-        "Is every keyword of a schema enforced, or the schema refused?",
-        _strict,
-    ),
-    _question(
-        "structured_outputs.json",
-        "contract 1",
-        "Does `structured_outputs.json` hold?",
-        _structured("json", SCHEMA, partial(_follows, SCHEMA)),
-    ),
-    _question(
-        "structured_outputs.regex",
-        "contract 1",
-        "Does `structured_outputs.regex` hold?",
-        _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
-    ),
-    _question(
-        "structured_outputs.choice",
-        "contract 1",
-        "Does `structured_outputs.choice` hold?",
-        _structured("choice", _CHOICES, lambda text: text in _CHOICES),
-    ),
-    _question(
-        "structured_outputs.grammar",
-        "contract 1",
-        "Does `structured_outputs.grammar` hold?",
-        _grammar,
-    ),
+    *(_object, _schema, _schema_loud, _strict),
+    _structured("json", SCHEMA, partial(_follows, SCHEMA)),
+    _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
+    _structured("choice", _CHOICES, lambda text: text in _CHOICES),
+    _grammar,
+)
+
+
+# Tools: functions that may be called, and functions that must be called.
+
+WEATHER_PARAMETERS: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 24},
+        "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
+    },
+    "required": ["city", "unit"],
+    "additionalProperties": False,
+}
+NOW_PARAMETERS: dict[str, object] = {
+    "type": "object",
+    "properties": {"zone": {"type": "string", "enum": ["utc", "local"]}},
+    "required": ["zone"],
+    "additionalProperties": False,
+}
+WEATHER: dict[str, object] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city",
+        "parameters": WEATHER_PARAMETERS,
+    },
+}
+NOW: dict[str, object] = {
+    "type": "function",
+    "function": {"name": "now", "description": "The time", "parameters": NOW_PARAMETERS},
+}
+TOOLS = [WEATHER, NOW]
+_PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
+
+
+def call_faults(answer: ProbeAnswer) -> list[str]:
+    """Return the faults of an answer's calls, and of how it ended.
+
+    If several calls arrived and the output limit cut the last one, the others are judged.
+    """
+    if answer.finish == "length" and len(answer.calls) > 1:
+        answer = replace(answer, calls=answer.calls[:-1], finish="tool_calls")
+    missing = []
+    ids = [call.id for call in answer.calls]
+    if any(not isinstance(id, str) or not id for id in ids) or len(set(map(str, ids))) < len(ids):
+        missing.append("a call without an `id` of its own")
+    if any(call.type != "function" for call in answer.calls):
+        missing.append("`type` is not function")
+    for call in answer.calls:
+        missing += _argument_faults(call)
+    if answer.finish != "tool_calls":
+        missing.append(f"finish reason {answer.finish!r} instead of tool_calls")
+    return missing
+
+
+def _argument_faults(call: ProbeCall) -> list[str]:
+    if not isinstance(call.name, str) or call.name not in _PARAMETERS:
+        return [f"the function {call.name!r:.40} was not offered"]
+    if not isinstance(call.arguments, str):
+        return ["`arguments` is no string"]
+    try:
+        value: object = bounded_json.decode(call.arguments.encode())
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return [f"`arguments` is not JSON: {call.arguments!r:.60}"]
+    if not Draft202012Validator(_PARAMETERS[call.name]).is_valid(value):
+        return [f"the arguments break the schema: {call.arguments!r:.80}"]
+    return []
+
+
+WANTED = "What is the weather in Paris in celsius? Use the function."
+MOST = 128
+_CALL = {
+    "id": "call_a1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Paris", "unit": "celsius"}'},
+}
+_RESULT = {"role": "tool", "tool_call_id": "call_a1", "content": '{"degrees": 31}'}
+
+
+def may(subject: Subject) -> ProbeRequest:
+    """Return a question that a tool answers, with the choice left to the model."""
+    return subject.ask(WANTED, MOST, tools=[WEATHER]).once()
+
+
+def must(subject: Subject) -> ProbeRequest:
+    """Return the same with a call forced."""
+    return subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="required").once()
+
+
+@question("tools", "2.3, 2.4, T", decides=("tools",), asks=2, tokens=360)
+def _tools(subject: Subject) -> Script:
+    """Are offered tools called, in the right form?"""
+    free = answered((yield may(subject)))
+    if free.calls:
+        return weighed(call_faults(free), of=4, how="called by itself")
+    reply = yield must(subject)
+    if refusal(reply) is None and (forced := answered(reply)).calls:
+        return weighed(call_faults(forced), of=4, how="called when required, not by itself")
+    return no(f"accepted, no call came: {free.text!r:.80}")
+
+
+@question("tools.stream", "2.3, contract 2", tokens=360)
+def _stream(subject: Subject) -> Script:
+    """And in a stream, piece by piece?"""
+    fields = {"tools": [WEATHER], "tool_choice": "required", "stream": True}
+    stream = streamed((yield subject.ask(WANTED, MOST, **fields)))
+    answer = joined(stream)
+    if not answer.calls:
+        return no("no call came in the stream")
+    pieces = [
+        piece
+        for delta in stream.deltas()
+        if isinstance(calls := delta.get("tool_calls"), list)
+        for piece in calls
+    ]
+    missing = call_faults(answer)
+    first = pieces[0]
+    if not all(dig(first, *path) is not None for path in (("index",), ("id",), ("type",))):
+        missing.append("the first piece lacks index, id or type")
+    if dig(first, "function", "arguments") != "":
+        missing.append("the first piece's arguments are not empty")
+    if len(stream.finishes()) != 1:
+        missing.append(f"{len(stream.finishes())} finish reasons")
+    return weighed(missing, of=6)
+
+
+@question("tools.exchange", "T", tokens=360)
+def _exchange(subject: Subject) -> Script:
+    """Is a tool's result answered?"""
+    said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
+    talk: Messages = [user(WANTED), said, _RESULT]
+    answer = answered((yield subject.ask(talk, 48, tools=[WEATHER])))
+    if answer.calls:
+        return partly("taken, and answered with another call")
+    if not answer.text.strip():
+        return partly("taken, and answered with nothing")
+    return yes("it uses the result" if "31" in answer.text else "taken; the result is not named")
+
+
+@question("tools.history", "2.2, contract 1", asks=4, tokens=260)
+def _history(subject: Subject) -> Script:
+    """Are old calls with null content, broken arguments or no answer taken?"""
+    broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
+    stray = _RESULT | {"tool_call_id": "call_nobody"}
+    missing = []
+    for name, fields, result in (
+        ("null content", {"content": None, "tool_calls": [_CALL]}, _RESULT),
+        ("no content", {"tool_calls": [_CALL]}, _RESULT),
+        ("broken arguments", {"content": "", "tool_calls": [broken]}, _RESULT),
+        ("a result that answers no call", {"content": "", "tool_calls": [_CALL]}, stray),
+    ):
+        talk: Messages = [user(WANTED), {"role": "assistant", **fields}, result]
+        reply = yield subject.ask(talk, 8, tools=[WEATHER])
+        if reply.status >= 500:
+            missing.append(f"{name}: status {reply.status}")
+        elif (refused := refusal(reply)) is not None:
+            missing.append(f"{name}: {refused}")
+        else:
+            answered(reply)
+    return weighed(missing, of=4)
+
+
+@question("tool_choice.none", "contract 1", asks=2, tokens=360)
+def _none(subject: Subject) -> Script:
+    """Does `tool_choice: none` keep it from calling?"""
+    free = answered((yield may(subject)))
+    answer = answered((yield subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="none")))
+    if answer.calls:
+        return no("accepted, no effect: a call came")
+    if free.calls:
+        return yes()
+    if free.prompt != answer.prompt:
+        return yes("no call came, and the prompt is another one")
+    return unclear("no call came, but none comes without it either")
+
+
+@of_parameter("parallel_tool_calls", asks=2, tokens=420)
+def _parallel(subject: Subject) -> Script:
+    """Does `parallel_tool_calls: false` leave one call?"""
+    said = "Get the weather in Paris and the weather in Rome. Make two calls."
+    fields = {"tools": TOOLS, "tool_choice": "required"}
+    many = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=True)))
+    one = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=False)))
+    words = f"{len(many.calls)} calls with it, {len(one.calls)} without"
+    if len(one.calls) > 1:
+        return no(f"accepted, no effect: {words}")
+    if len(many.calls) > 1 and len(one.calls) == 1:
+        return yes(words)
+    return unclear(f"nothing to tell it by: {words}")
+
+
+TOOL_QUESTIONS = (_tools, _stream, _exchange, _history, _none, _parallel)
+
+
+_NAMED = {"type": "function", "function": {"name": "now"}}
+_ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_NAMED]}}
+
+
+def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
+    if not answer.calls:
+        return no(f"accepted, no call came: {answer.text!r:.80}")
+    names = {str(call.name) for call in answer.calls}
+    if name is not None and names != {name}:
+        return no(f"asked for {name}, called {', '.join(sorted(names))}")
+    faults = call_faults(answer)
+    return weighed(faults, of=len(faults) + 1)
+
+
+def _forced(kind: str, words: str, choice: object, name: str | None) -> ProbeQuestion:
+    loud, required = kind.endswith(".thinking"), choice == "required"
+    facts = {"decides": ("tool_choice",) if kind == "required" else (), "loud": loud}
+
+    @question(f"tool_choice.{kind}", "4.2, contract 1", words, tokens=600 if loud else 400, **facts)
+    def script(subject: Subject) -> Script:
+        ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
+        said = "Say hello." if required else WANTED
+        answer = answered((yield ask(said, most, tools=TOOLS, tool_choice=choice)))
+        verdict = _grade_calls(answer, name)
+        if loud and verdict == yes() and not answer.reasoning:
+            return partly("called, but without thinking")
+        return verdict
+
+    return script
+
+
+FORCED_TOOL_QUESTIONS = (
+    _forced("required", "Does `tool_choice: required` make it call?", "required", None),
+    _forced("required.thinking", "And with thinking on?", "required", None),
+    _forced("named", "Does a named function get called?", _NAMED, "now"),
+    _forced("named.thinking", "And with thinking on?", _NAMED, "now"),
+    _forced("allowed", "Does `allowed_tools` leave only those?", _ALLOWED, "now"),
 )

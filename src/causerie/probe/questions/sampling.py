@@ -1,30 +1,42 @@
-"""Sampling of tokens (contract 1): each parameter by its effect on the text."""
+"""Questions on what is drawn and where it ends (contract 1, 2): each parameter by its effect on the
+text, output limits, stops, choices, and the continuation of a reply.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
+from causerie.errors import counted
 from causerie.probe.question import (
+    Learned,
+    Messages,
+    ProbeAnswer,
     ProbeQuestion,
-    ProbeReply,
     ProbeRequest,
     Script,
+    Steps,
     Subject,
+    answered,
     dig,
+    joined,
     no,
     of_parameter,
+    partly,
+    question,
+    refusal,
+    streamed,
     unclear,
+    user,
     weighed,
     yes,
 )
-from causerie.probe.reading import ProbeAnswer, answered, refusal
 from causerie.protocol.declaration import Effect
 from causerie.protocol.parameters import SAMPLING
 
 _OPEN = "Invent a name for a spaceship and for its captain."
 _AGAIN = "Write the word ha thirty times, like this: ha ha ha ha"
 _HOT = 1.5
-_TOKENS = (65, 300, 1000)
 _STILL = "the text never varies, so no effect can be seen"
 
 
@@ -32,7 +44,7 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
     return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
 
 
-def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
+def _varies(subject: Subject) -> Steps[bool]:
     texts = set()
     for _ in range(3):
         texts.add(answered((yield _hot(subject))).text)
@@ -41,7 +53,7 @@ def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
     return False
 
 
-def _repeated(ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, tuple[bool, str]]:
+def _repeated(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
     # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
     before = answered((yield ask)).text
     for _ in range(2):
@@ -52,7 +64,9 @@ def _repeated(ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, tuple[bo
     return False, before
 
 
+@of_parameter("temperature", asks=5, tokens=80)
 def _temperature(subject: Subject) -> Script:
+    """Does `temperature` heat and cool?"""
     still, cold = yield from _repeated(subject.ask(_OPEN, 16, temperature=0))
     hot = answered((yield _hot(subject))).text
     hotter = answered((yield _hot(subject))).text
@@ -64,9 +78,9 @@ def _temperature(subject: Subject) -> Script:
     return no("the text varies at temperature 0")
 
 
-def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
+def _narrowed(name: str, value: float) -> ProbeQuestion:
     # Texts at a high temperature are equal if only the likeliest token is left.
-
+    @of_parameter(name, f"Does `{name}` narrow?", asks=6, tokens=80)
     def script(subject: Subject) -> Script:
         same, _ = yield from _repeated(_hot(subject, **{name: value}))
         if not same:
@@ -78,7 +92,9 @@ def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
     return script
 
 
+@of_parameter("seed", asks=5, tokens=80)
 def _seed(subject: Subject) -> Script:
+    """Does `seed` repeat a text?"""
     same, text = yield from _repeated(_hot(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
@@ -88,9 +104,9 @@ def _seed(subject: Subject) -> Script:
     return unclear(_STILL)
 
 
-def _changed(name: str, value: float) -> Callable[[Subject], Script]:
+def _changed(name: str, value: float) -> ProbeQuestion:
     # A text that repeats itself must change under a penalty on repetition.
-
+    @of_parameter(name, f"Does `{name}` change a text that repeats?", asks=4, tokens=80)
     def script(subject: Subject) -> Script:
         first = answered((yield subject.ask(_AGAIN, 32)))
         plain = answered((yield subject.ask(_AGAIN, 32)))
@@ -106,7 +122,9 @@ def _changed(name: str, value: float) -> Callable[[Subject], Script]:
     return script
 
 
+@of_parameter("logit_bias", asks=3, tokens=80)
 def _bias(subject: Subject) -> Script:
+    """Does `logit_bias` force a token?"""
     refused = ""
     for token in _TOKENS:
         fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
@@ -123,7 +141,9 @@ def _bias(subject: Subject) -> Script:
     return no(refused or "accepted, no effect: no token could be forced")
 
 
+@question("logprobs", "contract 1, 2", decides=("logprobs", "top_logprobs"), tokens=60)
 def _logprobs(subject: Subject) -> Script:
+    """Do log-probabilities come, in their shape?"""
     answer = answered((yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)))
     tokens = dig(answer.document, "choices", 0, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
@@ -145,36 +165,204 @@ def _odd_logprobs(tokens: list[object], answer: ProbeAnswer) -> list[str]:
     return missing
 
 
-def _question(
-    name: str, words: str, script: Callable[[Subject], Script], asks: int
-) -> ProbeQuestion:
-    return of_parameter(name, words, script, asks=asks, tokens=80)
-
-
-def _of_effects(effect: Effect) -> Iterator[ProbeQuestion]:
+def _of_effects(
+    effect: Effect, make: Callable[[str, float], ProbeQuestion]
+) -> Iterator[ProbeQuestion]:
     for parameter in SAMPLING:
-        name, value = parameter.name, parameter.facts.visible_at
-        if parameter.facts.effect != effect or value is None:
-            continue
-        if effect == "narrows":
-            yield _question(name, f"Does `{name}` narrow?", _narrowed(name, value), 6)
-        else:
-            words = f"Does `{name}` change a text that repeats?"
-            yield _question(name, words, _changed(name, value), 4)
+        if parameter.facts.effect == effect and (value := parameter.facts.visible_at) is not None:
+            yield make(parameter.name, value)
 
 
 QUESTIONS = (
-    _question("temperature", "Does `temperature` heat and cool?", _temperature, 5),
-    *_of_effects("narrows"),
-    _question("seed", "Does `seed` repeat a text?", _seed, 5),
-    *_of_effects("penalises"),
-    _question("logit_bias", "Does `logit_bias` force a token?", _bias, 3),
-    ProbeQuestion(
-        "logprobs",
-        "contract 1, 2",
-        "Do log-probabilities come, in their shape?",
-        _logprobs,
-        decides=("logprobs", "top_logprobs"),
-        tokens=60,
-    ),
+    _temperature,
+    *_of_effects("narrows", _narrowed),
+    _seed,
+    *_of_effects("penalises", _changed),
+    *(_bias, _logprobs),
 )
+
+
+# Length: output limits, stops, choices, and the continuation of a reply.
+
+COUNT = "Count from 1 to 60, separated by commas."
+BRIEF = "Answer with one word: yes"
+BRIEF_MOST = 48
+_TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
+
+
+def _limit(name: str, words: str) -> ProbeQuestion:
+    @of_parameter(name, words, tokens=60)
+    def cuts(subject: Subject) -> Script:
+        fields: dict[str, object] = {subject.limit: None, name: 8}
+        answer = answered((yield subject.ask(COUNT, 8, **fields)))
+        told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
+        if answer.finish == "length":
+            if answer.completion is not None and answer.completion > 8:
+                return partly(f"asked for 8 tokens, {answer.completion} were counted")
+            return yes()
+        if answer.completion is not None and answer.completion < 8:
+            return unclear(f"it ended by itself{told}")
+        return no(f"asked for at most 8 tokens; it ended with {answer.finish!r}{told}")
+
+    return cuts
+
+
+@question("limits.both", "contract 1", tokens=60)
+def _both(subject: Subject) -> Script:
+    """Are both limits, different, refused?"""
+    fields: dict[str, object] = {subject.limit: None, "max_tokens": 8, "max_completion_tokens": 9}
+    reply = yield subject.ask(COUNT, 8, **fields)
+    if refusal(reply) is not None:
+        return yes(refusal(reply) or "")
+    answered(reply)
+    return no("two limits that differ are taken, and one is dropped in silence")
+
+
+def _longer(name: str, value: object, least: int) -> ProbeQuestion:
+    @of_parameter(name, f"Does `{name}` keep an answer going?", asks=2, tokens=90)
+    def grows(subject: Subject) -> Script:
+        brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
+        if brief.completion is None:
+            return unclear("no usage tells how long answers are")
+        if brief.completion >= least:
+            return unclear("the answer is long by itself")
+        grown = answered((yield subject.ask(BRIEF, BRIEF_MOST, **{name: value})))
+        words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
+        long = (grown.completion or 0) >= least
+        return yes(words) if long else no(f"accepted, no effect: {words}")
+
+    return grows
+
+
+@of_parameter("stop", asks=2, tokens=90)
+def _stop(subject: Subject) -> Script:
+    """Do stop strings cut, and stay out of the text?"""
+    whole = answered((yield subject.ask(COUNT, 40).once())).text
+    middle = len(whole) // 2
+    mark = whole[middle : middle + 3]
+    if len(mark) < 3 or not mark.strip():
+        return unclear("the answer is too short to be cut")
+    cut = answered((yield subject.ask(COUNT, 40, stop=[mark, "\u2603\u2603"])))
+    if mark not in cut.text and cut.finish == "stop" and len(cut.text) < len(whole):
+        return yes(f"cut before {mark!r}")
+    if cut.text.endswith(mark) and len(cut.text) < len(whole):
+        return partly("the text ends with the stop string")
+    if mark not in cut.text:
+        return partly(f"cut, with finish reason {cut.finish!r}")
+    return no(f"accepted, no effect: {mark!r} is in the answer")
+
+
+@of_parameter("stop_token_ids", asks=6, tokens=60)
+def _stop_ids(subject: Subject) -> Script:
+    """Does a stop token end the answer?"""
+    for token in _TOKENS:
+        forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
+        reply = yield subject.ask(COUNT, 6, **forced).once()
+        if refusal(reply) is not None or answered(reply).finish != "length":
+            continue
+        stopped = answered((yield subject.ask(COUNT, 6, stop_token_ids=[token], **forced)))
+        if stopped.finish == "stop":
+            return yes(f"token {token} ended the answer")
+        return no(f"accepted, no effect: token {token} did not end the answer")
+    return unclear("no token could be forced, so none could stop the answer")
+
+
+@of_parameter("n", tokens=70)
+def _choices(subject: Subject) -> Script:
+    """Do `n` choices come?"""
+    reply = yield subject.ask("Name an animal.", 8, n=2, temperature=1)
+    first = answered(reply)
+    found = dig(first.document, "choices")
+    listed = found if isinstance(found, list) else []
+    if len(listed) != 2:
+        return no(f"two choices were asked for, {len(listed)} came")
+    second: ProbeAnswer = answered(reply, 1)
+    if [dig(one, "index") for one in listed] != [0, 1]:
+        return partly("the choices are not numbered 0 and 1")
+    return yes() if second.text else partly("the second choice is empty")
+
+
+LENGTH_QUESTIONS = (
+    _limit("max_tokens", "Does `max_tokens` cut, with finish reason length?"),
+    _limit("max_completion_tokens", "Does `max_completion_tokens` cut?"),
+    _both,
+    _longer("min_tokens", 40, 40),
+    _longer("ignore_eos", True, BRIEF_MOST),
+    *(_stop, _stop_ids, _choices),
+)
+
+
+_ASKED = user("What is the capital of France? Answer in one sentence.")
+_STARTED = "The capital of France is Par"
+_NEXT = "is"
+_FEW = 5  # tokens; saying all of it anew takes more
+_FIELDS: Mapping[str, object] = {"continue_final_message": True, "add_generation_prompt": False}
+
+
+def _talk(**fields: object) -> Messages:
+    return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
+
+
+def _goes_on(answer: ProbeAnswer) -> bool:
+    # The answer may repeat the sent text if that costs no tokens.
+    if answer.text.startswith(_NEXT):
+        return True
+    repeated = answer.text.startswith(_STARTED + _NEXT)
+    return repeated and answer.completion is not None and answer.completion <= _FEW
+
+
+@of_parameter("continue_final_message", asks=2, tokens=70)
+def _field(subject: Subject) -> Script:
+    """Does `continue_final_message` go on where the last message ends?"""
+    answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
+    if _goes_on(answer):
+        if answer.text.startswith(_STARTED):
+            return partly("it goes on, and repeats what was sent")
+        return yes(f"went on with {answer.text!r:.40}")
+    fewer = yield from _fewer(subject, answer)
+    if fewer:
+        return yes(f"{fewer} tokens between messages are left out")
+    return no(f"accepted, began anew: {answer.text!r:.60}")
+
+
+def _fewer(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
+    reply = yield subject.ask(_talk(), 8).once()
+    if refusal(reply) is not None:
+        return 0
+    other = answered(reply)
+    return max(0, (other.prompt or 0) - (answer.prompt or 0)) if answer.prompt else 0
+
+
+@question("continues", "contract 2", asks=5, tokens=70)
+def _continues(subject: Subject) -> Script:
+    """Can a reply that has started be continued, one way or another?"""
+    # Any of the three ways will do.
+    ways = (
+        ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
+        ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
+        ("by `prefix`", subject.ask(_talk(prefix=True), 8, stream=True)),
+    )
+    for how, ask in ways:
+        reply = yield ask
+        if refusal(reply) is None and joined(streamed(reply)).text.startswith(_NEXT):
+            return Learned(yes(how), replace(subject, continues=True))
+    marked = yield subject.ask(_talk(), 8, **_FIELDS).once()
+    if refusal(marked) is None and (yield from _fewer(subject, answered(marked))):
+        return Learned(yes("by `continue_final_message`"), replace(subject, continues=True))
+    return Learned(no("it begins anew"), replace(subject, continues=False))
+
+
+@of_parameter("add_generation_prompt", asks=2, tokens=50)
+def _bare_prompt(subject: Subject) -> Script:
+    """Does `add_generation_prompt: false` shorten the prompt?"""
+    # A prompt without the beginning of a new message is shorter.
+    bare = answered((yield subject.ask("Say ok.", 4, add_generation_prompt=False)))
+    full = answered((yield subject.ask("Say ok.", 4)))
+    if bare.prompt is None or full.prompt is None:
+        return unclear("no usage tells the length of the prompt")
+    if bare.prompt < full.prompt:
+        return yes(f"{full.prompt - bare.prompt} tokens fewer")
+    return no("accepted, no effect: the prompt is as long with it as without")
+
+
+CONTINUING_QUESTIONS = (_field, _continues, _bare_prompt)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from causerie.probe.question import (
-    ProbeQuestion,
     ProbeReply,
     ProbeRequest,
-    ProbeVerdict,
+    ProbeStream,
     Script,
+    Steps,
     Subject,
+    answered,
     dig,
+    joined,
     no,
     partly,
+    question,
+    refusal,
+    streamed,
     unclear,
     weighed,
     yes,
 )
 from causerie.probe.questions.messages import HELLO, MOST
-from causerie.probe.reading import ProbeStream, answered, joined, refusal, streamed
 
 
 def _plain_stream(subject: Subject) -> ProbeRequest:
@@ -34,12 +37,16 @@ def _usage_stream(subject: Subject) -> ProbeRequest:
     return subject.ask(HELLO, MOST, stream=True, stream_options=options).once()
 
 
+@question("stream", "S, 6", tokens=80)
 def _form(subject: Subject) -> Script:
+    """Is a stream `data:` lines that end with [DONE]?"""
     stream = streamed((yield _plain_stream(subject)))
     return weighed(list(stream.faults), of=4)
 
 
+@question("stream.chunks", "2.6, S", decides=("stream",), tokens=80)
 def _chunks(subject: Subject) -> Script:
+    """One id, the role first, one finish reason?"""
     stream = streamed((yield _plain_stream(subject)))
     missing = []
     if len({str(dig(chunk, "id")) for chunk in stream.chunks}) != 1 or not dig(
@@ -59,7 +66,9 @@ def _chunks(subject: Subject) -> Script:
     return weighed(missing, of=5)
 
 
+@question("stream.usage", "2.6, S", decides=("stream_options",), tokens=80)
 def _usage(subject: Subject) -> Script:
+    """Does usage come last, with empty choices, when asked for?"""
     stream = streamed((yield _usage_stream(subject)))
     if stream.usage is None:
         return no("no chunk carries usage")
@@ -82,14 +91,18 @@ def _usage_faults(stream: ProbeStream) -> list[str]:
     return missing
 
 
+@question("stream.unasked", "2.6", tokens=80)
 def _unasked(subject: Subject) -> Script:
+    """And no usage when not asked for?"""
     stream = streamed((yield _plain_stream(subject)))
     if stream.usage is not None:
         return no("a chunk carries usage although nobody asked for it")
     return yes()
 
 
+@question("stream.same", "contract 2", asks=3, tokens=80)
 def _same(subject: Subject) -> Script:
+    """Does a stream say what the plain answer says?"""
     plain = answered((yield subject.ask(HELLO, MOST).once()))
     stream = joined(streamed((yield _usage_stream(subject))))
     if stream.text != plain.text:
@@ -108,36 +121,7 @@ def _same(subject: Subject) -> Script:
     return partly("; ".join(missing)) if missing else yes()
 
 
-QUESTIONS = (
-    ProbeQuestion(
-        "stream", "S, 6", "Is a stream `data:` lines that end with [DONE]?", _form, tokens=80
-    ),
-    ProbeQuestion(
-        "stream.chunks",
-        "2.6, S",
-        "One id, the role first, one finish reason?",
-        _chunks,
-        decides=("stream",),
-        tokens=80,
-    ),
-    ProbeQuestion(
-        "stream.usage",
-        "2.6, S",
-        "Does usage come last, with empty choices, when asked for?",
-        _usage,
-        decides=("stream_options",),
-        tokens=80,
-    ),
-    ProbeQuestion("stream.unasked", "2.6", "And no usage when not asked for?", _unasked, tokens=80),
-    ProbeQuestion(
-        "stream.same",
-        "contract 2",
-        "Does a stream say what the plain answer says?",
-        _same,
-        asks=3,
-        tokens=80,
-    ),
-)
+QUESTIONS = (_form, _chunks, _usage, _unasked, _same)
 
 
 _LONG = "Count from 1 to 500 in words, one number a line."
@@ -180,7 +164,7 @@ def _page(path: str) -> ProbeRequest:
     return ProbeRequest("GET", path, at_root=True)
 
 
-def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
+def _found() -> Steps[tuple[Page, int] | None]:
     for page in _PAGES:
         busy = page[1]((yield _page(page[0])))
         if busy is not None:
@@ -188,11 +172,21 @@ def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
     return None
 
 
-def _left(subject: Subject, *, stream: bool) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
-    if stream:
-        ask = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
-    else:
-        ask = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
+@question("cancel.stream", "contract 2", asks=3 + _LOOKS, tokens=60)
+def _left_stream(subject: Subject) -> Script:
+    """Does the work end when a stream is left?"""
+    ask = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
+    return (yield from _left(subject, ask))
+
+
+@question("cancel.plain", "contract 2", asks=3 + _LOOKS, tokens=60)
+def _left_plain(subject: Subject) -> Script:
+    """Does the work end when a plain request is left?"""
+    ask = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
+    return (yield from _left(subject, ask))
+
+
+def _left(subject: Subject, ask: ProbeRequest) -> Script:
     found = yield from _found()
     if found is None:
         return (yield from _by_time(subject, ask))
@@ -211,9 +205,7 @@ def _left(subject: Subject, *, stream: bool) -> Generator[ProbeRequest, ProbeRep
     return no(f"{page[0]} shows it busy {waited:.2g} s later")
 
 
-def _by_time(
-    subject: Subject, ask: ProbeRequest
-) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _by_time(subject: Subject, ask: ProbeRequest) -> Script:
     alone = yield subject.ask("Say ok.", 4)
     for _ in range(_TRIES):
         left = yield ask
@@ -227,21 +219,4 @@ def _by_time(
     return no(f"the next request took {after.seconds:.1f} s instead of {alone.seconds:.1f} s")
 
 
-LEAVING_QUESTIONS = (
-    ProbeQuestion(
-        "cancel.stream",
-        "contract 2",
-        "Does the work end when a stream is left?",
-        partial(_left, stream=True),
-        asks=3 + _LOOKS,
-        tokens=60,
-    ),
-    ProbeQuestion(
-        "cancel.plain",
-        "contract 2",
-        "Does the work end when a plain request is left?",
-        partial(_left, stream=False),
-        asks=3 + _LOOKS,
-        tokens=60,
-    ),
-)
+LEAVING_QUESTIONS = (_left_stream, _left_plain)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from causerie.probe.question import (
     Learned,
     Messages,
+    ProbeAnswer,
     ProbeQuestion,
-    ProbeReply,
-    ProbeRequest,
-    ProbeVerdict,
+    ProbeStream,
     Script,
+    Steps,
     Subject,
+    answered,
     dig,
     no,
     of_parameter,
     partly,
+    question,
+    refusal,
+    streamed,
     unclear,
     user,
     yes,
 )
-from causerie.probe.reading import ProbeAnswer, ProbeStream, answered, refusal, streamed
 
 SUM = "What is 17 + 25? Answer with the number."
 _LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about each in turn."
@@ -48,14 +50,14 @@ def thought(answer: ProbeAnswer) -> bool:
     return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
 
 
-def _with(
-    subject: Subject, fields: Mapping[str, object]
-) -> Generator[ProbeRequest, ProbeReply, bool | None]:
+def _with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
     reply = yield subject.ask(SUM, MOST, **fields).once()
     return None if refusal(reply) is not None else thought(answered(reply))
 
 
+@question("thinking", "2.5, 4.2", asks=9, tokens=140)
 def _switch(subject: Subject) -> Script:
+    """Can thinking be turned on and off?"""
     thinks = yield from _with(subject, {})
     ever = bool(thinks)
     for name, on, off in _SWITCHES:
@@ -74,29 +76,35 @@ def _switch(subject: Subject) -> Script:
     return Learned(unclear("it never thinks"), replace(subject, thinking="never"))
 
 
-def _both_ways(
-    subject: Subject, *, switch: int
-) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
+def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
     _, on, off = _SWITCHES[switch]
-    bare = replace(subject, quiet={})
-    replies = []
-    for fields in (on, off):
-        reply = yield bare.ask(SUM, MOST, **fields).once()
-        if (refused := refusal(reply)) is not None and fields is on:
-            return no(refused)
-        replies.append(reply)
-    loud = thought(answered(replies[0]))
-    if (refused := refusal(replies[1])) is not None:
-        return partly(f"on; off is {refused}") if loud else no(refused)
-    quiet = not thought(answered(replies[1]))
-    if loud and quiet:
-        return yes("on and off")
-    if subject.thinking == "never":
-        return unclear("accepted, but it never thinks")
-    return no("accepted, no effect: it thinks " + ("all the same" if loud else "in neither case"))
+
+    @question(name, rule, f"Does {words} do it?", decides=(name,), asks=2, tokens=140)
+    def script(subject: Subject) -> Script:
+        bare = replace(subject, quiet={})
+        replies = []
+        for fields in (on, off):
+            reply = yield bare.ask(SUM, MOST, **fields).once()
+            if (refused := refusal(reply)) is not None and fields is on:
+                return no(refused)
+            replies.append(reply)
+        loud = thought(answered(replies[0]))
+        if (refused := refusal(replies[1])) is not None:
+            return partly(f"on; off is {refused}") if loud else no(refused)
+        quiet = not thought(answered(replies[1]))
+        if loud and quiet:
+            return yes("on and off")
+        if subject.thinking == "never":
+            return unclear("accepted, but it never thinks")
+        how = "all the same" if loud else "in neither case"
+        return no(f"accepted, no effect: it thinks {how}")
+
+    return script
 
 
+@question("reasoning_content", "2.5", tokens=140, loud=True)
 def _fields(subject: Subject) -> Script:
+    """Does reasoning come as `reasoning_content`?"""
     reply = yield subject.loudly(SUM, MOST).once()
     answer = answered(reply)
     message = dig(answer.document, "choices", 0, "message")
@@ -109,7 +117,9 @@ def _fields(subject: Subject) -> Script:
     return no("no reasoning came")
 
 
+@question("stream.reasoning", "S", tokens=210, loud=True)
 def _order(subject: Subject) -> Script:
+    """Does reasoning come before content in streams?"""
     stream = streamed((yield subject.loudly(SUM, MOST + 64, stream=True)))
     kinds = _kinds(stream)
     if "reasoning" not in kinds:
@@ -131,7 +141,9 @@ def _kinds(stream: ProbeStream) -> list[str]:
     return kinds
 
 
+@of_parameter("thinking_token_budget", asks=2, tokens=140, loud=True)
 def _budget(subject: Subject) -> Script:
+    """Does `thinking_token_budget` shorten it?"""
     free = answered((yield subject.loudly(_LEGS, MOST)))
     if len(free.reasoning.split()) < 12:
         return unclear("it thinks too briefly for a budget to show")
@@ -144,7 +156,9 @@ def _budget(subject: Subject) -> Script:
     return no(f"accepted, no effect: {words}")
 
 
+@of_parameter("include_reasoning", asks=2, tokens=140, loud=True)
 def _hidden(subject: Subject) -> Script:
+    """Does `include_reasoning: false` hide it?"""
     free = answered((yield subject.loudly(SUM, MOST).once()))
     answer = answered((yield subject.loudly(SUM, MOST, include_reasoning=False)))
     if not thought(free):
@@ -154,7 +168,9 @@ def _hidden(subject: Subject) -> Script:
     return yes()
 
 
+@question("reasoning.back", "2.2", asks=2, tokens=300, loud=True)
 def _back(subject: Subject) -> Script:
+    """Does reasoning that is sent back reach the model?"""
     call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     said = {"role": "assistant", "content": "", "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}
@@ -173,73 +189,9 @@ def _back(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    ProbeQuestion(
-        "thinking", "2.5, 4.2", "Can thinking be turned on and off?", _switch, asks=9, tokens=140
-    ),
-    ProbeQuestion(
-        "chat_template_kwargs",
-        "4.2",
-        "Does `chat_template_kwargs.enable_thinking` do it?",
-        partial(_both_ways, switch=0),
-        decides=("chat_template_kwargs",),
-        asks=2,
-        tokens=140,
-    ),
-    of_parameter(
-        "reasoning_effort",
-        "Does `reasoning_effort` do it?",
-        partial(_both_ways, switch=1),
-        asks=2,
-        tokens=140,
-    ),
-    ProbeQuestion(
-        "reasoning",
-        "G",
-        "Does the `reasoning` object of routers do it?",
-        partial(_both_ways, switch=2),
-        decides=("reasoning",),
-        asks=2,
-        tokens=140,
-    ),
-    ProbeQuestion(
-        "reasoning_content",
-        "2.5",
-        "Does reasoning come as `reasoning_content`?",
-        _fields,
-        tokens=140,
-        loud=True,
-    ),
-    ProbeQuestion(
-        "stream.reasoning",
-        "S",
-        "Does reasoning come before content in streams?",
-        _order,
-        tokens=210,
-        loud=True,
-    ),
-    of_parameter(
-        "thinking_token_budget",
-        "Does `thinking_token_budget` shorten it?",
-        _budget,
-        asks=2,
-        tokens=140,
-        loud=True,
-    ),
-    of_parameter(
-        "include_reasoning",
-        "Does `include_reasoning: false` hide it?",
-        _hidden,
-        asks=2,
-        tokens=140,
-        loud=True,
-    ),
-    ProbeQuestion(
-        "reasoning.back",
-        "2.2",
-        "Does reasoning that is sent back reach the model?",
-        _back,
-        asks=2,
-        tokens=300,
-        loud=True,
-    ),
+    _switch,
+    _both_ways("chat_template_kwargs", "4.2", f"`{_BY_TEMPLATE}`", 0),
+    _both_ways("reasoning_effort", "contract 1", "`reasoning_effort`", 1),
+    _both_ways("reasoning", "G", "the `reasoning` object of routers", 2),
+    *(_fields, _order, _budget, _hidden, _back),
 )
