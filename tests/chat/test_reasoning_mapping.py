@@ -40,8 +40,9 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "anthropic": SAME | {"minimal": "low"},
     "azure": SAME | {"max": "xhigh"},
     "azure-deployments": SAME | {"max": "xhigh"},
+    "bedrock": SAME | {"max": "xhigh"},
 }
-AZURE = ("azure", "azure-deployments")
+AZURE = ("azure", "azure-deployments", "bedrock")
 ONLY_WORDS = ("openai", "ollama", "lmstudio", "deepseek", *AZURE)
 NO_BUDGET = ("sglang", "mistral")
 
@@ -125,7 +126,9 @@ def heard(dialect: str, body: Mapping[str, Any]) -> Meant:
     kwargs = body.get("chat_template_kwargs", {})
     effort = body.get("reasoning_effort")
     match dialect:
-        case "openai" | "ollama" | "lmstudio" | "mistral" | "azure" | "azure-deployments":
+        case (
+            "openai" | "ollama" | "lmstudio" | "mistral" | "azure" | "azure-deployments" | "bedrock"
+        ):
             on = None if effort is None else effort != "none"
             return Meant(on, effort if on else None)
         case "deepseek":

@@ -180,9 +180,6 @@ def test_no_list_has_a_name_of_a_secret(name: str) -> None:
 
 
 def test_every_child_is_started_with_a_chosen_environment() -> None:
-    own = {
-        "settings/credentials.py": "the operator's own command, which prints a secret",
-    }
     source = Path(causerie.__file__).parent
     found = {
         str(file.relative_to(source))
@@ -196,7 +193,7 @@ def test_every_child_is_started_with_a_chosen_environment() -> None:
         )
         and not any(each.arg == "env" for each in node.keywords)
     }
-    assert found == set(own), "give it an environment of causerie.engines.child_environment"
+    assert not found, "give it an environment of causerie.engines.child_environment"
 
 
 def test_the_file_names_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
