@@ -89,7 +89,7 @@ class PlainAnswer:
         """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
         events, context, completion = self._events, self._context, self.completion
         if is_large_batch(events):
-            body = await offload(lambda: _encode_json(self.completion(context, events)))
+            body = await offload(lambda: _encode_json(completion(context, events)))
         else:
             body = _encode_json(completion(context, events))
         headers, places = self._headers, self.places

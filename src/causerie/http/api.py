@@ -136,7 +136,7 @@ class CompletionHandlers:
                 answer.places.rename(failure)
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
-            answer.break_off(error_details_for(told_failure(failure, exchange), exchange.headers))
+            answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
             forget_frames(failure)
         finally:
             if isinstance(answer, StreamedAnswer):
@@ -187,8 +187,7 @@ class CompletionHandlers:
         return rules
 
 
-def told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
-    """Return what the client of a started stream is told of a failure."""
+def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
     if isinstance(failure, ServiceError):
         return failure
     log.error("stream failed", path=exchange.path, exc_info=failure)
