@@ -169,7 +169,8 @@ def _block(block: dict[str, Any]) -> None:
             insist(ID.fullmatch(block["id"]), "tool_use.id: String should match pattern")
             insist(isinstance(block["input"], dict), "tool_use.input: should be a dictionary")
         case "tool_result":
-            for part in block.get("content", []):
+            parts = block.get("content", [])
+            for part in [] if isinstance(parts, str) else parts:
                 insist(part["type"] in ("text", "image"), "tool_result.content: Input tag")
                 _block(part)
         case "thinking":

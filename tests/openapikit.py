@@ -40,13 +40,20 @@ def judged(body: Any) -> Any:
     """Return the body of a chat with an empty message in place of each past one.
 
     What is past is mended, which no schema says: the document describes messages as they should be.
+    Of a body with items, these and its tools are left out: unknown ones are dropped.
     """
+    if isinstance(body, dict) and "input" in body:
+        return {name: value for name, value in body.items() if not _is_lenient(name, value)}
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list):
         return body
     new = without_past(body)["messages"]
     kept = [one if one or one == old else _SILENT for one, old in zip(new, messages, strict=True)]
     return {**body, "messages": kept}
+
+
+def _is_lenient(name: str, value: object) -> bool:
+    return name in ("input", "tools", "tool_choice") and isinstance(value, list | dict)
 
 
 def _rejects_what_is_new(ctx: Any, response: Any, case: Any) -> bool | None:

@@ -96,6 +96,9 @@ class Scripted:
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         return self.able
 
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        return None
+
     @asynccontextmanager
     async def _answer(self, partial: Partial | None) -> AsyncIterator[Answer]:
         self.asked.append(partial)

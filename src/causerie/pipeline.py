@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec import UNSET, Struct, structs
 
+from causerie.access.admission import SlotQueue
 from causerie.access.keys import (
     AccountPorts,
     Caller,
@@ -31,6 +32,7 @@ from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, tell
 from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over
 from causerie.catalog.listing import Listing
 from causerie.errors import (
+    ContextLengthExceeded,
     Forbidden,
     NotFound,
     OverBudget,
@@ -43,7 +45,7 @@ from causerie.errors import (
 from causerie.metering.meter import Contents, Meter, Record
 from causerie.protocol.events import BatchSink
 from causerie.protocol.model_entries import Model, free_name, is_free
-from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Tool
+from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Tool, prompt_estimate
 from causerie.protocol.response import (
     CompletionIdentity,
     ReplyFormat,
@@ -118,6 +120,10 @@ class Scopes:
         return (of_model,) if of_door is None else (of_model, of_door)
 
 
+def _counting_queue() -> SlotQueue:
+    return SlotQueue("that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The stages in their order; ``members`` is ``None`` without accounts.
@@ -134,6 +140,7 @@ class Pipeline:
     members: AccountPorts | None = None
     check_calls: CallSink | None = None
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
+    _counts: SlotQueue = field(default_factory=_counting_queue, init=False)
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
         """Like :meth:`authenticate`, but return ``None`` if that would have to wait."""
@@ -178,8 +185,31 @@ class Pipeline:
             if entered is not None:
                 await entered
 
+    async def count_tokens(
+        self, door: PipelineDoor, caller: Caller, request: ChatRequest
+    ) -> tuple[int, bool]:
+        """Return the tokens of a prompt, and whether they are those that a reply would report.
+
+        They are estimated for targets that cannot count. Raises ``ServiceError``.
+        """
+        choice = self._choice(door, caller, request.model)
+        model = choice.model
+        request = model.adapted(scoped(door, caller, request.without_hints(model.parameters)))
+        candidates = self.able(model, request)
+        async with self._counts.enter():
+            try:
+                tokens = await self.router.count_tokens(candidates, request)
+            except ContextLengthExceeded as long:
+                least = long.metadata["prompt_tokens"]
+                assert isinstance(least, int)
+                return least, False
+        return (prompt_estimate(request), False) if tokens is None else (tokens, True)
+
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         choice = self._choice_to(asked, name)
+        if asked.request.hints:
+            supported = asked.request.without_hints(choice.model.parameters)
+            asked = structs.replace(asked, request=supported)
         record, model, request = asked.record, choice.model, asked.request
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         record.operation = request.operation
@@ -431,6 +461,7 @@ def _context(
         # At the end of the reply, by the target that served it then.
         (lambda usage: float(model.cost(execution.served_by, usage))) if priced else None,
         model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
+        execution.usage,
         request.function_names,
     )
 

@@ -193,8 +193,7 @@ async def test_no_host_name_of_any_length_is_remembered() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/v1", "/v1/; below /v1 there are /models, /models/{id}, /chat/completions, /embeddings"),
-        ("/v1/responses", "/completions. Set the client to chat completions."),
+        ("/v1", "/v1/; below /v1 there are /models, /models/{id}, /chat/completions, "),
         ("/v1/v1/embeddings", "Did you mean /v1/embeddings?"),
         ("/v1/v1/chat/completions", "Did you mean /v1/chat/completions?"),
         ("/v1/Models/", "Did you mean /v1/models?"),

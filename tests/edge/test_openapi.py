@@ -51,6 +51,10 @@ async def test_answers_are_as_described() -> None:
         hold(served, "ChunkEvent", {"data": event})
     for chunk in events[:-1]:
         hold(served, "Chunk", json.loads(chunk))
+    hold(
+        served, "MessageObject", (await call(edge, "/v1/messages", ASK | {"max_tokens": 9})).json()
+    )
+    hold(served, "ErrorBody", (await call(edge, "/v1/messages", b"{")).json())
     for agent in ("OpenAI/Python 2", "speakeasy-sdk/typescript 1"):  # the latter reads a number
         headers = {"user-agent": agent}
         refused = await call(edge, "/v1/chat/completions", b"{", headers=headers)

@@ -135,7 +135,7 @@ def test_documents_and_pages(found: Found) -> None:
         "openapi": [schema, schema],
         "question": "Does `sharpness` narrow?",
         "groups": ["Sampling"],
-        "reference": "| `sharpness` | 0 to 2. 1 is off |",
+        "reference": "| `sharpness` | the same | the same | 0 to 2. 1 is off |",
         "playground": ["Sharpness", 0, 2, "1"],
     }
 

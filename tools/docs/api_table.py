@@ -15,6 +15,8 @@ from causerie.protocol.parameters import GROUPS
 
 _BEGIN = "<!-- The parameters, written from the code by `make docs`. -->\n"
 _END = "<!-- The end of the parameters. -->\n"
+_OTHER_APIS = {"Responses": "responses", "Messages": "messages"}
+"""Titles of the columns of other APIs, and the facts with the names there."""
 
 
 def renewed(page: str) -> str:
@@ -30,15 +32,22 @@ def parameter_table() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield "| parameter | value |"
-    yield "|---|---|"
+    titles = "".join(f" in {title} |" for title in _OTHER_APIS)
+    yield f"| parameter |{titles} value |"
+    yield "|---|" + "---|" * len(_OTHER_APIS) + "---|"
     *named, others = GROUPS
     for title, group in (others, *named):
         if title != others[0]:
-            yield f"| **{title}** | |"
+            yield f"| **{title}** |" + " |" * len(_OTHER_APIS) + " |"
         for parameter in declared(group):
             sentences = filter(None, (_values(parameter), parameter.description.rstrip(".")))
-            yield f"| `{parameter.name}` | {'. '.join(sentences)} |"
+            names = "".join(f" {_name(parameter, fact)} |" for fact in _OTHER_APIS.values())
+            yield f"| `{parameter.name}` |{names} {'. '.join(sentences)} |"
+
+
+def _name(parameter: Parameter, fact: str) -> str:
+    name = getattr(parameter.facts, fact)
+    return "–" if name is None else f"`{name}`" if name else "the same"
 
 
 def _values(parameter: Parameter) -> str:

@@ -16,6 +16,7 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
+from causerie.chat.json_lark import Embedded, embed_in_json
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import (
     WhiteSpace,
@@ -93,6 +94,8 @@ class Functions:
     watched: bool = False  # whether a schema has rules that no grammar has
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
+    grammars: Mapping[str, Embedded] = field(default_factory=dict)
+    """Grammars of the only text that some of them take, within JSON, by name."""
 
     def admits(self, name: str, arguments: str) -> bool:
         """Return whether the text of arguments follows the schema of the function ``name``.
@@ -111,7 +114,11 @@ class Functions:
 async def callable_functions(
     request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
-    """Return those that ``tool_choice`` leaves; raise ``InvalidRequest`` for a bad schema."""
+    """Return those that ``tool_choice`` leaves.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``), unless the request is lenient and no call
+    is demanded: arguments may be any object then.
+    """
     allowed = request.tool_choice.allowed
     asked = [
         (index, tool)
@@ -120,16 +127,24 @@ async def callable_functions(
     ]
     if not asked:
         return Functions({})
-    text = msgspec.json.encode([(tool.name, tool.parameters) for _, tool in asked]).decode()
-    return await schema_cache.of(text, None, partial(_checked, asked, text, control_tokens))
+    all_said = [(tool.name, tool.parameters, *filter(None, (tool.grammar,))) for _, tool in asked]
+    text = msgspec.json.encode(all_said).decode()
+    lenient = request.lenient_tools and request.tool_choice.mode != "required"
+    make = partial(_checked, asked, text, control_tokens, lenient=lenient)
+    return await schema_cache.of(text, lenient, make)
 
 
 def _checked(
-    asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str]
+    asked: Sequence[tuple[int, Tool]],
+    text: str,
+    control_tokens: Iterable[str],
+    *,
+    lenient: bool,
 ) -> Functions:
     check_size(text, param="tools")
     tools: dict[str, Schema] = {}
     arguments: dict[str, CheckedSchema] = {}
+    grammars: dict[str, Embedded] = {}
     ignored: list[str] = []
     watched = False
     for index, tool in asked:
@@ -139,14 +154,23 @@ def _checked(
             schema = closed_schema(_only_object_type(parameters, param))
             prepared = prepare(schema, param=param)
         except SchemaRefused as refused:
-            raise refused.of_function(tool.name) from None
+            if not lenient:
+                raise refused.of_function(tool.name) from None
+            schema, siblings = {"type": "object"}, []
+            prepared = prepare(schema, param=param)
+            ignored.append(f"{param} not enforced")
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored
         watched = watched or prepared.watched
         arguments[tool.name] = CheckedSchema(prepared.rules)
+        if tool.grammar is not None:
+            try:
+                grammars[tool.name] = embed_in_json(tool.grammar, f"custom{index}", param="tools")
+            except SchemaRefused:
+                ignored.append(f"tools[{index}].function.format not enforced")
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
-    return Functions(tools, text, spell, arguments, watched, tuple(ignored))
+    return Functions(tools, text, spell, arguments, watched, tuple(ignored), grammars)
 
 
 def _only_object_type(parameters: Schema, param: str) -> Schema:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import structlog
 from msgspec import structs
@@ -19,7 +20,7 @@ from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures
-from causerie.chat.plan import LoadedModel, Plan, make_plan
+from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, is_whole, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
@@ -44,7 +45,14 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.known_fields import KNOWN, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
-from causerie.protocol.request import ChatRequest, image_not_fetched, images, without_billing_line
+from causerie.protocol.reasoning import unreadable
+from causerie.protocol.request import (
+    ChatRequest,
+    Unread,
+    image_not_fetched,
+    images,
+    without_billing_line,
+)
 
 BILLING_LINE = "billing_line"
 TOOL_ORDER = "tool_order"
@@ -224,7 +232,7 @@ class TextChat:
         request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
-            _check_images(request, model.facts)
+            request, unseen = _checked_images(request, model.facts)
             plan, choices = await self._prepare(request, model, partial)
 
         def usage() -> Usage:
@@ -251,7 +259,7 @@ class TextChat:
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as events:
-            changes = [*dropped, *omitted, *plan.changes]
+            changes = [*dropped, *omitted, *unseen, *_unread_reasoning(request), *plan.changes]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
@@ -264,6 +272,14 @@ class TextChat:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
 
     retries = 0  # its engine is restarted by whoever supervises it
+
+    async def count_tokens(self, request: ChatRequest) -> int:
+        """Return the tokens of the prompt; raise whatever its rendering refuses."""
+        request, _ = without_changing_parts(request, self.options.omit)
+        with engine_failures(started=False):
+            model = self.model(await self.engine.facts())
+            request, _ = _checked_images(request, model.facts)
+            return await prompt_tokens(request, model, self.engine)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -327,6 +343,17 @@ def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer)
     )
 
 
+def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
+    if isinstance(request.sent, Unread):  # which has none
+        return ()
+    messages: Any = request.sent.get("messages", ())
+    return [
+        f"messages[{index}].reasoning_details dropped"
+        for index, message in enumerate(messages)
+        if "reasoning_details" in message and unreadable(message["reasoning_details"])
+    ]
+
+
 def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
     unlisted = request.unlisted
     if unlisted is None:
@@ -336,7 +363,10 @@ def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
     return unlisted.changes
 
 
-def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
+def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatRequest, Sequence[str]]:
+    changes: Sequence[str] = ()
+    if not facts.vision:
+        request, changes = request.without_optional_images()
     for param, image in images(request.messages):
         if not facts.vision:
             raise InvalidRequest(
@@ -346,6 +376,7 @@ def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
             )
         if not image.enclosed:
             raise image_not_fetched(param)
+    return request, changes
 
 
 async def _merged_events(

@@ -6,14 +6,16 @@ that nothing constrains has no grammar.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from causerie.chat.answer import AnswerPlan
 from causerie.chat.call_syntax.base import Schema, call_id_grammar, spelled
 from causerie.chat.call_syntax.elements import element_grammar
-from causerie.chat.call_syntax.json import pretty_grammar
+from causerie.chat.call_syntax.json import SPACE, pretty_grammar
+from causerie.chat.call_syntax.members import names_in
 from causerie.chat.call_syntax.parameters import parameter_grammar
 from causerie.chat.call_syntax.python import loose_grammar, python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
@@ -32,6 +34,7 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
+from causerie.chat.json_lark import Embedded
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
@@ -51,6 +54,8 @@ class CallPlan:
     unmarked: bool = False  # a reply may be calls without the marker of the format
     text: str = ""  # all schemas as sent: equal texts mean equal schemas
     forbidden: bool = False  # the prompt shows functions, but no call may come
+    grammars: Mapping[str, Embedded] = field(default_factory=dict)
+    """Grammars of the only text that some functions take, within JSON, by name."""
 
 
 def compose(
@@ -179,10 +184,11 @@ def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> lis
         notation = JsonArguments()
         of_marked = {name: text.functions.get((name, notation)) for name in calls.tools}
         written = {name: rule for name, rule in of_marked.items() if rule is not None}
-    found = unmarked_grammar(
-        calls.tools, marks, text.control_tokens, several=several, known=written
+    plain = {name: of for name, of in calls.tools.items() if name not in calls.grammars}
+    found = plain and unmarked_grammar(
+        plain, marks, text.control_tokens, several=several, known=written
     )
-    if found is None:
+    if not found:
         return []
     expression, rules, shut = found
     text.shut = f"({text.shut}|{shut})" if text.shut else shut
@@ -349,6 +355,8 @@ class _Section:
     def _notation(self, segment: Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
         match segment:
+            case JsonArguments() if name in self._plan.grammars:
+                return _text_argument(schema, self._plan.grammars[name], text)
             case JsonArguments():
                 return _json_arguments(schema, text)
             case ParameterList():
@@ -361,6 +369,13 @@ class _Section:
                 return element_grammar(mark, schema, text)
             case _:
                 raise AssertionError(f"{segment} holds no arguments")
+
+
+def _text_argument(schema: Schema, grammar: Embedded, text: GrammarText) -> str:
+    text.include(grammar.rules)
+    [name] = names_in(schema)
+    begin, end = rf"\{{{SPACE}{spelled(json.dumps(name))}{SPACE}:{SPACE}\"", rf"\"{SPACE}\}}"
+    return f"{text.terminal(f'/{begin}/')} {grammar.start} {text.terminal(f'/{end}/')}"
 
 
 def _json_arguments(schema: Schema, text: GrammarText) -> str:

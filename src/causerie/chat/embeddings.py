@@ -52,6 +52,9 @@ class EmbeddingTarget:
         """Return false: a reply comes whole."""
         return False
 
+    async def count_tokens(self, request: ChatRequest) -> None:
+        """Return ``None``: no operation asks for it."""
+
 
 class EmbeddingReply:
     """Use as an async context manager; ``events`` has one batch. Usage counts finished inputs."""

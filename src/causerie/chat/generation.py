@@ -286,7 +286,8 @@ class Generation:
         # A call that was cut never counts as complete.
         called = self._parser.calls and not self._parser.call_open and not self.cut
         reason: FinishReason = "tool_calls" if called else self._reason
-        end = [*flushed, Finished(reason, choice=self.choice)]
+        stopped = self._output.stop_sequence
+        end = [*flushed, Finished(reason, self.choice, stop_sequence=stopped)]
         yield end if usage is None else [*end, usage()]
 
     # Transitions.
@@ -538,6 +539,10 @@ class ChoiceOutput:
         self.plain = not (choice or stop or logprobs)
         self.stopped = False  # a stop string has ended the choice
 
+    @property
+    def stop_sequence(self) -> str | None:
+        return self._stops.text if self._stops is not None and self.stopped else None
+
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
         written = token.text or token.raw.decode("utf-8", "replace")
@@ -586,6 +591,7 @@ class StopStrings:
         self._texts = tuple(texts)
         self._held = ""
         self.met = False
+        self.text = ""  # the one that appeared
 
     def feed(self, text: str) -> str:
         """Return the part of the text that can no longer belong to a stop string."""
@@ -593,6 +599,7 @@ class StopStrings:
         found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
         if found:
             self.met = True
+            self.text = next(one for one in self._texts if text.startswith(one, min(found)))
             self._held = ""
             return text[: min(found)]
         keep = max((text_overlap(text, stop) for stop in self._texts), default=0)

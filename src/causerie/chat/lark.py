@@ -55,22 +55,25 @@ EMBEDDED = "g_start"
 """Name of the rule to refer to."""
 
 
-def embed(text: str) -> str:
-    """Return the grammar as lines of Lark with other names; raise ``SchemaRefused`` for a line."""
+def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
+    """Return the grammar as lines of Lark, with a prefix before its names.
+
+    Raises ``SchemaRefused``, which names the line.
+    """
     if len(text) > MAX_CHARACTERS:
-        raise SchemaRefused(_PARAM, f"The grammar is longer than {MAX_CHARACTERS} characters.")
+        raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
     is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
-    return _Embedder(_converted(text) if is_gbnf else text).run()
+    return _Embedder(_converted(text, param) if is_gbnf else text, prefix, param).run()
 
 
-def _converted(text: str) -> str:
+def _converted(text: str, param: str) -> str:
     if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
-        raise SchemaRefused(_PARAM, "The GBNF grammar has no rule `root`.")
+        raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
     try:
         return gbnf_to_lark(text)
     except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
         told = str(error).partition("\n")[0][:160]
-        raise SchemaRefused(_PARAM, f"The GBNF grammar cannot be read: {told}") from None
+        raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,10 @@ class _Token:
 
 
 class _Embedder:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, prefix: str, param: str) -> None:
         self._text = text.replace("\r\n", "\n")
+        self._prefix = prefix
+        self._param = param
         self._line = 1
         self._at = 0
         self._out: list[str] = []
@@ -103,7 +108,7 @@ class _Embedder:
         return "\n".join(line for line in lines if line) + "\n"
 
     def _refuse(self, reason: str, line: int | None = None) -> SchemaRefused:
-        return SchemaRefused(_PARAM, f"Line {line or self._line} of the grammar: {reason}")
+        return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
 
     def _next(self) -> _Token | None:
         if self._at >= len(self._text):
@@ -171,8 +176,17 @@ class _Embedder:
             self._directive(token)
         elif token.kind == "mark":
             self._out.append(self._used_name(token))
+        elif token.text == "->":
+            self._skip_alias()
         else:
             self._out.append(token.text)
+
+    def _skip_alias(self) -> None:
+        # The name of an alternative in a parse tree, which nobody sees here.
+        while (token := self._next()) is not None and token.kind == "space":
+            pass
+        if token is None or token.kind != "mark":
+            raise self._refuse("`->` is followed by no name.")
 
     def _used_name(self, token: _Token) -> str:
         sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
@@ -181,7 +195,8 @@ class _Embedder:
         return sign + self._renamed(name)
 
     def _renamed(self, name: str) -> str:
-        return f"{'G' if name.lstrip('_')[0].isupper() else 'g'}_{name}"
+        prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
+        return f"{prefix}_{name}"
 
     def _directive(self, token: _Token) -> None:
         if token.text == "%json":
@@ -200,10 +215,10 @@ class _Embedder:
         schema = self._json("%json")
         if not isinstance(schema, dict | bool):
             raise self._refuse("`%json` takes a schema, an object.")
-        prepared = prepare(schema, param=_PARAM)
+        prepared = prepare(schema, param=self._param)
         for pointer, keyword in prepared.left:
             reason = f"`{keyword}` cannot be enforced inside a grammar."
-            raise SchemaRefused(_PARAM, reason, pointer)
+            raise SchemaRefused(self._param, reason, pointer)
         return prepared.text
 
     def _json(self, directive: str) -> object:
@@ -239,7 +254,7 @@ class _Embedder:
 
     def _check_names(self) -> None:
         if "start" not in self._defined:
-            raise SchemaRefused(_PARAM, "The grammar has no rule `start`.")
+            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
         for name, line in self._used.items():
             if name not in self._defined:
                 raise self._refuse(f"`{name}` is not defined.", line)

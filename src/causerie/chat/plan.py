@@ -14,7 +14,7 @@ from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
-from causerie.chat.formats.format import ModelFormat
+from causerie.chat.formats.format import CallSection, JsonArguments, ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
@@ -95,7 +95,7 @@ async def make_plan(
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
     form, thought = model.form, thinking.plan(model.form, request.thinking)
-    functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
+    functions = await _functions(request, model, form)
     told, rendered, space = await _render_prompt(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
@@ -135,6 +135,13 @@ async def make_plan(
         end_tokens=model.facts.end_tokens,
         answer=answer,
     )
+
+
+async def prompt_tokens(request: ChatRequest, model: LoadedModel, engine: TextEngine) -> int:
+    """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
+    thought = thinking.plan(model.form, request.thinking)
+    _, rendered, _ = await _render_prompt(request, model, thought)
+    return len((await _encoded(rendered, request, model, engine)).ids)
 
 
 def _reasoning_end(
@@ -179,6 +186,25 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
+async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat) -> Functions:
+    marks = model.facts.control_tokens
+    functions = await callable_functions(request, marks, model.schema_cache)
+    # A grammar is held where the model writes arguments as JSON.
+    ways = (form.calls, *form.calls.also)
+    if not functions.grammars or all(map(_writes_json, ways)):
+        return functions
+    loose = [
+        f"tools[{at}].function.format not enforced"
+        for at, tool in enumerate(request.tools)
+        if tool.name in functions.grammars
+    ]
+    return replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
+
+
+def _writes_json(calls: CallSection) -> bool:
+    return any(isinstance(segment, JsonArguments) for segment in calls.call)
+
+
 def _call_plan(
     request: ChatRequest, functions: Functions, told: Prompt, form: ModelFormat
 ) -> CallPlan:
@@ -196,7 +222,9 @@ def _call_plan(
     # out: a call is text then.
     endless = request.min_tokens or request.ignore_eos
     forbidden = bool(request.tools) and choice.mode == "none" and not endless
-    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
+    return CallPlan(
+        functions.tools, required, parallel, free, functions.text, forbidden, functions.grammars
+    )
 
 
 async def _answer(

@@ -109,11 +109,7 @@ class CompletionHandlers:
         ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
         """
         completion, head = exchange.name_completion(shape.id_prefix), exchange.head
-        request_id.set(exchange.request_id)
-        if caller is None:
-            key, pipeline = head.credential, self.pipeline
-            caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
-        work_of.set(caller.project or caller.key or exchange.peer)
+        caller = await self._enter(shape, exchange, door, caller)
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
@@ -143,6 +139,35 @@ class CompletionHandlers:
                 answer.leave()
         await answer.finish(exchange)
 
+    async def count(self, shape: Shape, exchange: Exchange, door: MountedDoor, _: str = "") -> None:
+        """Count the tokens of a prompt; a header says whether they are exact."""
+        assert shape.count_body is not None
+        exchange.name_completion(shape.id_prefix)
+        caller = await self._enter(shape, exchange, door)
+        with WorkGuard(exchange, self._drain):
+            headers, most = exchange.headers, self._limits.body
+            body = json_at_hand(exchange, most) or await read_json(exchange, most)
+            parsed = await self._read(shape, body, door, hints_of(headers), headers, counting=True)
+            try:
+                tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
+            except ServiceError as failure:
+                if parsed.places is not None:
+                    parsed.places.rename(failure)
+                raise
+        counted = {"x-token-count": "exact" if exact else "estimated"}
+        exchange.json(shape.count_body(tokens), counted)
+
+    async def _enter(
+        self, shape: Shape, exchange: Exchange, door: MountedDoor, caller: Caller | None = None
+    ) -> Caller:
+        exchange.id_header = shape.id_header
+        request_id.set(exchange.request_id)
+        if caller is None:
+            key, pipeline = exchange.head.credential, self.pipeline
+            caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+        work_of.set(caller.project or caller.key or exchange.peer)
+        return caller
+
     def _answer(
         self, shape: Shape, parsed: ParsedRequest, exchange: Exchange, identity: CompletionIdentity
     ) -> PlainAnswer | StreamedAnswer:
@@ -158,10 +183,14 @@ class CompletionHandlers:
         door: MountedDoor,
         request_hints: RequestHints,
         headers: Headers,
+        *,
+        counting: bool = False,
     ) -> ParsedRequest:
         rules = self._known.get(door.name) or self._rules(door)
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
+        if counting:
+            rules = structs.replace(rules, counting=True)
         parsed = shape.parse_at_once(body, rules, headers)
         if parsed is None:
             parsed = await offload(shape.parse, body, rules, headers)

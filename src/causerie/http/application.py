@@ -289,6 +289,7 @@ class Edge:
 def _refuse_as(shape: Shape) -> Refusal:
     def refuse(exchange: Exchange, failure: ServiceError) -> None:
         body = shape.error(failure, exchange.request_id)
+        exchange.id_header = shape.id_header
         exchange.refuse(failure, shape.error_status(failure), body)
 
     return Exchange.refuse if shape is CHAT_COMPLETIONS else refuse

@@ -112,6 +112,8 @@ class Exchange(msgspec.Struct, eq=False):
     """Called once when the client disconnects."""
     task: asyncio.Task[None] | None = None
     """The task that answers it."""
+    id_header: str = ""
+    """A further header that carries the request's id."""
     cross_origin: Mapping[str, str] | None = None
     """CORS headers of the response to a page of another origin."""
     unread: int = 0
@@ -283,9 +285,13 @@ class Exchange(msgspec.Struct, eq=False):
             line = self._behind_interim(line)
         head = (
             f"{line}\r\n{_header_lines(headers)}"
-            f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
+            f"content-type: {content_type}\r\n{self._id_lines()}{framing}\r\n"
         )
         return head.encode("latin-1", "replace")
+
+    def _id_lines(self) -> str:
+        line = f"x-request-id: {self.request_id}\r\n"
+        return f"{line}{self.id_header}: {self.request_id}\r\n" if self.id_header else line
 
     def _behind_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.

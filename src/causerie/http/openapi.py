@@ -37,6 +37,7 @@ _ERRORS = {
     "503": "Loading, stopping, or the queue is full; see `Retry-After`.",
     "504": "No answer in time.",
 }
+_STATUSES_OF_MESSAGES = {"503": "529"}
 _OPEN: list[Schema] = [{}]
 _WITH_KEY: list[Schema] = [{"key": []}]
 _WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
@@ -95,13 +96,51 @@ def _operation(
     return {**operation, "responses": {**answers, **failures}}
 
 
+_COMPLETION = ("The completion, or a stream of chunks where `stream` is true.", "Completion")
+_RESPONSE = ("The response, or a stream of events where `stream` is true.", "ResponseBody")
+_MESSAGE = ("The message, or a stream of events where `stream` is true.", "MessageObject")
+
+
 def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
-    answer = _json_answer(
-        "The completion, or a stream of chunks where `stream` is true.", "Completion"
-    )
+    return _generation(request, name, summary, _COMPLETION, "ChunkEvent", _EXAMPLE_REQUEST, *more)
+
+
+def _messages(name: str) -> Schema:
+    request, summary = "MessagesRequest", "Create a message"
+    made = _generation(request, name, summary, _MESSAGE, "MessageEvent", _EXAMPLE_REQUEST)
+    return _in_words_of_messages(made)
+
+
+def _message_tokens(name: str) -> Schema:
+    counted: Schema = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
+    made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, [])
+    content = {"application/json": {"schema": ref("MessagesCountRequest")}}
+    return _in_words_of_messages({**made, "requestBody": {"required": True, "content": content}})
+
+
+def _in_words_of_messages(operation: Schema) -> Schema:
+    responses = operation["responses"]
+    assert isinstance(responses, dict)
+    failures = {
+        _STATUSES_OF_MESSAGES.get(status, status): _json_answer(words, "ErrorBody")
+        for status, words in _ERRORS.items()
+    }
+    return {**operation, "responses": {"200": responses["200"], **failures}}
+
+
+def _generation(
+    request: str,
+    name: str,
+    summary: str,
+    reply: tuple[str, str],
+    event: str,
+    example: Schema,
+    *more: Schema,
+) -> Schema:
+    answer = _json_answer(*reply)
     content = answer["content"]
     assert isinstance(content, dict)
-    content["text/event-stream"] = {"itemSchema": ref("ChunkEvent")}
+    content["text/event-stream"] = {"itemSchema": ref(event)}
     headers = {
         "x-request-id": "Names the request in logs, up to 128 safe characters.",
         "x-session-id": "Names the conversation, where `session_id` does not.",
@@ -113,7 +152,7 @@ def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
     operation = _operation(
         name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
     )
-    content = {"application/json": {"schema": ref(request), "example": _EXAMPLE_REQUEST}}
+    content = {"application/json": {"schema": ref(request), "example": example}}
     return {**operation, "requestBody": {"required": True, "content": content}}
 
 
@@ -178,13 +217,38 @@ def _get(
     return {"get": _operation(name, summary, security, answers, errors, parameters)}
 
 
+def _response(name: str) -> Schema:
+    example: Schema = {"model": "MODEL", "input": "Name three rivers.", "max_output_tokens": 100}
+    request, summary = "ResponsesRequest", "Create a response"
+    return _generation(request, name, summary, _RESPONSE, "ResponseStreamEvent", example)
+
+
+def _response_tokens(name: str) -> Schema:
+    counted: Schema = {"200": _json_answer("The tokens of the prompt.", "InputTokens")}
+    made = _operation(
+        name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
+    )
+    content = {"application/json": {"schema": ref("ResponsesRequest")}}
+    return {**made, "requestBody": {"required": True, "content": content}}
+
+
 def market_paths() -> dict[str, Schema]:
     """Return the operations of a router's door, by their full paths."""
     title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
     name, summary = "routerCreateChatCompletion", "Create a routed chat completion"
     completion = _completion("RouterRequest", name, summary, title)
-    paths = _catalog_paths() | _key_paths() | {"/chat/completions": {"post": completion}}
-    paths |= _passed_paths("router")
+    paths = (
+        _catalog_paths()
+        | _key_paths()
+        | {
+            "/chat/completions": {"post": completion},
+            "/responses": {"post": _response("routerCreateResponse")},
+            "/responses/input_tokens": {"post": _response_tokens("routerCountResponseTokens")},
+            "/messages": {"post": _messages("routerCreateMessage")},
+            "/messages/count_tokens": {"post": _message_tokens("routerCountMessageTokens")},
+        }
+        | _passed_paths("router")
+    )
     return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
 
 
@@ -285,6 +349,10 @@ def _model_paths() -> dict[str, Schema]:
         "/v1/chat/completions": {
             "post": _completion("ChatRequest", "createChatCompletion", "Create a chat completion")
         },
+        "/v1/responses": {"post": _response("createResponse")},
+        "/v1/responses/input_tokens": {"post": _response_tokens("countResponseTokens")},
+        "/v1/messages": {"post": _messages("createMessage")},
+        "/v1/messages/count_tokens": {"post": _message_tokens("countMessageTokens")},
         **{f"/v1{path}": each for path, each in _passed_paths().items()},
     }
 

@@ -25,6 +25,12 @@ from causerie.protocol.model_entries import (
 from causerie.protocol.operations import BODIES
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
+from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
+from causerie.shapes.messages.encoder import MessageObject
+from causerie.shapes.messages.request_types import request_types
+from causerie.shapes.messages.shape import TokenCount
+from causerie.shapes.responses.body import InputTokens, ResponseBody, ResponseEvent
+from causerie.shapes.responses.request_types import request_type
 
 Schema = dict[str, object]
 
@@ -113,6 +119,7 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
         properties = schemas[name]["properties"]
         assert isinstance(properties, dict)
         properties["messages"]["maxItems"] = max_messages
+    schemas |= received_schemas(request_type(), *request_types())
     schemas["RouterRequest"] |= {"required": ["messages"], "anyOf": _MODEL_OR_MODELS}
     return schemas
 
@@ -126,15 +133,22 @@ def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
 
 def response_schemas() -> dict[str, Schema]:
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
-    chunk = text_schema(contentMediaType="application/json", contentSchema=ref("Chunk"))
     return {
         **sent_schemas(
-            Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER_TYPES
+            *(Completion, Chunk, ResponseBody, ResponseEvent, InputTokens, Error, Health),
+            *MESSAGE_EVENTS,
+            *(MessageObject, TokenCount, ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": {
-            "type": "object",
-            "properties": {"data": {"anyOf": [text_schema(enum=["[DONE]"]), chunk]}},
-            "required": ["data"],
-        },
+        "ChunkEvent": _server_sent("Chunk"),
+        "ResponseStreamEvent": _server_sent("ResponseEvent"),
+        "MessageEvent": _server_sent(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
     }
+
+
+def _server_sent(*names: str, done: bool = True) -> Schema:
+    kinds = [
+        text_schema(contentMediaType="application/json", contentSchema=ref(name)) for name in names
+    ]
+    data: list[object] = [text_schema(enum=["[DONE]"]), *kinds] if done else [*kinds]
+    return {"type": "object", "properties": {"data": {"anyOf": data}}, "required": ["data"]}

@@ -86,7 +86,9 @@ DoorRoutes = Mapping[str, Mapping[str, DoorHandler]]
 
 def completion_routes(handlers: CompletionHandlers) -> DoorRoutes:
     """Return the operations of all APIs of completions."""
-    return {shape.path: {"POST": partial(handlers.complete, shape)} for shape in SHAPES}
+    answers = {shape.path: {"POST": partial(handlers.complete, shape)} for shape in SHAPES}
+    counted = [shape for shape in SHAPES if shape.count_body is not None]
+    return answers | {one.counting: {"POST": partial(handlers.count, one)} for one in counted}
 
 
 def door_routes(handlers: CompletionHandlers) -> DoorRoutes:

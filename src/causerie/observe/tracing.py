@@ -165,6 +165,9 @@ class TracedTarget:
     def retries(self) -> int:
         return self.target.retries
 
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        return await self.target.count_tokens(request)
+
     def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
         facts = {
             **self._facts,

@@ -331,6 +331,17 @@ def _compression_of(body: bytes) -> str | None:
     return "zlib" if body.startswith((b"x\x01", b"x\x9c", b"x\xda")) else None
 
 
+def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
+    """Return the object of a checked body, and the mark of halves in it; see ``mark_halves``."""
+    try:
+        return decode_object(body), ""
+    except InvalidRequest:
+        marked, mark = mark_halves(body)
+        if not mark:
+            raise
+        return decode_object(marked), mark
+
+
 def unpaired_surrogates() -> InvalidRequest:
     return _invalid(
         "The body is not valid JSON (an unpaired surrogate); send both halves of each surrogate "

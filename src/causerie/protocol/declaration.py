@@ -41,6 +41,8 @@ class Facts:
     """Names of its field at engines of our own, where they differ; ``None``: refused there."""
     gguf: str = ""  # its key below `general.sampling.` in GGUF files; empty: its own name
     router: bool = False  # only routers describe it
+    responses: str | None = ""  # its name in Responses, empty: the same; ``None``: it has none
+    messages: str | None = ""  # its name in the Messages API, likewise
     takes: str = ""  # the values in words, where the type does not say them well
     control: Control | None = None  # of the playground; a number has one anyway
 

@@ -71,6 +71,8 @@ class Finished(Struct, frozen=True, gc=False):
     choice: int = 0
     verified: bool = True
     """False if checking the reply against its response format took too much work."""
+    stop_sequence: str | None = None
+    """The stop string that ended it, if known."""
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -89,6 +91,8 @@ class Usage(Struct, frozen=True, gc=False):
     impossible: bool = False
     units: int = 0
     """Units that a reply without output tokens is charged by: search units, 1 for embeddings."""
+    written: int = 0
+    """Tokens of the prompt that the target wrote into its cache at a price."""
 
 
 class Verbatim(Struct, frozen=True, gc=False):

@@ -174,17 +174,17 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
     logprobs: Annotated[
         bool | None,
         Meta(description="Returns the log-probability of each token of the answer."),
-        Facts(origin="openai", neutral=(False,)),
+        Facts(origin="openai", neutral=(False,), responses="include", messages=None),
     ] = None
     top_logprobs: Annotated[
         Annotated[int, Meta(ge=0, le=20)] | None,
         Meta(description="Needs `logprobs: true`."),
-        Facts(origin="openai", engines={"openvino": None}),
+        Facts(origin="openai", engines={"openvino": None}, messages=None),
     ] = None
     n: Annotated[
         Annotated[int, Meta(ge=1, le=16)] | None,
         Meta(description="How many choices the answer has."),
-        Facts(origin="openai", neutral=(1,)),
+        Facts(origin="openai", neutral=(1,), responses=None, messages=None),
     ] = None
 
 
@@ -209,7 +209,7 @@ class ToolParameters(Struct):
             "call that repeats an earlier one of the same message (name and arguments) ends the "
             "message and is not delivered."
         ),
-        Facts(origin="openai"),
+        Facts(origin="openai", messages="tool_choice.disable_parallel_tool_use"),
     ] = None
 
 
@@ -217,7 +217,11 @@ class FormatParameters(Struct):
     response_format: Annotated[
         AnyResponseFormat | None,
         Meta(description="A `schema` alongside `json_object` is followed."),
-        Facts(takes="`text`, `json_object` or `json_schema`"),
+        Facts(
+            takes="`text`, `json_object` or `json_schema`",
+            responses="text.format",
+            messages="output_config.format",
+        ),
     ] = None
     structured_outputs: Annotated[
         StructuredOutputs | None,
@@ -227,7 +231,7 @@ class FormatParameters(Struct):
     modalities: Annotated[
         TextOnly | None,
         Meta(description="Kinds of output: text alone."),
-        Facts(neutral=(["text"],), router=True, takes='`["text"]`'),
+        Facts(neutral=(["text"],), router=True, responses=None, messages=None, takes='`["text"]`'),
     ] = None
 
 
@@ -247,18 +251,26 @@ class ThinkingParameters(Struct):
     reasoning: Annotated[
         ReasoningBody | None,
         Meta(description="Belongs to router doors; others refuse it and say what to use."),
-        Facts(router=True, takes="an object"),
+        Facts(router=True, takes="an object", messages="thinking"),
     ] = None
     reasoning_effort: Annotated[
         Effort | None,
         Meta(description="How much the model thinks; `none` turns thinking off."),
-        Facts(takes=", ".join(f"`{word}`" for word in EFFORTS)),
+        Facts(
+            takes=", ".join(f"`{word}`" for word in EFFORTS),
+            responses="reasoning.effort",
+            messages="output_config.effort",
+        ),
     ] = None
     thinking_token_budget: Annotated[
-        Natural | None, Meta(description="0 turns thinking off."), Facts(takes="tokens")
+        Natural | None,
+        Meta(description="0 turns thinking off."),
+        Facts(takes="tokens", messages="thinking.budget_tokens"),
     ] = None
     include_reasoning: Annotated[
-        bool | None, Meta(description="false keeps the reasoning out of the answer.")
+        bool | None,
+        Meta(description="false keeps the reasoning out of the answer."),
+        Facts(messages="thinking.display"),
     ] = None
     chat_template_kwargs: Annotated[
         Annotated[
@@ -279,13 +291,14 @@ class LengthParameters(Struct):
         Meta(description="The older name of `max_completion_tokens`; both must agree."),
         Facts(
             control=Control("Output limit", first=True, unset="none"),
+            responses=None,
             takes="1 or more, or -1 for no limit",
         ),
     ] = None
     max_completion_tokens: Annotated[
         OutputLimit | None,
         Meta(description="Reasoning and answer together."),
-        Facts(takes="1 or more, or -1 for no limit"),
+        Facts(takes="1 or more, or -1 for no limit", responses="max_output_tokens", messages=None),
     ] = None
     min_tokens: Annotated[
         Natural | None,
@@ -295,8 +308,11 @@ class LengthParameters(Struct):
     stop: Annotated[
         Stop | Stops | None,
         Meta(description="Texts that end the answer; they are not part of it."),
-        Facts(origin="common", neutral=([],), takes="a string, or up to 16"),
-    ] = None
+        Facts(
+            origin="common", neutral=([],), takes="a string, or up to 16",
+            messages="stop_sequences",
+        ),
+    ] = None  # fmt: skip
     stop_token_ids: Annotated[
         Annotated[tuple[Natural, ...], Meta(max_length=MAX_STOP_IDS)] | None,
         Meta(description="Tokens that end the answer."),
@@ -318,7 +334,7 @@ class ConversationParameters(Struct, kw_only=True):
     messages: Annotated[
         Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
         Meta(description="The conversation so far, the oldest message first."),
-        Facts(takes="Required: at least one, see below"),
+        Facts(takes="Required: at least one, see below", responses="input"),
     ]
     stream: Annotated[
         bool | None, Meta(description="true: the answer comes in chunks, as server-sent events.")
@@ -326,7 +342,7 @@ class ConversationParameters(Struct, kw_only=True):
     stream_options: Annotated[
         StreamOptions | None,
         Meta(description="What a stream has besides the answer."),
-        Facts(takes="an object with `include_usage`: true or false"),
+        Facts(takes="an object with `include_usage`: true or false", responses=None, messages=None),
     ] = None
     documents: Annotated[
         Annotated[tuple[Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
@@ -334,11 +350,14 @@ class ConversationParameters(Struct, kw_only=True):
         Facts(neutral=([],), takes="objects"),
     ] = None
     continue_final_message: Annotated[
-        bool | None, Meta(description="true: the answer continues the last message.")
+        bool | None,
+        Meta(description="true: the answer continues the last message."),
+        Facts(responses=None),
     ] = None
     add_generation_prompt: Annotated[
         bool | None,
         Meta(description="false: the prompt ends with the last message. Not sent: true."),
+        Facts(responses=None),
     ] = None
     session_id: Annotated[
         SessionId | None, Meta(description="The header `x-session-id` says the same.")
@@ -364,7 +383,9 @@ class RouterParameters(Struct):
     )
     plugins: Annotated[Empty | None, Meta(description="Replies are never altered: empty.")] = None
     usage: Annotated[
-        UsageInclusion | None, Meta(description="`include`: the usage at the end of a stream.")
+        UsageInclusion | None,
+        Meta(description="`include`: the usage at the end of a stream."),
+        Facts(responses=None),
     ] = None
 
 
@@ -379,8 +400,8 @@ class HintParameters(Struct):
     store: bool | None = None
     service_tier: str | None = None
     prompt_cache_key: str | None = None
-    prediction: Prediction | None = None
-    verbosity: str | None = None
+    prediction: Annotated[Prediction | None, Facts(responses=None)] = None
+    verbosity: Annotated[str | None, Facts(responses="text.verbosity")] = None
     safety_identifier: str | None = None
 
 
@@ -490,6 +511,7 @@ class ParsingRules(Struct, frozen=True):
     reject_long_output: bool = False
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
+    counting: bool = False  # only the tokens of the prompt are asked for
 
 
 HINT_NAMES = frozenset(HINTS)

@@ -12,7 +12,12 @@ from causerie.protocol import bounded_json
 
 Block = Mapping[str, Any]
 
-_READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}
+MESSAGES_FORMAT = "anthropic-claude-v1"
+"""Marks blocks of reasoning that came from the Messages API, as the well-known router does."""
+
+READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}
+"""Fields of the text of blocks, by their types."""
+_FOREIGN = "thinking"
 _SEAL = "extra_content="
 _SEALED = bounded_json.Bounds(values=1_000, exponents=0, tens=0, precise=100)
 _PLAIN = frozenset({"type", "text", "index", "format"})
@@ -32,6 +37,34 @@ def text_of(value: object) -> str:
     """Return the readable text of sent blocks."""
     texts = (block.get("text") or block.get("summary") for block in _objects(value))
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def foreign_block(text: str, signature: str, index: int) -> dict[str, Any]:
+    """Return a block whose text only a server of the Messages API can check.
+
+    No other target reads it: its text is not in the field where text is looked for.
+    """
+    block = {"type": _FOREIGN, "thinking": text, "signature": signature}
+    return {**block, "format": MESSAGES_FORMAT, "index": index}
+
+
+def with_foreign(blocks: Iterable[Block]) -> list[Block]:
+    """Return blocks for a server that takes signatures, which foreign ones are checked by."""
+    return [
+        {
+            **{name: value for name, value in block.items() if name != "thinking"},
+            "type": "reasoning.text",
+            "text": block.get("thinking"),
+        }
+        if block["type"] == _FOREIGN
+        else block
+        for block in blocks
+    ]
+
+
+def unreadable(value: object) -> bool:
+    """Return true if sent blocks have reasoning without a text that others can read."""
+    return any(block["type"] not in READABLE for block in blocks_of(value))
 
 
 def are_plain(blocks: Iterable[Block]) -> bool:
@@ -67,7 +100,7 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
     texts: list[str] = []  # of the last one, where there are several
     field = ""
     for block in blocks:
-        readable = _READABLE.get(block["type"])
+        readable = READABLE.get(block["type"])
         if readable is not None and out and _continues(out[-1], block):
             field, last = readable, out[-1]
             texts = texts or [last.get(field) or ""]

@@ -62,6 +62,8 @@ class ImagePart(Struct, frozen=True, tag="image"):
     """An image by its ``data:`` or ``https:`` address; the latter is never fetched here."""
 
     url: str
+    optional: bool = False
+    """A model of our own that takes no images goes without it."""
 
     @property
     def enclosed(self) -> bool:
@@ -70,6 +72,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
 
 Part = TextPart | ImagePart
+_UNSEEN = TextPart("(an image that cannot be shown)")
 
 
 class ToolCall(Struct, frozen=True):
@@ -103,6 +106,8 @@ class Tool(Struct, frozen=True):
     parameters: Mapping[str, object]
     description: str | None = None
     strict: bool | None = None
+    grammar: str | None = None
+    """Lark grammar of its only argument, a text."""
 
 
 class ToolChoice(Struct, frozen=True):
@@ -154,6 +159,8 @@ class Thinking(Struct, frozen=True, gc=False):
     budget: int | None = None
     visible: bool = True
     usual_effort: str | None = None
+    adaptive: bool = False
+    """The model decides, and a provider that has a word for that is told."""
 
 
 class Unread(Struct, frozen=True, gc=False):
@@ -238,6 +245,8 @@ class ChatRequest(Struct, frozen=True, gc=False):
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
     native: NativeRequest | None = None
+    hints: frozenset[str] = frozenset()  # parameters that are dropped where a model lacks them
+    lenient_tools: bool = False  # a schema that cannot be enforced is none, unless it is demanded
     passed: PassedBody | None = None
 
     @property
@@ -253,6 +262,39 @@ class ChatRequest(Struct, frozen=True, gc=False):
     def whole(self) -> Mapping[str, object]:
         """All that was sent, of unknown fields too."""
         return self.document if self.unlisted is None else self.unlisted.body
+
+    def without_optional_images(self) -> tuple[ChatRequest, Sequence[str]]:
+        """Return the request with words in place of such images, and the report of that."""
+        places = [place for place, image in images(self.messages) if image.optional]
+        if not places:
+            return self, ()
+        messages = tuple(
+            structs.replace(message, content=tuple(map(_in_words, message.content)))
+            if isinstance(message.content, tuple)
+            else message
+            for message in self.messages
+        )
+        changes = [f"{place} dropped" for place in places]
+        return structs.replace(self, messages=messages), changes
+
+    def without_hints(self, supported: frozenset[str]) -> ChatRequest:
+        """Return the request without those of its hints that are not supported."""
+        lacking = (self.hints & self.params) - supported
+        if not lacking:
+            return self
+        sent = {name: value for name, value in self.document.items() if name not in lacking}
+        return structs.replace(
+            self,
+            params=self.params - lacking,
+            sent=sent,
+            changes=(*self.changes, *(f"{name} dropped" for name in sorted(lacking))),
+            thinking=self.thinking
+            if lacking <= {"parallel_tool_calls"}
+            else Thinking(visible=self.thinking.visible),
+            parallel_tool_calls=None
+            if "parallel_tool_calls" in lacking
+            else self.parallel_tool_calls,
+        )
 
     def within(self, bounds: TokenBounds) -> ChatRequest:
         """The request to one with these bounds; higher limits of the output are lowered."""
@@ -296,6 +338,10 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
     max_completion_tokens: Count | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
+
+
+def _in_words(part: Part) -> Part:
+    return _UNSEEN if isinstance(part, ImagePart) and part.optional else part
 
 
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:

@@ -123,6 +123,7 @@ class AnswerState(Struct, eq=False):
     """Names of the functions that may be called."""
     finish: str | None = None
     """The word for the reason that counts so far, as in the table of ``finish``."""
+    stop_sequence: str | None = None
     whole: bool = False
     """All of it came in one message, so that it needs no reason for its end."""
     reasoned: int = 0
@@ -182,6 +183,8 @@ class AnswerState(Struct, eq=False):
                 self._read_piece(said, events, choice.logprobs, last=bool(choice.finish_reason))
         if choice.finish_reason:
             self.finish = later(self.finish, choice.finish_reason)
+            if isinstance(choice.stop_reason, str):
+                self.stop_sequence = choice.stop_reason
 
     def _is_whole_text_again(self, delta: ProviderDelta, message: ProviderDelta) -> bool:
         text = delta.content
@@ -298,7 +301,7 @@ class AnswerState(Struct, eq=False):
             started = self._calls.started
         said = self.size > 0 or self._signed
         reason = finish_reason(self.finish, calls=started > 0, said=said)
-        events.append(Finished(reason, self.index))
+        events.append(Finished(reason, self.index, stop_sequence=self.stop_sequence))
 
     def _add_reasoning(self, text: str, events: list[Event], *, last: bool = False) -> None:
         if not text:

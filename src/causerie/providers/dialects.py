@@ -259,7 +259,7 @@ ANTHROPIC = Dialect(
         "adaptive", efforts=_AS_THEY_ARE | {"minimal": "low"}, budget="thinking.budget_tokens"
     ),
     accepts=frozenset({"temperature", "top_p", "top_k", "stop", "parallel_tool_calls", "user"}),
-    knows=_CACHED | {"cache_control"},
+    knows=_CACHED | {"cache_control", "messages.cache_control", "messages.is_error"},
     history=HistoryStyle(
         reasoning=(),
         details=True,

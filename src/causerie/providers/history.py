@@ -10,7 +10,13 @@ from typing import Any
 
 from causerie.http.addresses import host_refusal
 from causerie.protocol.events import Partial
-from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
+from causerie.protocol.reasoning import (
+    are_plain,
+    blocks_of,
+    text_of,
+    unsealed,
+    with_foreign,
+)
 from causerie.protocol.request import Message, image_inside_network, image_not_fetched, images
 from causerie.providers.request_body import RequestDraft
 
@@ -136,7 +142,7 @@ def _with_details(draft: RequestDraft, message: Entry) -> Entry:
     plain = are_plain(blocks)
     bare = {key: value for key, value in message.items() if key != _DETAILS}
     if draft.dialect.history.details and not plain:
-        return message
+        return {**message, _DETAILS: with_foreign(blocks)}
     if not any(message.get(name) for name in _REASONING) and (text := text_of(message[_DETAILS])):
         bare["reasoning"] = text
     if not plain:

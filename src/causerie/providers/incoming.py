@@ -98,7 +98,12 @@ def counted(
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
     cached, reasoning = min(cached, prompt), min(reasoning, completion)
-    return Usage(prompt, completion, cached, reasoning, unsure, impossible=impossible)
+    details = told.prompt_tokens_details
+    written = 0 if details is None else details.cache_write_tokens or 0
+    written = min(written, prompt - cached)
+    return Usage(
+        prompt, completion, cached, reasoning, unsure, impossible=impossible, written=written
+    )
 
 
 def _is_possible(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.protocol.reasoning import blocks_of
+from causerie.protocol.reasoning import MESSAGES_FORMAT, blocks_of
 from causerie.providers.request_body import RequestDraft
 from causerie.providers.wire import (
     ProviderCall,
@@ -30,14 +30,12 @@ from causerie.providers.wire import (
 # as the API demands. Blocks of reasoning go back to the places that they had among the other
 # blocks.
 
-FORMAT = "anthropic-claude-v1"
-"""Marks blocks of reasoning that came from this API, as the well-known router does."""
-
-_FORMATS = (FORMAT, "unknown", None)
+_FORMATS = (MESSAGES_FORMAT, "unknown", None)
 _OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
 _OF_A_MESSAGE = frozenset(
     {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
 )
+_OF_A_RESULT = frozenset({"is_error", "cache_control"})
 _SILENCE = "…"
 _MEDIA = {"image/jpg": "image/jpeg"}
 
@@ -52,7 +50,8 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
     messages: Any = draft.fields["messages"]
     for message in messages:
         role = message["role"]
-        for name in sorted(message.keys() - _OF_A_MESSAGE):
+        known = _OF_A_MESSAGE | _OF_A_RESULT if role == "tool" else _OF_A_MESSAGE
+        for name in sorted(message.keys() - known):
             draft.dropped(f"messages.{name}")
         if role == "system":
             if made:
@@ -115,7 +114,7 @@ def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, B
 
 
 def _signed_block(block: Entry) -> Block | None:
-    if block["type"] == "reasoning.encrypted" and block.get("format") == FORMAT:
+    if block["type"] == "reasoning.encrypted" and block.get("format") == MESSAGES_FORMAT:
         return {"type": "redacted_thinking", "data": block.get("data")}
     if block["type"] == "reasoning.text" and block.get("signature"):
         text = block.get("text") or ""
@@ -147,7 +146,7 @@ def _tool_result(message: Entry) -> Block:
         result["content"] = content
         if marks:
             result["cache_control"] = marks[-1]
-    return result
+    return result | {name: message[name] for name in _OF_A_RESULT if message.get(name)}
 
 
 def _content_blocks(content: object) -> Iterator[Block]:
@@ -311,11 +310,13 @@ class EventDelta(Struct, gc=False):
     signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
+    stop_sequence: str | None = None
 
 
 class ReplyMessage(Struct, gc=False):
     content: Annotated[list[ContentBlock], Meta(max_length=_MOST_BLOCKS)] = []
     stop_reason: str | None = None
+    stop_sequence: str | None = None
     usage: MessagesUsage | None = None
 
 
@@ -356,7 +357,12 @@ class MessagesReader:
             case "message_delta":
                 told = self._usage_chunk(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
-                    told.choices = [ProviderChoice(finish_reason=event.delta.stop_reason)]
+                    delta = event.delta
+                    told.choices = [
+                        ProviderChoice(
+                            finish_reason=delta.stop_reason, stop_reason=delta.stop_sequence
+                        )
+                    ]
                 return told
             case "message_stop":
                 self.ended = True
@@ -374,7 +380,13 @@ class MessagesReader:
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
         chunk = self._usage_chunk(message.usage)
-        chunk.choices = [ProviderChoice(message=delta, finish_reason=message.stop_reason)]
+        chunk.choices = [
+            ProviderChoice(
+                message=delta,
+                finish_reason=message.stop_reason,
+                stop_reason=message.stop_sequence,
+            )
+        ]
         return chunk
 
     def _delta_of_block(self, index: int, block: ContentBlock) -> ProviderDelta:
@@ -417,7 +429,7 @@ class MessagesReader:
         cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         if usage.input_tokens is not None:
             told.prompt_tokens = usage.input_tokens + (cached or 0) + (written or 0)
-            told.prompt_tokens_details = ProviderPromptDetails(cached_tokens=cached or 0)
+            told.prompt_tokens_details = ProviderPromptDetails(cached or 0, written or 0)
         if not started:  # what is told at the start is a placeholder
             told.completion_tokens = usage.output_tokens
         if usage.output_tokens_details is not None:
@@ -445,4 +457,4 @@ def _reasoning_delta(index: int, text: str, signature: str) -> ProviderDelta:
 
 
 def _details_delta(block: dict[str, Any]) -> ProviderDelta:
-    return ProviderDelta(reasoning_details=[block | {"format": FORMAT}])
+    return ProviderDelta(reasoning_details=[block | {"format": MESSAGES_FORMAT}])

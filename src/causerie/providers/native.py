@@ -7,7 +7,7 @@ well, so that tokens are counted and a reply that breaks off is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -57,6 +57,27 @@ _RESPONSES_FIELDS = frozenset(
     }
 )  # fmt: skip
 _FIELDS = {"messages": _MESSAGES_FIELDS, "responses": _RESPONSES_FIELDS}
+COUNTED = {
+    "messages": (
+        "/messages/count_tokens",
+        frozenset(
+            {
+                "cache_control", "context_management", "messages", "model", "output_config",
+                "system", "thinking", "tool_choice", "tools",
+            }
+        ),
+    ),
+    "responses": (
+        "/responses/input_tokens",
+        frozenset(
+            {
+                "input", "instructions", "model", "parallel_tool_calls", "reasoning", "text",
+                "tool_choice", "tools", "truncation",
+            }
+        ),
+    ),
+}  # fmt: skip
+"""Paths that count the tokens of a prompt, and the fields that they take."""
 _OWN = frozenset({"model", "store"})  # written here
 _LIMITS = {"messages": "max_tokens", "responses": "max_output_tokens"}
 _WITH_ADDRESS = frozenset({"mcp"})  # tools that name a host and credentials
@@ -94,6 +115,12 @@ def native_body(
     if native.shape == "responses":
         body["store"] = False
     return msgspec.json.encode(body), changes
+
+
+def only(body: bytes, fields: Collection[str]) -> bytes:
+    """Return a body with these fields alone."""
+    document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({name: document[name] for name in document if name in fields})
 
 
 def _check_images(request: ChatRequest, dialect: Dialect) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -48,6 +48,10 @@ class RequestSlots:
 
     def give_back(self) -> None:
         self._taken -= 1
+
+
+class _Counted(msgspec.Struct):
+    input_tokens: Annotated[int, msgspec.Meta(ge=0)]
 
 
 # One provider that others run: where it is, how it is spoken to, who may use it at once.
@@ -259,7 +263,7 @@ class Provider:
 
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
         """Return the provider's entries of its models; raises :class:`ServiceError`."""
-        async with self._get(self.dialect.api.models, seconds) as response:
+        async with self._send("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
             return _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
@@ -274,7 +278,7 @@ class Provider:
         ``listing`` a list of models in it is kept in ``listed``.
         """
         key = self.credential
-        async with self._get(path, seconds) as response:
+        async with self._send("GET", path, seconds) as response:
             if response.status == 401:
                 await self.renews(key)  # for the next time
             if response.status >= 500 or response.status in (401, 403, 429):
@@ -288,11 +292,32 @@ class Provider:
     async def close(self) -> None:
         await self._client.close()
 
+    async def count(
+        self, path: str, body: bytes, headers: Mapping[str, str], seconds: float = 10.0
+    ) -> int:
+        """Return the tokens of a prompt as the provider counts them; raises ``ServiceError``."""
+        async with self._send("POST", path, seconds, headers, body) as response:
+            if response.status != 200:
+                raise await self.refused(response)
+            told = await (await decoded(response)).read(MAX_ERROR_BYTES)
+        try:
+            return bounded_json.decode(told, _Counted).input_tokens
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise UpstreamFailed("The provider counted no tokens.") from None
+
     @asynccontextmanager
-    async def _get(self, path: str, seconds: float) -> AsyncIterator[HttpResponse]:
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> AsyncIterator[HttpResponse]:
+        lines = self._asking if not body else (*self._sending, *(headers or {}).items())
         try:
             async with asyncio.timeout(seconds):
-                response = await self._client.send("GET", self.dialect.api.at(path), self._asking)
+                response = await self._client.send(method, self.dialect.api.at(path), lines, body)
                 try:
                     yield response
                 finally:

@@ -6,7 +6,7 @@ import asyncio
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -34,7 +34,7 @@ from causerie.protocol.request import (
 )
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import NativeIncoming, native_of
+from causerie.providers.native import COUNTED, NativeIncoming, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import Provider, failed
@@ -68,6 +68,7 @@ class FastDelta(Struct, gc=False):
 class FastChoice(Struct, gc=False):
     message: FastDelta
     finish_reason: Literal["stop", "length", "content_filter"]
+    stop_reason: Any = None
     index: Literal[0] = 0
     delta: None = None
 
@@ -139,7 +140,10 @@ def read_fast_path(
         0 if asked is None else asked.cached_tokens,
         0 if thought is None else min(thought.reasoning_tokens, made),
     )
-    return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint
+    finished = Finished(choice.finish_reason)
+    if isinstance(choice.stop_reason, str):
+        finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
+    return (TextDelta(text), finished, usage), reply.system_fingerprint
 
 
 def _reasoning_is_extra(told: FastUsage) -> bool:
@@ -440,6 +444,21 @@ class ProviderTarget:
         if not partial.text:
             return way.in_reasoning
         return way.after_reasoning or not partial.reasoning
+
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Return the tokens of the prompt by the provider, if it counts any; raise like it."""
+        dialect = self.provider.dialect
+        native = native_of(request, dialect)
+        spoken = dialect.api.bodies if native is None else native.shape
+        if spoken not in COUNTED:
+            return None
+        path, fields = COUNTED[spoken]
+
+        def body() -> bytes:
+            return only(outgoing(request, dialect, self.model_for(request)).body, fields)
+
+        written = await offload(body) if request.large else body()
+        return await self.provider.count(path, written, {} if native is None else native.headers)
 
     async def check(self) -> None:
         """Check that the provider answers; raise :class:`ServiceError` if not."""

@@ -140,7 +140,7 @@ def _by_adaptive(draft: RequestDraft) -> None:
         draft.moved("reasoning.max_tokens" if said == "reasoning" else said, "thinking")
         if budget != thinking.budget:
             draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
-    elif thinking.enabled or thinking.effort is not None:
+    elif thinking.enabled or thinking.adaptive or thinking.effort is not None:
         draft.fields["thinking"] = {"type": "adaptive", "display": "summarized"}
         draft.moved(_switched_by(draft), "thinking.type")
     if thinking.effort is not None:

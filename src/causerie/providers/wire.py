@@ -106,6 +106,7 @@ def _by_probability(top: dict[str, float | None] | None) -> list[ProviderAlterna
 
 class ProviderPromptDetails(Struct, gc=False):
     cached_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
 
 
 class ProviderCompletionDetails(Struct, gc=False):
@@ -152,6 +153,8 @@ class ProviderChoice(Struct, gc=False):
     """The text of a server that answers in the form of plain completions."""
     logprobs: ProviderLogprobs | None = None
     usage: ProviderUsage | None = None
+    stop_reason: Any = None
+    """The stop string that ended it, at some servers; at others something else."""
 
 
 class ProviderChunk(Struct, gc=False):

@@ -165,6 +165,7 @@ def added(before: Usage, new: Usage) -> Usage:
         estimated=before.estimated or new.estimated,
         discarded=before.discarded + new.discarded,
         impossible=before.impossible or new.impossible,
+        written=before.written,
     )
 
 

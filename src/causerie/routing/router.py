@@ -8,8 +8,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
+import structlog
 from msgspec import Struct, structs
 
+from causerie.errors import InvalidRequest, ServiceError
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import CallClass, Candidate, TargetStats, TimeBucket
 from causerie.routing.attempt import Attempt
@@ -26,6 +28,8 @@ from causerie.routing.target_selector import (
     preferred,
 )
 from causerie.routing.target_state import TargetState, TargetStatus
+
+log = structlog.get_logger(__name__)
 
 Decided = Literal["alone", "home", "overflow", "load", "last"]
 """Reason of a target's place.
@@ -180,6 +184,24 @@ class Router:
         if watch is not None:
             execution.watch = watch
         return execution
+
+    async def count_tokens(
+        self, candidates: Sequence[Candidate], request: ChatRequest
+    ) -> int | None:
+        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown.
+
+        Raises :class:`InvalidRequest` where that target refuses the request.
+        """
+        context = self._context
+        last = context.last_targets.of(affinity_key(request), context.clock())
+        first, *_ = order(candidates, context.target_states, request, context.chance, last)
+        try:
+            return await first.target.count_tokens(request)
+        except InvalidRequest:
+            raise
+        except ServiceError as failure:
+            log.info("tokens not counted", target=first.name, reason=str(failure))
+            return None
 
     def explain(
         self, candidates: Sequence[Candidate], request: ChatRequest

@@ -92,6 +92,12 @@ class Target(Protocol):
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return true if this target can continue ``partial``."""
 
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Return the tokens of the prompt as a reply would report them; ``None`` if unknown.
+
+        Raises ``ServiceError``.
+        """
+
 
 class QueuePlace(Protocol):
     """A place; ``waited`` is the time in the queue, in seconds."""

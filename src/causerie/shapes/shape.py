@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from causerie.protocol.response import Reply
 
 CHANGES = "x-request-changes"
 _MESSAGE = re.compile(r"messages\[([0-9]+)\]")
+_PATH = re.compile(r"[\w.\[\]]*")
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -23,23 +24,28 @@ class Places(Struct, frozen=True):
     """Where the fields of chat completions stand in the body that a client sent.
 
     All stages behind a reader name fields as chat completions do. ``messages`` has the place of
-    each message (``input[3]``), ``names`` those of other fields.
+    each message (``input[3]``), ``names`` those of other fields, also within messages and tools
+    (``messages[3].tool_calls[0].function``). ``said`` are changes that the reader reports itself.
     """
 
     messages: tuple[str, ...]
     names: Mapping[str, str]
+    said: Collection[str] = ()
 
     def path(self, path: str) -> str:
         """Return the place of a field, which begins ``path``; the rest of it is kept."""
         message = _MESSAGE.match(path)
-        if message is not None and int(message[1]) < len(self.messages):
+        if message is not None and int(message[1]) >= len(self.messages):
+            message = None
+        least = 0 if message is None else message.end()
+        head = _PATH.match(path)[0]  # type: ignore[index]  # it matches any text
+        while len(head) > least and head not in self.names:
+            head = head[: max(head.rfind("."), head.rfind("["), 0)]
+        if len(head) > least:
+            return self.names[head] + path[len(head) :]
+        if message is not None:
             return self.messages[int(message[1])] + path[message.end() :]
-        name = re.match(r"[\w.]*", path)
-        whole = name[0] if name is not None else ""
-        head = whole
-        while head and head not in self.names:
-            head = head.rpartition(".")[0]
-        return self.names[head] + path[len(head) :] if head else path
+        return path
 
     def rename(self, failure: ServiceError) -> None:
         """Let an error name fields as the client does."""
@@ -54,7 +60,8 @@ class Places(Struct, frozen=True):
         changes = headers.get(CHANGES)
         if changes is None:
             return headers
-        return {**headers, CHANGES: ", ".join(map(self.path, changes.split(", ")))}
+        each = (one if one in self.said else self.path(one) for one in changes.split(", "))
+        return {**headers, CHANGES: ", ".join(each)}
 
 
 class ParsedRequest(Struct, frozen=True):
@@ -92,6 +99,8 @@ class Shape:
     """Path of the operation that counts the tokens of a prompt."""
     count_body: Callable[[int], object] | None = None
     """Returns the reply of that operation."""
+    id_header: str = ""
+    """A further header that carries the id of a request."""
 
 
 def renaming(places: Places, read: Callable[[], ChatRequest]) -> ChatRequest:

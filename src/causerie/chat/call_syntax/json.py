@@ -94,7 +94,7 @@ class JsonReader:
 # that a model may go on for ever. Here white space is bounded; strings with patterns or formats,
 # and numbers, are left to the engines' grammar.
 
-_SPACE = r"( |\n{1,2}[ \t]{0,32})?"
+SPACE = r"( |\n{1,2}[ \t]{0,32})?"
 _PLAIN = r'[^"\\\x00-\x1F\x7F]|\\["\\\/bfnrt]'
 # Halves of a character come as a pair; where characters are counted, no escape stands for two.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -118,11 +118,11 @@ def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
 class _Pretty(JsonLikeRules):
     def __init__(self, scope: GrammarText) -> None:
         super().__init__(scope)
-        self._open_object = scope.terminal(rf"/\{{{_SPACE}/")
-        self._close_object = scope.terminal(rf"/{_SPACE}\}}/")
-        self.brackets = (scope.terminal(rf"/\[{_SPACE}/"), scope.terminal(rf"/{_SPACE}\]/"))
-        self.comma = scope.terminal(rf"/{_SPACE},{_SPACE}/")
-        self._colon = scope.terminal(rf"/{_SPACE}:{_SPACE}/")
+        self._open_object = scope.terminal(rf"/\{{{SPACE}/")
+        self._close_object = scope.terminal(rf"/{SPACE}\}}/")
+        self.brackets = (scope.terminal(rf"/\[{SPACE}/"), scope.terminal(rf"/{SPACE}\]/"))
+        self.comma = scope.terminal(rf"/{SPACE},{SPACE}/")
+        self._colon = scope.terminal(rf"/{SPACE}:{SPACE}/")
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         return map(self._constant, values)

@@ -18,7 +18,7 @@ _SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
 # Characters that are white space to any of the readers are not written where none may be.
 _SETS_INVERTED = {**_SETS, "s": _SPACE + "\ufeff\\x1c-\\x1f\\x85"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
-_DOT = "[^\\n\\r\u2028\u2029]"
+DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
 _META = frozenset("\\.+*?()|[]{}^$")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
@@ -204,7 +204,7 @@ class _Reader:
         else:
             self._at += 1
             kinds = {"|": "or", "^": "start", "$": "end"}
-            text = _DOT if character == "." else character
+            text = DOT if character == "." else character
             if character in kinds:
                 self._emit(kinds[character], text)
             else:

@@ -233,7 +233,7 @@ def _choice(context: ResponseContext, index: int, events: Iterable[Event]) -> Co
     return CompletionChoice(
         index=index,
         message=message,
-        logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
+        logprobs=Logprobs(content=list(map(logprob_body, logprobs))) if logprobs else None,
         finish_reason=finish,
         verified=verified,
     )
@@ -338,7 +338,7 @@ class ChunkEncoder:
             case TextDelta(text, logprobs):
                 choice = ChunkChoice(index=event.choice, delta=Delta(content=text))
                 if logprobs:
-                    choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
+                    choice.logprobs = Logprobs(content=[logprob_body(token) for token in logprobs])
                 return choice
             case ToolCallStarted(index, identifier, name):
                 name = self._context.function_name(name)
@@ -377,7 +377,7 @@ def _blocks(event: ReasoningDelta) -> Sequence[Block]:
     return event.blocks or (block_of(event.text),)
 
 
-def _logprob(token: TokenLogprob) -> TokenLogprobBody:
+def logprob_body(token: TokenLogprob) -> TokenLogprobBody:
     return TokenLogprobBody(
         token=token.text,
         logprob=token.logprob,

@@ -70,7 +70,7 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
 
     The same history always has the same result, so that prompts can be cached.
     """
-    changes = _Changes()
+    changes = Changes()
     mended: list[tuple[int, Any]] = []
     past = past_roles(values)
     for index, value in enumerate(values):
@@ -81,23 +81,27 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
     return Mended(_paired(mended, changes), changes.reported())
 
 
-class _Changes:
+class Changes:
+    """A bounded list of changes to a request, to be reported in a header."""
+
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
         self._more = 0
 
     def note(self, change: str) -> None:
+        """Note a change once; the first ones are named, the others counted."""
         if len(self._named) < _MAX_REPORTED:
             self._named[change] = None
         else:
             self._more += 1
 
     def reported(self) -> Sequence[str]:
+        """Return the named changes, and the number of the others."""
         more = [f"{self._more} more repairs of messages"] if self._more else []
         return (*self._named, *more)
 
 
-def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
+def _whole(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
     if not mark:
         return value
     whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
@@ -110,7 +114,7 @@ def _whole(value: Entry, index: int, mark: str, changes: _Changes) -> Entry:
 
 
 class _MessageMender:
-    def __init__(self, index: int, role: Role, changes: _Changes) -> None:
+    def __init__(self, index: int, role: Role, changes: Changes) -> None:
         self._role: Role = role
         self._place = f"messages[{index}]"
         self._changes = changes
@@ -300,7 +304,7 @@ class _OpenCalls:
         return None
 
 
-def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tuple[int, Any]]:
+def _paired(messages: Sequence[tuple[int, Any]], changes: Changes) -> list[tuple[int, Any]]:
     ids = _CallIds()
     calls = {
         index: [_call_of(call, ids) for call in message["tool_calls"]]
@@ -350,7 +354,7 @@ def _call_of(call: Entry, ids: _CallIds) -> _Call:
 
 
 def _with_results(
-    index: int, message: Entry, calls: Sequence[_Call], changes: _Changes
+    index: int, message: Entry, calls: Sequence[_Call], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
     renamed: dict[str, str] = {}
     for at, call in enumerate(calls):
@@ -386,7 +390,7 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 
 
 def _with_call(
-    index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: _Changes
+    index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
     given = message.get("tool_call_id") if _is_text(message.get("tool_call_id")) else None
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN

@@ -13,8 +13,7 @@ from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
-    decode_object,
-    mark_halves,
+    decode_marked,
     read_parameter,
     shown,
     unpaired_surrogates,
@@ -78,6 +77,11 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+    return plain_request(fields, rules)
+
+
+def plain_request(fields: FastFields, rules: ParsingRules) -> ChatRequest | None:
+    """Return the request of these fields; ``None`` where one of them is invalid."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None
@@ -123,7 +127,8 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-_AT_ONCE = 32 * 1024  # bytes of a body; to read it field by field and to mend it takes up to 10 ms
+AT_ONCE = 32 * 1024
+"""Bytes of a body that is read at once: field by field, with repairs, it takes up to 10 ms."""
 
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
@@ -134,7 +139,7 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
 def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
     """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
     request = _read_fast(body, rules) if len(body) <= LARGE else None
-    return request or (_read_slowly(body, rules) if len(body) <= _AT_ONCE else None)
+    return request or (_read_slowly(body, rules) if len(body) <= AT_ONCE else None)
 
 
 def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
@@ -146,15 +151,8 @@ def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
 def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
     if len(body) <= SMALL:
         check_work(body, rules)
-    large = len(body) > _AT_ONCE
-    try:
-        document, mark = decode_object(body), ""
-    except InvalidRequest:
-        marked, mark = mark_halves(body)
-        if not mark:
-            raise
-        document = decode_object(marked)
-    return read_fields(ObjectReader(document), rules, large=large, mark=mark)
+    document, mark = decode_marked(body)
+    return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
 def read_fields(

@@ -1,0 +1,1 @@
+"""The Messages API: read as a chat completion request, and answered in blocks of content."""

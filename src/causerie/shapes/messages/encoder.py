@@ -1,0 +1,470 @@
+"""Replies of the Messages API: blocks of content, whole or as a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from causerie.errors import ErrorDetails, InternalError, ServiceError
+from causerie.protocol import sse
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+    joined_events,
+)
+from causerie.protocol.reasoning import MESSAGES_FORMAT, READABLE, Block, seal_of
+from causerie.protocol.response import ResponseContext
+from causerie.protocol.sse import Brackets
+from causerie.shapes.messages.thinking import Digest
+from causerie.shapes.sealed_reasoning import SealedReasoning, seal
+
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
+_REASONS: Mapping[FinishReason, StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+
+# Field order is the order on the wire.
+
+
+class TextBlock(Struct, kw_only=True, tag_field="type", tag="text", gc=False):
+    text: str = ""
+
+
+class ThinkingBlock(Struct, kw_only=True, tag_field="type", tag="thinking", gc=False):
+    thinking: str = ""
+    signature: str = ""
+
+
+class RedactedThinkingBlock(
+    Struct, kw_only=True, tag_field="type", tag="redacted_thinking", gc=False
+):
+    data: str
+
+
+class ToolUseBlock(Struct, kw_only=True, tag_field="type", tag="tool_use", gc=False):
+    id: str
+    name: str
+    input: Mapping[str, Any] = {}
+
+
+ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock
+
+
+class OutputDetails(Struct, frozen=True, gc=False):
+    thinking_tokens: int = 0
+
+
+class MessageUsage(Struct, frozen=True, gc=False):
+    """Tokens; all of the prompt are the three kinds of input together."""
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+    output_tokens_details: OutputDetails = OutputDetails()
+
+
+class MessageObject(Struct, kw_only=True, gc=False):
+    """A whole reply; in a stream it begins without content."""
+
+    id: str
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    model: str
+    content: list[ContentBlock] = []
+    stop_reason: StopReason | None = None
+    stop_sequence: str | None = None
+    usage: MessageUsage = MessageUsage()
+
+
+class TextPiece(Struct, tag_field="type", tag="text_delta", gc=False):
+    text: str
+
+
+class ThinkingPiece(Struct, tag_field="type", tag="thinking_delta", gc=False):
+    thinking: str
+
+
+class SignaturePiece(Struct, tag_field="type", tag="signature_delta", gc=False):
+    signature: str
+
+
+class InputPiece(Struct, tag_field="type", tag="input_json_delta", gc=False):
+    partial_json: str
+
+
+Piece = TextPiece | ThinkingPiece | SignaturePiece | InputPiece
+
+
+class MessageStart(Struct, tag_field="type", tag="message_start", gc=False):
+    message: MessageObject
+
+
+class BlockStart(Struct, tag_field="type", tag="content_block_start", gc=False):
+    index: int
+    content_block: ContentBlock
+
+
+class BlockDelta(Struct, tag_field="type", tag="content_block_delta", gc=False):
+    index: int
+    delta: Piece
+
+
+class BlockStop(Struct, tag_field="type", tag="content_block_stop", gc=False):
+    index: int
+
+
+class Ending(Struct, gc=False):
+    stop_reason: StopReason
+    stop_sequence: str | None = None
+
+
+class MessageDelta(Struct, tag_field="type", tag="message_delta", gc=False):
+    delta: Ending
+    usage: MessageUsage
+
+
+class MessageStop(Struct, tag_field="type", tag="message_stop", gc=False):
+    pass
+
+
+class Ping(Struct, tag_field="type", tag="ping", gc=False):
+    pass
+
+
+class ErrorObject(Struct, frozen=True, gc=False):
+    type: str
+    message: str
+    details: Mapping[str, Any] | UnsetType = UNSET
+
+
+class ErrorBody(Struct, frozen=True, tag_field="type", tag="error", gc=False):
+    """The JSON body of a failure, and the event of one amid a stream."""
+
+    error: ErrorObject
+    request_id: str
+
+
+BlockEvent = BlockStart | BlockDelta | BlockStop
+EVENTS: tuple[type[Struct], ...] = (
+    MessageStart, BlockStart, BlockDelta, BlockStop, MessageDelta, MessageStop, Ping, ErrorBody,
+)  # fmt: skip
+"""Events of a stream, in their usual order."""
+StreamEvent = MessageStart | BlockEvent | MessageDelta | MessageStop | Ping | ErrorBody
+
+_encode_json = msgspec.json.Encoder().encode
+_TEXT_GOES_ON = b"}}" + sse.BEHIND
+
+
+def encoded(event: StreamEvent) -> bytes:
+    """Return an event of a stream as its bytes."""
+    name = type(event).__struct_config__.tag
+    return b"event: %b\n%b" % (str(name).encode(), sse.encode(_encode_json(event)))
+
+
+PING = encoded(Ping())
+
+
+class _Call:
+    __slots__ = ("brackets", "place")
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.brackets = Brackets()
+
+
+class _Blocks:
+    """Makes events of blocks from the events of a reply: one mechanism for stream and plain reply.
+
+    Text and thinking are one block at a time. Calls may overlap; each ends with its arguments.
+    """
+
+    __slots__ = (
+        *("_calls", "_context", "_digest", "_key", "_kind", "_next", "_omits", "_open"),
+        *("_signed", "_stops", "_thought", "finish", "usage"),
+    )
+
+    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
+        self._context = context
+        self._omits = reply.omits_thinking
+        self._stops = reply.stop_sequences
+        self._next = 0  # index of the next block
+        self._open = 0
+        self._kind = ""  # of the open block
+        self._calls: dict[int, _Call] = {}  # that are not complete
+        self._key: object = None  # the provider's index of the open block of thinking
+        self._digest = Digest()
+        self._signed = False
+        self._thought: list[str] = []  # text that is kept back
+        self.finish = Finished("stop")
+        self.usage: Usage | None = None
+
+    @property
+    def text_block(self) -> int | None:
+        """Return the index of the open block of text."""
+        return self._open if self._kind == "text" else None
+
+    def feed(self, event: Event) -> Iterator[BlockEvent]:
+        match event:
+            case TextDelta(text) if text:
+                if self._kind != "text":
+                    yield from self._begin("text", TextBlock())
+                yield BlockDelta(self._open, TextPiece(text))
+            case ReasoningDelta() if self._context.reasoning_visible:
+                yield from self._reason(event)
+            case ToolCallStarted():
+                yield from self._start_call(event)
+            case ToolCallDelta(index, arguments) if index in self._calls and arguments:
+                call = self._calls[index]
+                yield BlockDelta(call.place, InputPiece(arguments))
+                call.brackets.read(arguments)
+                if call.brackets.closed:
+                    del self._calls[index]
+                    yield BlockStop(call.place)
+            case Finished():
+                self.finish = event
+                yield from self._close()
+                for call in self._calls.values():
+                    yield BlockStop(call.place)
+                self._calls.clear()
+            case Usage():
+                self.usage = event
+
+    def _begin(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
+        yield from self._close()
+        self._open, self._kind = self._next, kind
+        self._next += 1
+        yield BlockStart(self._open, block)
+
+    def _close(self) -> Iterator[BlockEvent]:
+        if self._kind == "thinking" and not self._signed:
+            text = "".join(self._thought)
+            signature = seal(SealedReasoning(text)) if self._omits else self._digest.signature()
+            yield BlockDelta(self._open, SignaturePiece(signature))
+        if self._kind:
+            yield BlockStop(self._open)
+        self._kind = ""
+
+    def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
+        if event.extra:
+            yield from self._redact(seal_of(event.id, event.extra))
+        name = self._context.function_name(event.name)
+        yield from self._begin("call", ToolUseBlock(id=event.id, name=name))
+        self._calls[event.index] = _Call(self._open)
+        self._kind = ""
+
+    def _reason(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
+        if event.text and not any(_text_of(block) for block in event.blocks):
+            yield from self._think(event.text, self._key, "")
+        for block in event.blocks:
+            if block["type"] in READABLE:
+                signature = block.get("signature") or ""
+                yield from self._think(_text_of(block), block.get("index"), signature)
+            else:
+                yield from self._redact(block)
+
+    def _think(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
+        if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
+            yield from self._close()  # by what is kept of that block
+            self._digest, self._thought, self._signed = Digest(), [], False
+            yield from self._begin("thinking", ThinkingBlock())
+        self._key = key
+        if text and self._omits:
+            self._thought.append(text)
+        elif text:
+            self._digest.add(text)
+            yield BlockDelta(self._open, ThinkingPiece(text))
+        if signature:
+            self._signed = True
+            yield BlockDelta(self._open, SignaturePiece(self._sealed(signature)))
+
+    def _sealed(self, signature: str) -> str:
+        if not self._omits:
+            return signature
+        text = "".join(self._thought)
+        block = {"type": "reasoning.text", "text": text, "signature": signature}
+        return seal(SealedReasoning("", [{**block, "format": MESSAGES_FORMAT}]))
+
+    def _redact(self, block: Block) -> Iterator[BlockEvent]:
+        data = block.get("data")
+        if block.get("format") != MESSAGES_FORMAT or not isinstance(data, str):
+            data = seal(SealedReasoning("", [block]))
+        yield from self._begin("redacted", RedactedThinkingBlock(data=data))
+        yield from self._close()
+
+    def ending(self) -> Ending:
+        """Return why the reply ended."""
+        stopped = self.finish.stop_sequence
+        if self.finish.reason == "stop" and stopped in self._stops:
+            return Ending("stop_sequence", stopped)
+        return Ending(_REASONS.get(self.finish.reason, "end_turn"))
+
+
+def _text_of(block: Block) -> str:
+    field = READABLE.get(block["type"])
+    text = block.get(field) if field else None
+    return text if isinstance(text, str) else ""
+
+
+def _usage(usage: Usage) -> MessageUsage:
+    return MessageUsage(
+        usage.prompt - usage.cached - usage.written,
+        usage.written,
+        usage.cached,
+        usage.completion,
+        OutputDetails(usage.reasoning),
+    )
+
+
+class MessagesReply(Struct, frozen=True):
+    """How a reply looks; with ``omits_thinking`` thinking is in its signature alone."""
+
+    omits_thinking: bool = False
+    stop_sequences: tuple[str, ...] = ()
+
+    def completion(self, context: ResponseContext, events: Sequence[Event]) -> MessageObject:
+        """Return the whole reply: what a stream of these events would say, put together.
+
+        Raises :class:`InternalError` if they do not end in usage.
+        """
+        blocks = _Blocks(context, self)
+        content: list[ContentBlock] = []
+        pieces: dict[int, list[str]] = {}
+        for event in joined_events(events):
+            for made in blocks.feed(event):
+                if isinstance(made, BlockStart):
+                    content.append(made.content_block)
+                elif isinstance(made, BlockDelta):
+                    _add_piece(content[made.index], pieces.setdefault(made.index, []), made.delta)
+        if blocks.usage is None:
+            raise InternalError("The answer ended before it was complete; please try again.")
+        for index, texts in pieces.items():
+            _put_together(content[index], "".join(texts))
+        ending = blocks.ending()
+        return MessageObject(
+            id=context.identity.id,
+            model=context.model,
+            content=content,
+            stop_reason=ending.stop_reason,
+            stop_sequence=ending.stop_sequence,
+            usage=_usage(blocks.usage),
+        )
+
+    def encoder(self, context: ResponseContext) -> MessagesEncoder:
+        return MessagesEncoder(context, self)
+
+
+def _add_piece(block: ContentBlock, texts: list[str], piece: Piece) -> None:
+    match piece:
+        case TextPiece(text) | ThinkingPiece(text) | InputPiece(text):
+            texts.append(text)
+        case SignaturePiece(signature):
+            assert isinstance(block, ThinkingBlock)
+            block.signature = signature
+
+
+def _put_together(block: ContentBlock, text: str) -> None:
+    match block:
+        case TextBlock():
+            block.text = text
+        case ThinkingBlock():
+            block.thinking = text
+        case ToolUseBlock():
+            try:
+                block.input = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            except (msgspec.DecodeError, UnicodeError, RecursionError):  # it was cut
+                block.input = {"malformed": text}
+
+
+class MessagesEncoder:
+    """Encodes the events of a reply as a stream; the last events come from :meth:`end`."""
+
+    __slots__ = ("_blocks", "_broken", "_context", "_started", "_text", "_text_block")
+
+    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
+        self._context = context
+        self._blocks = _Blocks(context, reply)
+        self._started = False
+        self._broken = False
+        self._text_block = -1
+        self._text = b""  # beginning of a piece of text in that block
+
+    def feed(self, batch: Batch) -> bytes:
+        """Return the events of a batch; ``b""`` if it has nothing for the client."""
+        pieces = [] if self._started else [self._start()]
+        blocks = self._blocks
+        for event in batch:
+            if isinstance(event, TextDelta) and blocks.text_block is not None and event.text:
+                pieces += (self._text_prefix(blocks.text_block), _encode_json(event.text))
+                pieces.append(_TEXT_GOES_ON)
+            else:
+                pieces += map(encoded, blocks.feed(event))
+        return b"".join(pieces)
+
+    def broken(self, error: ErrorDetails) -> bytes:
+        """Return the event of an error, which ends a stream."""
+        self._broken = True
+        request_id = self._context.identity.request_id
+        return encoded(error_body(error, request_id))
+
+    def end(self) -> bytes:
+        """Return why the reply ended and its usage, and the end of the stream."""
+        usage = self._blocks.usage
+        if self._broken or usage is None:
+            return b""
+        last = MessageDelta(self._blocks.ending(), _usage(usage))
+        return encoded(last) + encoded(MessageStop())
+
+    def _start(self) -> bytes:
+        self._started = True
+        context = self._context
+        message = MessageObject(id=context.identity.id, model=context.model)
+        used = None if context.used is None else context.used()
+        if used is not None and not used.estimated:
+            message.usage = msgspec.structs.replace(_usage(used), output_tokens=0)
+        return encoded(MessageStart(message))
+
+    def _text_prefix(self, index: int) -> bytes:
+        if index != self._text_block:
+            whole = encoded(BlockDelta(index, TextPiece("")))
+            self._text_block, self._text = index, whole[: -len(b'""' + _TEXT_GOES_ON)]
+        return self._text
+
+
+_TYPES: Mapping[str, str] = {"server_error": "api_error", "upstream_error": "api_error"}
+_LATE = ("upstream_timeout", "request_timeout")
+
+
+def error_body(error: ErrorDetails, request_id: str) -> ErrorBody:
+    """Return the body of an error in this API's words."""
+    kind, message = _TYPES.get(error.type, error.type), error.message
+    if error.code in _LATE:
+        kind = "timeout_error"
+    details: dict[str, Any] = {"error_code": error.code}
+    if error.param is not None:
+        details["param"] = error.param
+    if error.metadata is not UNSET:
+        details |= error.metadata
+    if error.code == "context_length_exceeded" and "context_length" in details:
+        # Agents know by these words that they must shorten the conversation.
+        length, limit = details.get("prompt_tokens"), details["context_length"]
+        message = f"prompt is too long: {length} tokens > {limit} maximum. {message}"
+    return ErrorBody(ErrorObject(kind, message, details), request_id)
+
+
+def failure_body(failure: ServiceError, request_id: str) -> ErrorBody:
+    """Return the body of a failure."""
+    return error_body(failure.error(), request_id)

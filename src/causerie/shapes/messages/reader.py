@@ -1,0 +1,369 @@
+"""Parse requests of the Messages API: their fields become those of chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from causerie.errors import NotFound
+from causerie.http.event_loop import LARGE
+from causerie.protocol.body import (
+    ObjectReader,
+    check_work,
+    decode_marked,
+    missing,
+    shown,
+    unsupported,
+    wrong_value,
+)
+from causerie.protocol.body_types import MAX_TOOLS
+from causerie.protocol.bounded_json import SMALL
+from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
+from causerie.protocol.parameters import (
+    EFFORTS,
+    HINTS,
+    PARAMETERS,
+    Count,
+    ModelId,
+    ParsingRules,
+    Temperature,
+    TopP,
+)
+from causerie.protocol.request import FastFields, FastMessage, NativeRequest
+from causerie.shapes.chat_completions.past import Changes
+from causerie.shapes.chat_completions.reader import AT_ONCE, plain_request, read_fields
+from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
+from causerie.shapes.messages.conversation import Conversation
+from causerie.shapes.messages.encoder import MessagesReply
+from causerie.shapes.messages.thinking import is_ours
+from causerie.shapes.passing import PassingReply
+from causerie.shapes.shape import ParsedRequest, Places, renaming
+
+_NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
+_TRANSLATED = frozenset(
+    {
+        "messages", "system", "tools", "tool_choice", "thinking", "output_config",
+        "output_format", "stop_sequences", "metadata", "thread",
+    }
+)  # fmt: skip
+_SAME = {name for name, other in _NAMES.items() if other == ""} | HINTS.keys()
+_SAME -= _TRANSLATED | {"user"}
+_DROPPED = frozenset(
+    {
+        "billing_policy", "cache_control", "compaction", "container", "context_management",
+        "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers",
+        "speed", "user_profile_id", "workspace_id", "betas",
+    }
+)  # fmt: skip
+"""Fields of that API that nobody but its makers knows: never refused, since agents send them."""
+_FIELDS = Known(dict.fromkeys(_SAME | _TRANSLATED | _DROPPED, OPEN))
+_FIELDS_OF_ROUTERS = Known({**_FIELDS.fields, **dict.fromkeys(ROUTER_FIELDS, OPEN)})
+_PLACES: Mapping[str, str] = {
+    **{name: other for name, other in _NAMES.items() if other},
+    "user": "metadata.user_id",
+    "reasoning.effort": "output_config.effort",
+    "reasoning.enabled": "thinking.type",
+    "reasoning.max_tokens": "thinking.budget_tokens",
+    "response_format.json_schema": "output_config.format",
+    "tool_choice.function": "tool_choice",
+}
+_PLAIN_PLACES = Places((), _PLACES)
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
+_HONOURED_BETAS = (
+    *("prompt-caching-", "token-counting-", "structured-outputs-", "message-threads-"),
+    *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
+)
+_MOST_BETAS = 16
+_SILENCE = "…"  # of a turn that had nothing but thinking
+_HINTS = frozenset({"reasoning"})
+
+
+class _Fields(Struct):
+    """A request of chat completions, while it is made of one of the Messages API."""
+
+    body: ObjectReader
+    changes: Changes
+    conversation: Conversation
+    values: dict[str, object] = {}
+    tools: dict[str, str] = {}  # our place of a tool to the client's
+    omits_thinking: bool = False
+    decided: bool = True  # whether thinking is on or off, by the request
+
+    def note(self, change: str) -> None:
+        self.changes.note(change)
+
+
+class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    model: ModelId
+    messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
+    max_tokens: Count
+    system: str | None = None
+    stream: bool | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+
+
+_decode_plain = msgspec.json.Decoder(_PlainBody).decode
+_PLAIN_REPLY = PassingReply(MessagesReply())
+
+
+def _read_plain(
+    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
+) -> ParsedRequest | None:
+    # Turns of plain text, in one native pass; whatever is wrong is reported by the other reader.
+    try:
+        plain = _decode_plain(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    messages, places = plain.messages, _PLAIN_PLACES
+    if messages[-1].role == "assistant" or "anthropic-beta" in headers:
+        return None
+    if plain.system:
+        turns = (f"messages[{index}]" for index in range(len(messages)))
+        messages = (FastMessage("system", plain.system), *messages)
+        places = Places(("system", *turns), {**_PLACES, "messages[0].content": "system"})
+    fields = FastFields(
+        plain.model,
+        messages,
+        plain.stream,
+        max_tokens=plain.max_tokens,
+        temperature=plain.temperature,
+        top_p=plain.top_p,
+    )
+    request = plain_request(fields, rules)
+    if request is None:
+        return None
+    native = NativeRequest("messages", msgspec.json.decode(body))
+    return ParsedRequest(structs.replace(request, native=native), _PLAIN_REPLY, places)
+
+
+def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
+    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
+    if len(body) > SMALL:  # else reading all of it does no harm
+        check_work(body, rules)
+    if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
+        return plain
+    if len(body) <= SMALL:
+        check_work(body, rules)
+    document, mark = decode_marked(body)
+    fields = _translated(ObjectReader(document), rules, headers)
+    talk, changes = fields.conversation, fields.changes.reported()
+    names = {**_PLACES, **talk.names, **fields.tools}
+    places = Places(tuple(talk.places), names, frozenset(changes))
+    lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
+    translated = ObjectReader(fields.values)
+    request = renaming(
+        places,
+        lambda: read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark),
+    )
+    thinking = request.thinking
+    if not fields.decided:
+        adaptive = thinking.enabled is True and "thinking" in document
+        thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
+    request = structs.replace(
+        request,
+        thinking=thinking,
+        hints=frozenset() if fields.decided else _HINTS,
+        lenient_tools=True,
+        changes=(*changes, *request.changes),
+        native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
+    )
+    reply = MessagesReply(fields.omits_thinking, request.stop)
+    return ParsedRequest(request, PassingReply(reply), places)
+
+
+def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    # No server of others takes thinking that was signed here.
+    turns = document["messages"]
+    if not any(map(_has_ours, turns)):
+        return document
+    return {**document, "messages": [_without_ours_in(turn) for turn in turns]}
+
+
+def _has_ours(turn: Mapping[str, Any]) -> bool:
+    content = turn.get("content")
+    return isinstance(content, list) and any(map(is_ours, content))
+
+
+def _without_ours_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not _has_ours(turn):
+        return turn
+    kept = [block for block in turn["content"] if not is_ours(block)]
+    return {**turn, "content": kept or [{"type": "text", "text": _SILENCE}]}
+
+
+def _native_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: headers[name] for name in ("anthropic-beta",) if name in headers}
+
+
+def parse_at_once(
+    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
+) -> ParsedRequest | None:
+    """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
+    return parse(body, rules, headers) if len(body) <= AT_ONCE else None
+
+
+def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, str]) -> _Fields:
+    known = _FIELDS_OF_ROUTERS if rules.router else _FIELDS
+    if rules.reject_unknown and (refused := refusal(body.values, known)) is not None:
+        raise refused
+    changes = Changes()
+    fields = _Fields(body, changes, Conversation(changes))
+    for name, value in body.values.items():
+        if name in _SAME or (rules.router and name in ROUTER_FIELDS):
+            fields.values[name] = value
+        elif name in KNOWN.fields and name not in _TRANSLATED:
+            fields.note(f"{name} dropped")  # which means something in chat completions
+        elif name not in _TRANSLATED:
+            fields.values[name] = value
+    _check_thread(body)
+    if not body.has("max_tokens") and not rules.counting:
+        raise missing("max_tokens", "the most tokens of the reply")
+    _write_messages(fields)
+    _write_tools(fields)
+    _write_thinking(fields)
+    _write_others(fields)
+    betas = headers.get("anthropic-beta", "").split(",")[:_MOST_BETAS]
+    for beta in filter(None, (each.strip()[:64] for each in betas)):
+        if not beta.startswith(_HONOURED_BETAS):
+            fields.note(f"anthropic-beta {beta} dropped")
+    return fields
+
+
+def _check_thread(body: ObjectReader) -> None:
+    thread = body.child("thread", 'an object like {"type": "create"}')
+    if thread is None or thread.word("type", ("create", "continue")) != "continue":
+        return
+    raise NotFound(
+        "Conversations are not kept here, so `thread` cannot be continued; send the whole "
+        'conversation with `thread: {"type": "create"}`.',
+        code="thread_not_found",
+        param="thread.previous_message_id",
+    )
+
+
+def _write_messages(fields: _Fields) -> None:
+    talk = fields.conversation
+    talk.add_system(fields.body.get("system"))
+    talk.add_turns(fields.body.get("messages"))
+    fields.values["messages"] = messages = talk.messages
+    last: Any = messages[-1] if messages else {}
+    prefill = last.get("role") == "assistant" and last.get("content")
+    if prefill and not last.get("tool_calls") and not fields.body.has("continue_final_message"):
+        fields.values["continue_final_message"] = True
+
+
+def _write_tools(fields: _Fields) -> None:
+    body, called = fields.body, fields.conversation.called
+    choice = body.child("tool_choice", 'an object like {"type": "auto"}')
+    demanded = choice.string("name") if choice is not None else None
+    tools: list[dict[str, object]] = []
+    foreign: set[str] = set()
+    for tool in body.objects("tools", most=2 * MAX_TOOLS):
+        kind, name = tool.string("type"), tool.string("name")
+        if kind not in (None, "custom"):
+            fields.note(f"{tool.path} ({quote(kind[:64])}) dropped")
+            foreign.add(name or "")
+        elif tool.get("defer_loading") is not True or name in called or name == demanded:
+            here = f"tools[{len(tools)}]"
+            fields.tools[here] = fields.tools[f"{here}.function"] = tool.path
+            fields.tools[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
+            tools.append(_function(tool))
+    if tools:
+        fields.values["tools"] = tools
+    if choice is not None:
+        _write_choice(fields, choice, foreign)
+
+
+def _function(tool: ObjectReader) -> dict[str, object]:
+    name = tool.required_string("name")
+    schema = tool.required_object("input_schema", "a JSON Schema of type object")
+    function: dict[str, object] = {"name": name, "parameters": schema.values}
+    for field in ("description", "strict"):
+        if tool.has(field):
+            function[field] = tool.get(field)
+    others = {name: value for name, value in tool.values.items() if name not in _OF_A_TOOL}
+    others.pop("defer_loading", None)
+    return {"type": "function", "function": function, **others}
+
+
+def _write_choice(fields: _Fields, choice: ObjectReader, foreign: set[str]) -> None:
+    kind = choice.word("type", (*_CHOICES, "tool"))
+    if kind is None:
+        raise missing("tool_choice.type", "auto, any, tool or none")
+    has_tools = "tools" in fields.values
+    if kind == "tool":
+        name = choice.required_string("name")
+        if name in foreign:
+            raise unsupported(
+                "tool_choice.name", f"{shown(name)} is a tool that is run elsewhere, not here."
+            )
+        fields.values["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif kind == "any" and not has_tools and foreign:
+        raise unsupported("tools", "None of these tools is run here; define one of your own.")
+    elif has_tools or kind == "any":
+        fields.values["tool_choice"] = _CHOICES[kind]
+    if has_tools and choice.boolean("disable_parallel_tool_use"):
+        fields.values["parallel_tool_calls"] = False
+
+
+def _write_thinking(fields: _Fields) -> None:
+    body = fields.body
+    output = body.child("output_config") or ObjectReader({})
+    effort = output.get("effort")
+    if effort is not None and effort not in EFFORTS:
+        fields.note("output_config.effort dropped")
+        effort = None
+    by_effort = {} if effort is None else {"effort": effort}
+    thinking = body.child("thinking", 'an object like {"type": "adaptive"}')
+    if thinking is None:
+        if by_effort:
+            fields.values["reasoning"], fields.decided = by_effort, False
+        return
+    kind = thinking.word("type", ("enabled", "adaptive", "between_tools", "disabled"))
+    fields.omits_thinking = thinking.get("display") == "omitted"
+    match kind:
+        case "enabled":
+            budget = thinking.integer("budget_tokens", 1, 2**31 - 1)
+            if budget is None:
+                raise missing("thinking.budget_tokens", "the most tokens of thinking")
+            fields.values["reasoning"] = {"max_tokens": budget}
+            if by_effort:
+                fields.note("output_config.effort dropped")
+        case "disabled":
+            fields.values["reasoning"] = {"enabled": False}
+            if by_effort:
+                fields.note("output_config.effort dropped")
+        case "adaptive" | "between_tools":
+            fields.values["reasoning"], fields.decided = by_effort or {"enabled": True}, False
+        case _:
+            raise missing("thinking.type", "enabled, adaptive or disabled")
+
+
+def _write_others(fields: _Fields) -> None:
+    body, values = fields.body, fields.values
+    if body.has("stop_sequences"):
+        values["stop"] = body.array("stop_sequences", most=1024)
+    output = body.child("output_config") or ObjectReader({})
+    for name in output.values.keys() - {"effort", "format"}:
+        fields.note(f"output_config.{name[:64]} dropped")
+    format = output.child("format") or body.child("output_format")
+    if format is not None:
+        if format.string("type") != "json_schema":
+            raise wrong_value(format.param("type"), "must be json_schema.")
+        schema = format.required_object("schema", "a JSON Schema")
+        values["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "response", "schema": schema.values},
+        }
+    metadata = body.get("metadata")
+    if isinstance(metadata, dict):
+        if isinstance(metadata.get("user_id"), str):
+            values["user"] = metadata["user_id"]
+        for name in metadata.keys() - {"user_id"}:
+            fields.note(f"metadata.{name[:64]} dropped")

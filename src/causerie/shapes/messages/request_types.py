@@ -1,0 +1,195 @@
+"""Types of the body of a Messages request, for the OpenAPI document.
+
+Blocks and tools of other types, and fields that are not here, are dropped in the past and refused
+or dropped in what is new.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+
+from causerie.protocol.body_types import MAX_TOOLS, FunctionName, NotEmpty, Object
+from causerie.protocol.parameters import HINTS, MAX_STOPS, PARAMETERS, Count, Stop
+
+_Hint = Annotated[Any, Meta(description="Taken; dropped where nobody who answers knows it.")]
+_HINTS = ("context_management", "mcp_servers", "service_tier", "cache_control")
+_COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config")
+
+
+class Base64Source(Struct, tag_field="type", tag="base64"):
+    media_type: Annotated[str, Meta(pattern="^image/[a-zA-Z0-9.+-]+$")]
+    data: Annotated[str, Meta(pattern="^[A-Za-z0-9+/_-]+={0,2}$")]
+
+
+class UrlSource(Struct, tag_field="type", tag="url"):
+    url: Annotated[str, Meta(pattern="^https://[!-~]+$")]
+
+
+class TextSource(Struct, tag_field="type", tag="text"):
+    data: NotEmpty
+
+
+class InputText(Struct, tag_field="type", tag="text"):
+    text: str
+    cache_control: Any = None
+
+
+class InputImage(Struct, tag_field="type", tag="image"):
+    source: Base64Source | UrlSource
+    cache_control: Any = None
+
+
+class InputDocument(Struct, tag_field="type", tag="document"):
+    """A document of text; it is shown to the model as text."""
+
+    source: TextSource
+    title: str | None = None
+    context: str | None = None
+    cache_control: Any = None
+
+
+class PastThinking(Struct, tag_field="type", tag="thinking"):
+    """Thinking as it came; one whose text was changed is dropped."""
+
+    thinking: str
+    signature: str
+
+
+class PastRedactedThinking(Struct, tag_field="type", tag="redacted_thinking"):
+    data: str
+
+
+class PastToolUse(Struct, tag_field="type", tag="tool_use"):
+    id: NotEmpty
+    name: NotEmpty
+    input: Object
+    cache_control: Any = None
+
+
+class ToolResult(Struct, tag_field="type", tag="tool_result"):
+    tool_use_id: NotEmpty
+    content: str | tuple[InputText | InputImage, ...] = ""
+    is_error: bool | UnsetType = UNSET
+    cache_control: Any = None
+
+
+class UserTurn(Struct, tag_field="role", tag="user"):
+    content: str | tuple[InputText | InputImage | InputDocument | ToolResult, ...]
+
+
+class AssistantTurn(Struct, tag_field="role", tag="assistant"):
+    content: str | tuple[InputText | PastThinking | PastRedactedThinking | PastToolUse, ...]
+
+
+class SystemTurn(Struct, tag_field="role", tag="system"):
+    content: str | tuple[InputText, ...]
+
+
+class ToolParam(Struct):
+    """A function that the model may call; of type ``custom`` or without one."""
+
+    name: FunctionName
+    input_schema: Annotated[Object, Meta(description="A JSON Schema of type object.")]
+    type: Literal["custom"] | None = None
+    description: str | None = None
+    strict: bool | None = None
+    defer_loading: Annotated[
+        bool | None, Meta(description="true: left out until a `tool_reference` names it.")
+    ] = None
+    cache_control: Any = None
+
+
+class AutoChoice(Struct, tag_field="type", tag="auto"):
+    disable_parallel_tool_use: bool | None = None
+
+
+class AnyChoice(Struct, tag_field="type", tag="any"):
+    disable_parallel_tool_use: bool | None = None
+
+
+class NoChoice(Struct, tag_field="type", tag="none"):
+    pass
+
+
+class ToolNamed(Struct, tag_field="type", tag="tool"):
+    name: FunctionName
+    disable_parallel_tool_use: bool | None = None
+
+
+class ThinkingEnabled(Struct, tag_field="type", tag="enabled"):
+    budget_tokens: Count
+    display: str | None = None
+
+
+class ThinkingAdaptive(Struct, tag_field="type", tag="adaptive"):
+    display: Annotated[
+        str | None, Meta(description="omitted: the thinking is in its signature alone.")
+    ] = None
+
+
+class ThinkingDisabled(Struct, tag_field="type", tag="disabled"):
+    pass
+
+
+class OutputSchema(Struct, tag_field="type", tag="json_schema"):
+    schema: Object
+
+
+class OutputConfig(Struct):
+    effort: Annotated[str | None, Meta(description="low, medium, high, xhigh or max; a hint.")] = (
+        None
+    )
+    format: OutputSchema | None = None
+
+
+class RequestMetadata(Struct):
+    user_id: str | None = None
+
+
+class ThreadCreate(Struct, tag_field="type", tag="create"):
+    pass
+
+
+Turns = Annotated[tuple[UserTurn | AssistantTurn | SystemTurn, ...], Meta(min_length=1)]
+Tools = Annotated[tuple[ToolParam, ...], Meta(max_length=MAX_TOOLS)]
+_OWN: list[tuple[str, Any, Any]] = [
+    ("system", str | tuple[InputText, ...] | None, None),
+    ("tools", Tools | None, None),
+    ("tool_choice", AutoChoice | AnyChoice | NoChoice | ToolNamed | None, None),
+    ("thinking", ThinkingEnabled | ThinkingAdaptive | ThinkingDisabled | None, None),
+    ("output_config", OutputConfig | None, None),
+    (
+        "stop_sequences",
+        Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)] | None,
+        None,
+    ),
+    ("metadata", RequestMetadata | None, None),
+    ("thread", ThreadCreate | None, None),
+]
+
+
+def request_types() -> tuple[type[Struct], type[Struct]]:
+    """Return the types of the bodies of both operations, by the declared parameters."""
+    model = PARAMETERS["model"].annotation
+    required: list[Any] = [("model", model), ("messages", Turns)]
+    same = [
+        (name, each.optional, None)
+        for name, each in PARAMETERS.items()
+        if each.facts.messages == "" and not each.required and name not in _COUNTED
+        and name not in ("max_tokens", *HINTS)
+    ]  # fmt: skip
+    hints = [(name, _Hint, None) for name in _HINTS]
+    whole: list[Any] = [
+        *required,
+        ("max_tokens", PARAMETERS["max_tokens"].annotation),
+        *_OWN,
+        *same,
+        *hints,
+    ]
+    counted: list[Any] = [each for each in _OWN if each[0] in _COUNTED]
+    return (
+        defstruct("MessagesRequest", whole, kw_only=True),
+        defstruct("MessagesCountRequest", [*required, *counted], kw_only=True),
+    )

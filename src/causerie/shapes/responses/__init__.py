@@ -1,0 +1,1 @@
+"""The Responses API, as the specification Open Responses describes it."""

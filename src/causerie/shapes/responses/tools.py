@@ -1,0 +1,222 @@
+"""Read tools of all kinds as functions, and remember how the client calls each of them.
+
+Chat completions have functions only. A custom tool becomes a function with one string, a namespace
+becomes part of the names of its functions, and a search for tools that the client runs becomes a
+function too. Tools that only a vendor runs are left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.body import ObjectReader, as_object, missing, shown, unsupported, wrong_value
+from causerie.protocol.body_types import MAX_TOOLS
+from causerie.shapes.chat_completions.past import Changes
+
+INPUT = "input"
+"""The parameter that a custom tool has as a function."""
+SEARCH = "tool_search"
+
+_ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+_QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+_FUNCTION = ("type", "name", "description", "parameters", "strict")
+_CUSTOM = ("type", "name", "description", "format")
+_NAMESPACE = ("type", "name", "description", "tools")
+_SEARCH = ("type", "execution", "description", "parameters")
+_MOST_CHARACTERS = 64  # of a type in the report of changes
+
+Entry = Mapping[str, Any]
+
+
+class ToolForm(Struct, frozen=True):
+    """How a client calls a tool: the kind of its items, and its name, perhaps in a namespace."""
+
+    kind: str
+    """``function``, ``custom`` or ``tool_search``."""
+    name: str
+    namespace: str | None = None
+
+
+def flat_name(name: str, namespace: object = None) -> str:
+    """Return the name of a function that is in a namespace."""
+    return f"{namespace}__{name}" if isinstance(namespace, str) and namespace else name
+
+
+class ToolReader:
+    """Collects the tools of a request from ``tools`` and from items of its input."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.functions: list[Entry] = []
+        """The tools as chat completions have them."""
+        self.places: dict[str, str] = {}
+        """Where each of them stands in the client's body."""
+        self.forms: dict[str, ToolForm] = {}
+        """By the name of the function; a plain function has none."""
+        self.grammars: dict[str, str] = {}
+        """Lark grammars of custom tools, by the name of the function."""
+        self.left_out: set[str] = set()
+        """Types of the tools that nobody runs here."""
+        self._changes = changes
+        self._names: set[str] = set()
+
+    def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
+        """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
+        reader = ObjectReader({"tools": tools}, place.rpartition(".")[0])
+        for at, each in enumerate(reader.array("tools", most=MAX_TOOLS) or ()):
+            self._tool(as_object(each, f"{place}[{at}]", "a tool with a `type`"), repeated)
+
+    def resolve(self, name: object, namespace: object = None) -> str | None:
+        """Return the function that a client calls by this name."""
+        if not isinstance(name, str):
+            return None
+        if (flat := flat_name(name, namespace)) in self._names:
+            return flat
+        found = [flat for flat, form in self.forms.items() if form.name == name]
+        return found[0] if len(found) == 1 and not namespace else None
+
+    def _tool(self, tool: ObjectReader, repeated: bool) -> None:
+        sort = tool.required_string("type", expected="a type such as function or custom")
+        if sort == "namespace":
+            name = tool.required_string("name")
+            self._note_others(tool, _NAMESPACE)
+            self._changes.note(f"{tool.path} namespace flattened")
+            for at, each in enumerate(tool.array("tools", most=MAX_TOOLS) or ()):
+                place = f"{tool.param('tools')}[{at}]"
+                self._function(as_object(each, place, "a tool with a `type`"), repeated, name)
+        else:
+            self._function(tool, repeated, None)
+
+    def _function(self, tool: ObjectReader, repeated: bool, namespace: str | None) -> None:
+        sort = tool.required_string("type", expected="a type such as function or custom")
+        match sort:
+            case "function":
+                self._note_others(tool, _FUNCTION)
+                made = {name: tool.get(name) for name in _FUNCTION[1:]}
+            case "custom":
+                self._note_others(tool, _CUSTOM)
+                made = self._custom(tool)
+            case "tool_search" if tool.get("execution") == "client" and namespace is None:
+                self._note_others(tool, _SEARCH)
+                made = {
+                    "name": SEARCH,
+                    "description": tool.get("description"),
+                    "parameters": tool.get("parameters") or _QUERY,
+                }
+            case _:
+                self.left_out.add(sort)
+                self._changes.note(f"{tool.path} {quote(sort[:_MOST_CHARACTERS], safe='')} dropped")
+                return
+        self._add(tool, made, repeated, namespace)
+
+    def _add(
+        self, tool: ObjectReader, made: dict[str, Any], repeated: bool, namespace: str | None
+    ) -> None:
+        name, sort = made["name"], str(tool.values["type"])
+        if isinstance(name, str):
+            flat = made["name"] = flat_name(name, namespace)
+            if repeated and flat in self._names:
+                return
+            self._names.add(flat)
+            if sort != "function" or namespace is not None:
+                self.forms[flat] = ToolForm(sort, name, namespace)
+            grammar = made.pop("grammar", None)
+            if grammar is not None:
+                self.grammars[flat] = grammar
+        if made.get("parameters") is None:
+            made["parameters"] = _ANY_OBJECT
+        self.places[f"tools[{len(self.functions)}].function"] = tool.path
+        self.places[f"tools[{len(self.functions)}]"] = tool.path
+        given = {key: value for key, value in made.items() if value is not None}
+        self.functions.append({"type": "function", "function": given})
+
+    def _custom(self, tool: ObjectReader) -> dict[str, Any]:
+        description, text = tool.string("description") or "", {"type": "string"}
+        made: dict[str, Any] = {"name": tool.get("name")}
+        form = tool.child("format") or ObjectReader({})
+        if form.word("type", ("text", "grammar")) == "grammar":
+            syntax = form.required_string("syntax", expected="lark or regex")
+            definition = form.required_string("definition")
+            if syntax == "regex":
+                text["pattern"] = f"^(?:{definition})$"
+            elif syntax == "lark":
+                made["grammar"] = definition
+            else:
+                raise wrong_value(form.param("syntax"), f"must be lark or regex, not {syntax}.")
+            description = f"{description}\n\nThe input follows this {syntax} grammar:\n{definition}"
+        made["description"] = description.strip() or None
+        properties = {INPUT: {**text, "description": "The input of the tool, as plain text."}}
+        made["parameters"] = {
+            **{"type": "object", "properties": properties, "required": [INPUT]},
+            "additionalProperties": False,
+        }
+        return made
+
+    def _note_others(self, tool: ObjectReader, known: Sequence[str]) -> None:
+        for name in tool.values:
+            if name not in known and tool.values[name] not in (None, False):
+                self._changes.note(f"{tool.param(quote(name[:_MOST_CHARACTERS], safe=''))} dropped")
+
+
+def read_choice(value: object, tools: ToolReader, changes: Changes) -> object:
+    """Return ``tool_choice`` as chat completions have it; raise :class:`InvalidRequest`."""
+    if not isinstance(value, dict):
+        if value == "required" and not tools.functions and tools.left_out:
+            raise _demanded(sorted(tools.left_out)[0], "tool_choice")
+        return value
+    fields = ObjectReader(value, "tool_choice")
+    sort = fields.required_string("type", expected="the type of a tool, or allowed_tools")
+    if sort != "allowed_tools":
+        return _named(_chosen(fields, tools))
+    mode = fields.word("mode", ("auto", "required", "none")) or "auto"
+    entries = fields.array("tools", most=MAX_TOOLS)
+    if not entries:
+        raise missing(fields.param("tools"), "an array of at least one tool")
+    names = _allowed(entries, fields, tools, changes)
+    if not names and mode == "required":
+        raise _demanded("a tool of the list", "tool_choice.tools")
+    if not names or mode == "none":
+        return "none"
+    return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_named, names))}}
+
+
+def _allowed(
+    entries: Sequence[object], fields: ObjectReader, tools: ToolReader, changes: Changes
+) -> Sequence[str]:
+    names = []
+    for at, each in enumerate(entries):
+        entry = as_object(each, f"{fields.param('tools')}[{at}]")
+        if entry.required_string("type") in tools.left_out:
+            changes.note(f"{entry.path} dropped")
+        else:
+            names.append(_chosen(entry, tools))
+    return names
+
+
+def _named(name: str) -> Entry:
+    return {"type": "function", "function": {"name": name}}
+
+
+def _chosen(fields: ObjectReader, tools: ToolReader) -> str:
+    sort = fields.required_string("type", expected="function or custom")
+    if sort == "tool_search" and SEARCH in tools.forms:
+        return SEARCH
+    if sort not in ("function", "custom"):
+        raise _demanded(sort, fields.param("type"))
+    name = fields.required_string("name")
+    found = tools.resolve(name, fields.get("namespace"))
+    if found is None:
+        raise wrong_value(fields.param("name"), f"is {shown(name)}, which `tools` does not define.")
+    return found
+
+
+def _demanded(sort: str, param: str) -> InvalidRequest:
+    return unsupported(
+        param,
+        f"It demands a call of {shown(sort)}, which nobody runs here; define a tool of type "
+        "`function` or `custom` that your program runs.",
+    )
