@@ -100,17 +100,20 @@ def _parent(labels: Labels) -> Context:
 
 def _end(span: Span, record: Record) -> None:
     if span.is_recording():
-        span.update_name(f"chat {record.model}" if record.model else "chat")
+        span.update_name(f"{record.operation} {record.model}".rstrip())
         span.set_attributes(dict(_told(record)))
         if record.status >= 500:  # what a client does wrong is no error of a server
             span.set_status(Status(StatusCode.ERROR, record.reason))
     span.end()
 
 
+_OPERATIONS = {"completions": "text_completion"}  # names of the semantic conventions
+
+
 def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
     used = record.used
     told: dict[str, str | int | float | bool | Sequence[str] | None] = {
-        "gen_ai.operation.name": "chat",
+        "gen_ai.operation.name": _OPERATIONS.get(record.operation, record.operation),
         "gen_ai.provider.name": "causerie",
         "gen_ai.request.model": record.model or None,
         "gen_ai.request.stream": record.stream,

@@ -145,6 +145,7 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
     tag: Annotated[str, Meta(description="The client's header `X-Tag`, if it sent one.")]
     door: str
     model: str
+    operation: Annotated[str, Meta(description="`chat`, `embeddings`, `rerank` or `completions`.")]
     served_by: str
     stream: bool
     status: int
@@ -166,6 +167,7 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
     ]
     completion: int
     reasoning: int
+    units: Annotated[int, Meta(description="Search units of a rerank; 1 of embeddings.")]
     cost: Amount
     estimated: Annotated[
         bool,
