@@ -107,7 +107,8 @@ def _end(span: Span, record: Record) -> None:
     span.end()
 
 
-_OPERATIONS = {"completions": "text_completion"}  # names of the semantic conventions
+# Names of the semantic conventions.
+_OPERATIONS = {"completions": "text_completion", "responses": "chat", "messages": "chat"}
 
 
 def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
