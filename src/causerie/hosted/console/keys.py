@@ -22,7 +22,7 @@ from causerie.hosted.console.playground import management_snippets
 from causerie.hosted.console.project import heirs
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import DoorView
-from causerie.http.pages.snippets import request_snippets
+from causerie.http.pages.snippets import SnippetGroup, request_snippets
 from causerie.protocol.numbers import money
 
 ENDS = (
@@ -269,9 +269,11 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
     first, model = _first_request(context, key, doors)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
-    code = request_snippets(bases[0][1], credential, model) if bases else ()
+    code: Sequence[SnippetGroup] = ()
     if key.purpose is Purpose.MANAGEMENT:
         bases, code = [], management_snippets(context.base, credential, key.project_id)
+    elif bases:
+        code = request_snippets(bases[0][1], credential, model)
     await context.show(
         "keys/made.html",
         key=key,
