@@ -170,7 +170,7 @@ class Pipeline:
         anew. At the return the answer has been delivered and its usage recorded. Raises
         ``ServiceError``.
         """
-        record = self.meter.begin(identity.request_id, door.name, caller, labels)
+        record = self.meter.begin(identity, door.name, caller, labels)
         request = scoped(door, caller, request)
         begin, completion = response.begin, response.completion
         asked = _Asked(door, caller, request, identity, begin, completion, record)
@@ -212,7 +212,6 @@ class Pipeline:
             asked = structs.replace(asked, request=supported)
         record, model, request = asked.record, choice.model, asked.request
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
-        record.operation = request.operation
         days = None if self.members is None else self.members.free_days
         if choice.free and days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)

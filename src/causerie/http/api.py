@@ -119,7 +119,7 @@ class CompletionHandlers:
                 parsed = await self._read(shape, body, door, hints, head.headers)
                 del body  # of which the request has all
                 created = time.time_ns() // 1_000_000_000
-                identity = CompletionIdentity(completion, created, exchange.request_id)
+                identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
                 answer = self._answer(shape, parsed, exchange, identity)
                 exchange.metered = True
                 await self.pipeline.answer(

@@ -114,8 +114,8 @@ def _messages(name: str) -> Schema:
 def _message_tokens(name: str) -> Schema:
     counted: Schema = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
     made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, [])
-    content = {"application/json": {"schema": ref("MessagesCountRequest")}}
-    return _in_words_of_messages({**made, "requestBody": {"required": True, "content": content}})
+    example = {name: _EXAMPLE_REQUEST[name] for name in ("model", "messages")}
+    return _in_words_of_messages(_sending(made, "MessagesCountRequest", example))
 
 
 def _in_words_of_messages(operation: Schema) -> Schema:
@@ -152,6 +152,10 @@ def _generation(
     operation = _operation(
         name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
     )
+    return _sending(operation, request, example)
+
+
+def _sending(operation: Schema, request: str, example: Schema) -> Schema:
     content = {"application/json": {"schema": ref(request), "example": example}}
     return {**operation, "requestBody": {"required": True, "content": content}}
 
@@ -228,8 +232,7 @@ def _response_tokens(name: str) -> Schema:
     made = _operation(
         name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
     )
-    content = {"application/json": {"schema": ref("ResponsesRequest")}}
-    return {**made, "requestBody": {"required": True, "content": content}}
+    return _sending(made, "ResponsesRequest", {"model": "MODEL", "input": "Name three rivers."})
 
 
 def market_paths() -> dict[str, Schema]:

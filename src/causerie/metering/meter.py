@@ -24,8 +24,8 @@ from causerie.protocol.events import (
     Verbatim,
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
-from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, Operation, TextPart
-from causerie.protocol.response import ReplyFormat, ResponseContext
+from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
+from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
 
 MOST_BYTES = 256 * 1024  # of the request, and of the reply
 _FIELDS = ("messages", "tools", "response_format")
@@ -178,7 +178,7 @@ class Record(Struct):
     door: str
     key: str
     model: str = ""
-    operation: Operation = "chat"
+    operation: str = "chat"  # name of the API that was asked
     entry: str = ""  # id of the entry of the model: of one that a wildcard names, the wildcard's
     stream: bool = False
     early_start: bool = False  # its status was sent before the first content
@@ -317,11 +317,17 @@ class Meter:
         self.bookkeeping = bookkeeping
 
     def begin(
-        self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
+        self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
         """Return the record of a new request; :meth:`write` it however that ends."""
         return Record(
-            request_id, door, caller.key, project=caller.project, user=caller.user, labels=labels
+            identity.request_id,
+            door,
+            caller.key,
+            operation=identity.api,
+            project=caller.project,
+            user=caller.user,
+            labels=labels,
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from causerie.metering.meter import Record
 from causerie.observe.logging import LogBuffer
-from causerie.protocol.request import Operation
 
 Level = Literal["info", "warning"]
 
@@ -51,7 +50,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     early_start: bool = False
     discarded: int = 0
-    operation: Operation = "chat"
+    operation: str = "chat"
     units: int = 0
 
 
