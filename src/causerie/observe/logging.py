@@ -138,7 +138,7 @@ RequestLevel = Literal["info", "warning"]
 class LineFormat(Protocol[_Subject]):
     """The JSON line and the terminal line of one kind of subject."""
 
-    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct: ...
+    def line(self, subject: _Subject, when: datetime) -> object: ...
     def text(self, subject: _Subject, clock: str, *, colours: bool) -> str: ...
 
 
@@ -182,7 +182,7 @@ class LogBuffer:
         out.flush()
 
 
-def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
+def _joined_lines(lines: Sequence[object]) -> Iterator[str]:
     piece: list[bytes] = []
     size = 0
     for line in lines:

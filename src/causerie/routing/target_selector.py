@@ -97,14 +97,9 @@ def order(
     ``last``, or one by rendezvous hashing with weights and bounded loads. The others follow by
     load. Of unavailable targets only the one that is back first is tried, and one that rejects.
     """
-    groups: dict[int, list[Candidate]] = {}
-    resting: list[TargetState] = []
-    for candidate in candidates:
-        target_state = target_states[candidate.name]
-        if target_state.breaker.admits():
-            groups.setdefault(candidate.priority, []).append(candidate)
-        else:
-            resting.append(target_state)
+    groups = available(candidates, target_states)
+    admitted = {one.name for group in groups.values() for one in group}
+    resting = [target_states[one.name] for one in candidates if one.name not in admitted]
     resting.sort(key=lambda target_state: target_state.breaker.wait())
     rejecting = [one for one in resting if one.breaker.state() == "rejecting"]
     down = [one for one in resting if one not in rejecting]
@@ -112,6 +107,22 @@ def order(
     for _, group in sorted(groups.items()):
         ordered += _group(group, target_states, request, chance, last)
     return ordered + down[:1] + rejecting[:1]
+
+
+def available(
+    candidates: Sequence[Candidate], target_states: Mapping[str, TargetState]
+) -> Mapping[int, Sequence[Candidate]]:
+    """Return the candidates that may be asked now, by priority."""
+    groups: dict[int, list[Candidate]] = {}
+    for one in candidates:
+        if target_states[one.name].breaker.admits():
+            groups.setdefault(one.priority, []).append(one)
+    return groups
+
+
+def load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
+    """Return the running requests of a candidate with one more, by its weight."""
+    return (target_states[one.name].in_flight + 1) / one.weight
 
 
 def _group(
@@ -123,9 +134,7 @@ def _group(
 ) -> list[TargetState]:
     if len(group) == 1:
         return [target_states[group[0].name]]
-    by_load = sorted(
-        group, key=lambda one: ((target_states[one.name].in_flight + 1) / one.weight, chance())
-    )
+    by_load = sorted(group, key=lambda one: (load(one, target_states), chance()))
     at_affinity_target = affinity_target(group, target_states, affinity_key(request), last)
     if at_affinity_target is not None:
         by_load.remove(at_affinity_target)

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import Self
 
 import structlog
@@ -206,17 +206,19 @@ class HealthChecker:
         self._checks = checks
         self._pause = pause
         self._chance = random.Random()
-        self._stack = AsyncExitStack()
+        self._tasks: Sequence[asyncio.Task[None]] = ()
 
     async def __aenter__(self) -> Self:
-        tasks = [
-            asyncio.get_running_loop().create_task(self._watch(check)) for check in self._checks
-        ]
-        self._stack.push_async_callback(_end, tasks)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._watch(check)) for check in self._checks]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def _watch(self, check: Check) -> None:
         answered = -1
@@ -254,11 +256,3 @@ async def examine(check: Check, target_states: Sequence[TargetState], *, was_the
         for target_state in target_states:
             target_state.breaker.back()
     return True
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task

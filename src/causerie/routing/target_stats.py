@@ -143,59 +143,7 @@ class AvailabilityHistory:
         )
 
 
-_LENGTHS = (5, 30, 1440)  # minutes
-
-
-class _Window:
-    # Each minute is added once and subtracted once.
-
-    __slots__ = ("_answered", "_failed", "_length", "_minutes")
-
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self._minutes: deque[Minute] = deque()
-        self._answered = self._failed = 0
-
-    def add(self, minute: Minute) -> None:
-        self._minutes.append(minute)
-        self._answered += minute.answered
-        self._failed += minute.failed
-        self._drop(minute.number)
-
-    def share(self, now: float, current: Minute) -> float | None:
-        self._drop(now)
-        lately = current.number > now - self._length
-        answered = self._answered + (current.answered if lately else 0)
-        failed = self._failed + (current.failed if lately else 0)
-        return answered / (answered + failed) if answered + failed else None
-
-    def _drop(self, now: float) -> None:
-        minutes, since = self._minutes, now - self._length
-        while minutes and minutes[0].number <= since:
-            old = minutes.popleft()
-            self._answered -= old.answered
-            self._failed -= old.failed
-
-
-class Uptime:
-    """Shares of answered requests of a target in the last 5, 30 and 1440 minutes."""
-
-    __slots__ = ("_current", "_windows")
-
-    def __init__(self) -> None:
-        self._current = Minute(0)
-        self._windows = {length: _Window(length) for length in _LENGTHS}
-
-    def begin(self, minute: Minute) -> None:
-        """Start a minute, which may change until the next one starts."""
-        for window in self._windows.values():
-            window.add(self._current)
-        self._current = minute
-
-    def share(self, minutes: int, now: float) -> float | None:
-        return self._windows[minutes].share(now, self._current)
-
-
+_DAY_MINUTES = 1440
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
@@ -207,7 +155,7 @@ class LatencyStats:
     """
 
     __slots__ = (
-        "_answered_from", "_clock", "_minute", "_minute_ends", "_uptime", "first_token",
+        "_answered_from", "_clock", "_minute", "_minute_ends", "_past", "_sums", "first_token",
         "history", "speed", "waiting",
     )  # fmt: skip
 
@@ -218,8 +166,9 @@ class LatencyStats:
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
         self._answered_from = float("-inf")  # when the newest of the answered ones began
-        self._uptime = Uptime()
         self._minute = Minute(0)
+        self._past: deque[Minute] = deque()  # of the last day
+        self._sums: dict[int, tuple[float, int, int]] = {}  # without the present minute
         self._minute_ends = float("-inf")
 
     def expected(self) -> float | None:
@@ -237,8 +186,9 @@ class LatencyStats:
         return max(usual.p50, newest, waited)
 
     def answered(self, seconds: float, now: float) -> None:
-        minute = self._minute if now < self._minute_ends else self._next_minute(now)
-        minute.answered += 1
+        if now >= self._minute_ends:
+            self._next_minute(now)
+        self._minute.answered += 1
         asked = now - seconds
         if asked > self._answered_from:
             self._answered_from = asked
@@ -246,8 +196,9 @@ class LatencyStats:
 
     def failed(self) -> None:
         now = self._clock()
-        minute = self._minute if now < self._minute_ends else self._next_minute(now)
-        minute.failed += 1
+        if now >= self._minute_ends:
+            self._next_minute(now)
+        self._minute.failed += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
         """Record the speed of a reply of ``tokens`` in ``seconds`` since its first."""
@@ -258,15 +209,25 @@ class LatencyStats:
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
-        return self._uptime.share(minutes, self._clock() // 60)
+        now = self._clock() // 60
+        summed, answered, failed = self._sums.get(minutes, (-1.0, 0, 0))
+        if summed != now:
+            past = [one for one in self._past if one.number > now - minutes]
+            answered, failed = sum(one.answered for one in past), sum(one.failed for one in past)
+            self._sums[minutes] = now, answered, failed
+        if self._minute.number > now - minutes:
+            answered, failed = answered + self._minute.answered, failed + self._minute.failed
+        return answered / (answered + failed) if answered + failed else None
 
-    def _next_minute(self, now: float) -> Minute:
+    def _next_minute(self, now: float) -> None:
         number = now // 60
+        self._past.append(self._minute)
+        while self._past and self._past[0].number <= number - _DAY_MINUTES:
+            self._past.popleft()
+        self._sums.clear()
         self._minute = Minute(number)
-        self._uptime.begin(self._minute)
         left = self.history.begin(self._minute, now)
         self._minute_ends = min((number + 1) * 60, now + left)
-        return self._minute
 
 
 class CallStats:
