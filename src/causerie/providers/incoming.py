@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +16,7 @@ from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
 from causerie.providers.finish import is_cut
-from causerie.providers.messages_api import MessagesReader
+from causerie.providers.other_replies import MessagesReader, ReplyReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import (
     NoJson,
@@ -200,16 +199,6 @@ class ChunkForm(Struct, frozen=True, gc=False):
 
 # A reply as it arrives, into events in the contract's order.
 
-
-class ReplyReader(Protocol):
-    """Reads a reply of another API. ``ended`` is set at the end that the server declares."""
-
-    ended: bool
-
-    def read(self, data: bytes) -> ProviderChunk:
-        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-
-
 _DONE = b"[DONE]"
 _SHORT = 64  # bytes: with the white space around it, the end is no longer
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
@@ -238,11 +227,11 @@ class Incoming(Struct, eq=False):
     _told: ReportedUsage = NO_REPORT
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
-    _messages: ReplyReader | None = None  # where the server speaks another API
+    _other_api: ReplyReader | None = None  # where the server speaks another API
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":
-            self._messages = MessagesReader()
+            self._other_api = MessagesReader()
 
     @property
     def complete(self) -> bool:
@@ -291,27 +280,27 @@ class Incoming(Struct, eq=False):
             events.append(event)
             return
         self._form = None  # of what may be over now
-        messages = self._messages
+        other = self._other_api
         if chunk.error is not None:
             raise failure_in_reply(chunk.error, started=self._pieces > 0)
         if chunk.choices:
             self._read(chunk.choices, events, mended=mended)
-        elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
+        elif isinstance(data, NamedEvent) and other is None and data.name == b"error":
             told = data.decode("utf-8", "replace")
             raise failure_in_reply({"message": told}, started=self._pieces > 0)
         self._record_metadata(chunk)
-        if messages is not None and messages.ended:
+        if other is not None and other.ended:
             self._end(events)
 
     def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
-        messages = self._messages
+        other = self._other_api
         try:
-            return (read_chunk if messages is None else messages.read)(data), False
+            return (read_chunk if other is None else other.read)(data), False
         except (ValueError, RecursionError) as error:
-            named = data.__class__ is NamedEvent and messages is None
+            named = data.__class__ is NamedEvent and other is None
             if named or data.strip() == b"null":
                 return ProviderChunk(), False
-            return self._mended_chunk(data, error), messages is None
+            return self._mended_chunk(data, error), other is None
 
     def _read(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -339,7 +328,7 @@ class Incoming(Struct, eq=False):
         ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
         """
         event = self._of_same_form(data)
-        if event is not None or self._messages is not None:
+        if event is not None or self._other_api is not None:
             return event
         try:
             return self._more(read_chunk(data), data)
@@ -368,7 +357,7 @@ class Incoming(Struct, eq=False):
         self._record_metadata(chunk)
         self._unlike += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._unlike < _MOST_UNLIKE and self._messages is None
+        forms = plain and self._unlike < _MOST_UNLIKE and self._other_api is None
         self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 
@@ -416,8 +405,8 @@ class Incoming(Struct, eq=False):
         if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
             raise self._unreadable(str(error)) from error
         try:
-            if self._messages is not None:
-                return self._messages.read(sound_json(data))
+            if self._other_api is not None:
+                return self._other_api.read(sound_json(data))
             return read_mended(data)
         except (ValueError, RecursionError):
             raise self._unreadable(str(error)) from error
