@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 
 from causerie.access.limits import (
@@ -13,17 +14,16 @@ from causerie.access.limits import (
     Lease,
     LimitStatus,
     LimitStatuses,
-    Measure,
     QuotaRefusal,
     RateScope,
     Tokens,
+    exceeded,
     limited,
     needed,
 )
 
 _TICK = 100_000_000  # nanoseconds
 _MINUTE = 600  # ticks
-_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _FIRST_SWEEP = 1024
 _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
@@ -224,7 +224,8 @@ class MemoryCounters:
             window = self._windows[scope.id]
             output = min(need.output, scope.output, scope.tokens - need.input)
             parts.append((scope, window, window.newest, output))
-            refusals.extend(_refusals(scope, window, Tokens(need.input, output), now))
+            used, asked = [read(window) for read in _READS], Tokens(need.input, output)
+            refusals += exceeded(scope, used, window.running, asked, partial(_until, window, now))
         return QuotaRefusal(
             tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
         )
@@ -240,32 +241,15 @@ def _output(counts: _Tick | _Window) -> int:
     return counts.tokens - counts.input
 
 
-_READS: tuple[tuple[Measure, _Read], ...] = (
-    ("requests", _requests),
-    ("tokens", _tokens),
-    ("input_tokens", _input),
-    ("output_tokens", _output),
-)
-
-
-def _refusals(scope: RateScope, window: _Window, need: Tokens, now: int) -> Iterator[ExceededLimit]:
-    limits = (scope.requests, scope.tokens, scope.input, scope.output)
-    needs = (1, need.input + need.output, need.input, need.output)
-    for (measure, read), limit, more in zip(_READS, limits, needs, strict=True):
-        used = read(window)
-        if limit < UNLIMITED and used + more > limit:
-            wait = _until(window, read, used + more - limit, now)
-            yield ExceededLimit(scope, measure, limit, used, more, wait)
-    if window.running >= scope.concurrent:
-        yield ExceededLimit(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
+_READS = (_requests, _tokens, _input, _output)
 
 
 def _reset(window: _Window, read: _Read, now: int) -> int:
     return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 
-def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
-    freed = last = 0
+def _until(window: _Window, now: int, number: int, amount: int) -> float:
+    read, freed, last = _READS[number], 0, 0
     for tick in window.ticks:
         part = read(tick)
         if part:

@@ -329,7 +329,7 @@ class Meter:
         record.settle()
         if self.bookkeeping is not None:
             return self._entered(record, self.bookkeeping)
-        self._tell(record)
+        self.tell(record)
         return None
 
     async def _entered(self, record: Record, bookkeeping: UsageSettlement) -> None:
@@ -339,8 +339,9 @@ class Meter:
             record.ended(failure)  # so the client is told, whatever its reply was
             raise
         finally:
-            self._tell(record)
+            self.tell(record)
 
-    def _tell(self, record: Record) -> None:
+    def tell(self, record: Record) -> None:
+        """Hand a record to every sink, once what is told of the request is certain."""
         for sink in self.sinks:
             sink.write(record)

@@ -281,8 +281,6 @@ def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
 _HIGHEST = ("_state", "_up", "build_info", "_start_time_seconds")
 """Ends of the names of gauges that are merged by their highest value, not by the sum."""
 
-_Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
 
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
     """Merge the metrics of running processes and the counts of ``past`` ones."""
@@ -301,24 +299,19 @@ def counts(texts: Sequence[str]) -> str:
 
 
 def _families(texts: Sequence[str]) -> Iterator[Metric]:
-    families: dict[str, Metric] = {}
-    samples: dict[str, _Samples] = {}
+    found: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):
-        _ = families.setdefault(family.name, family)
-        _add(samples.setdefault(family.name, {}), family)
-    for name, family in families.items():
-        whole = Metric(name, family.documentation, family.type)
-        for (sample, labels), value in samples[name].items():
-            whole.add_sample(sample, dict(labels), value)
+        _, kept = found.setdefault(family.name, (family, {}))
+        highest = family.type == "gauge" and family.name.endswith(_HIGHEST)
+        for sample in family.samples:
+            place = sample.name, tuple(sorted(sample.labels.items()))
+            before = kept.get(place, 0.0)
+            kept[place] = max(before, sample.value) if highest else before + sample.value
+    for family, kept in found.values():
+        whole = Metric(family.name, family.documentation, family.type)
+        for (name, labels), value in kept.items():
+            whole.add_sample(name, dict(labels), value)
         yield whole
-
-
-def _add(kept: _Samples, family: Metric) -> None:
-    highest = family.type == "gauge" and family.name.endswith(_HIGHEST)
-    for sample in family.samples:
-        place = sample.name, tuple(sorted(sample.labels.items()))
-        before = kept.get(place, 0.0)
-        kept[place] = max(before, sample.value) if highest else before + sample.value
 
 
 class _Given(Collector):

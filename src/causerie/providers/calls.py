@@ -89,11 +89,6 @@ class _PendingCall:
         """Return true if the arguments are whole, or have not begun."""
         return self.whole or self.brackets.empty
 
-    @property
-    def is_amid(self) -> bool:
-        """Return true if the arguments have begun and are not whole."""
-        return not self.brackets.empty and not self.whole
-
     def read(self, text: str) -> int:
         """Read arguments up to the end of their object; return how much that is."""
         brackets = self.brackets
@@ -107,10 +102,6 @@ class _PendingCall:
                 raise UnusableOutput("The provider sent a call whose arguments are no JSON object.")
             self.whole = True
         return end
-
-    def may_repeat(self, other: _PendingCall) -> bool:
-        """Return true if what there is of the arguments begins those of a whole call."""
-        return "".join(other.text).startswith("".join(self.text))
 
     @property
     def said(self) -> tuple[str, bytes]:
@@ -133,9 +124,7 @@ class ChoiceCalls:
         self._ids = ids
         self._functions = functions
         self._open: list[_PendingCall] = []
-        self._unstarted: list[
-            _PendingCall
-        ] = []  # for the client, without those that may be repetitions
+        self._unstarted: list[_PendingCall] = []  # without those that may be repetitions
         self._begun = 0
         self._compared = 0  # calls that the calls of messages were compared with
         self._by_id: dict[str, _PendingCall] = {}
@@ -180,8 +169,10 @@ class ChoiceCalls:
                     raise UnusableOutput("The provider sent a call that names no function.")
                 if current.text and not current.whole:
                     raise UnusableOutput("The provider broke its reply off amid a call.")
-            elif current.repeats is not None and current.may_repeat(current.repeats):
-                continue
+            elif current.repeats is not None and "".join(current.repeats.text).startswith(
+                "".join(current.text)
+            ):
+                continue  # it may be a repetition
             current.repeats = None
             if current.index is None and not self._emit_start(current, events, ended=True):
                 continue
@@ -212,7 +203,7 @@ class ChoiceCalls:
             return not other and found.brackets.empty and bool(self._longer_name(found, name))
         if not other:
             return True
-        if found.is_amid:  # older servers give each piece an id of its own
+        if not found.ended:  # older servers give each piece an id of its own
             return found.brackets.quoted or not _arguments(call).lstrip().startswith("{")
         return not name and (found.brackets.empty or not _arguments(call).strip())
 
@@ -329,9 +320,9 @@ def _arguments_digest(arguments: str) -> bytes:
     return hashlib.blake2b(plain, digest_size=16).digest()
 
 
-def _parsed(*texts: str) -> object:
+def _parsed(text: str) -> object:
     try:
-        return msgspec.json.decode("".join(texts))
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

@@ -153,7 +153,7 @@ class Overflow:
 
 def overflow(error: Mapping[str, object]) -> Overflow | None:
     """Read from the error why a prompt does not fit; ``None`` for errors about other things."""
-    words = _message_and_raw(error)
+    words = " ".join(_texts(error))
     known = bool({str(error.get("code")), str(error.get("type"))} & _CODES)
     if not known and _ANOTHER_ERROR.search(words):
         return None
@@ -168,12 +168,10 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
     )
 
 
-def _message_and_raw(error: Mapping[str, object]) -> str:
+def _texts(error: Mapping[str, object]) -> list[str]:
     behind = error.get("metadata")
     raw = behind.get("raw") if isinstance(behind, Mapping) else None
-    return " ".join(
-        text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)
-    )
+    return [text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)]
 
 
 def _counts(words: str) -> dict[str, int] | None:
@@ -242,11 +240,8 @@ DELAY_NAMES: Mapping[str, float] = {
     "retry_after_ms": 1e-3, "retryAfterMs": 1e-3,
 }  # fmt: skip
 _RESET = re.compile(r"(?:x-)?(?:[a-z]+-)?ratelimit-(?:reset(-[a-z-]+)?|([a-z-]+)-reset)")
-_MAX_SEARCHED = 2000  # characters of a message
 _MAX_DETAILS = 20
-_EPOCH = (
-    1e9  # a larger number of seconds is a moment, and a thousand times this one in milliseconds
-)
+_EPOCH = 1e9  # a larger number of seconds is a moment, and a thousand times it in milliseconds
 
 
 def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int | None:
@@ -283,8 +278,8 @@ def _delays_in_body(error: Mapping[str, object]) -> Iterator[float | None]:
         for name, unit in DELAY_NAMES.items():
             if (seconds := _seconds_of(place.get(name))) is not None:
                 yield seconds * unit
-    for text in (error.get("message"), metadata.get("raw") if isinstance(metadata, dict) else None):
-        if isinstance(text, str) and (found := _DELAY_WORDS.search(text[:_MAX_SEARCHED])):
+    for text in _texts(error):
+        if found := _DELAY_WORDS.search(text):
             yield _duration_seconds(found["delay"])
 
 

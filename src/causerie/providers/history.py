@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from causerie.http.addresses import host_refusal
 from causerie.protocol.events import Partial
 from causerie.protocol.reasoning import (
     are_plain,
@@ -17,8 +16,8 @@ from causerie.protocol.reasoning import (
     unsealed,
     with_foreign,
 )
-from causerie.protocol.request import Message, image_inside_network, image_not_fetched, images
-from causerie.providers.request_body import RequestDraft
+from causerie.protocol.request import Message
+from causerie.providers.request_body import RequestDraft, check_images
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
@@ -32,7 +31,7 @@ Entry = Mapping[str, Any]
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     """Write the messages, and with ``partial`` the reply so far, to be continued."""
     if draft.request.characters is None:
-        _check_images(draft)
+        check_images(draft.request, draft.dialect)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
     messages: Any = sent
@@ -46,16 +45,6 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     elif draft.request.continue_final_message:
         messages = [*messages[:-1], _to_be_continued(draft, dict(messages[-1]))]
     draft.fields["messages"] = messages
-
-
-def _check_images(draft: RequestDraft) -> None:
-    for param, image in images(draft.request.messages):
-        if image.enclosed:
-            continue
-        if not draft.dialect.fetches:
-            raise image_not_fetched(param)
-        if (why := host_refusal(image.url, draft.dialect.inside)) is not None:
-            raise image_inside_network(param, why)
 
 
 def _needs_no_change(message: Entry) -> bool:
@@ -115,7 +104,8 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
         message = _with_details(draft, message)
     given = [name for name in _REASONING if message.get(name) is not None]
     reasoning = message[given[0]] if given else None
-    if not reasoning and history.placeholder and message.get("tool_calls") and _may_think(draft):
+    may_think = draft.request.thinking.enabled is not False
+    if not reasoning and history.placeholder and message.get("tool_calls") and may_think:
         draft.changes.append("messages.reasoning_content added")
         return {**message, "reasoning_content": history.placeholder}
     if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
@@ -148,10 +138,6 @@ def _with_details(draft: RequestDraft, message: Entry) -> Entry:
     if not plain:
         draft.dropped(f"messages.{_DETAILS}")
     return bare
-
-
-def _may_think(draft: RequestDraft) -> bool:
-    return draft.request.thinking.enabled is not False
 
 
 def _as_parts(reasoning: str, content: object) -> list[Any]:

@@ -199,8 +199,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
 
 # A reply as it arrives, into events in the contract's order.
 
-_DONE = b"[DONE]"
-_SHORT = 64  # bytes: with the white space around it, the end is no longer
+_SHORT = 64  # bytes: the end is no longer, with the white space around it
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -265,7 +264,7 @@ class Incoming(Struct, eq=False):
                 return
 
     def _read_event(self, data: bytes, events: list[Event]) -> None:
-        if len(data) < _SHORT and data.strip() == _DONE:
+        if len(data) < _SHORT and data.strip() == b"[DONE]":
             self._end(events)
             return
         try:
@@ -300,7 +299,14 @@ class Incoming(Struct, eq=False):
             named = data.__class__ is NamedEvent and other is None
             if named or data.strip() == b"null":
                 return ProviderChunk(), False
-            return self._mended_chunk(data, error), other is None
+            if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
+                raise self._unreadable(str(error)) from error
+            try:
+                if other is None:
+                    return read_mended(data), True
+                return other.read(sound_json(data)), False
+            except (ValueError, RecursionError):
+                raise self._unreadable(str(error)) from error
 
     def _read(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -401,16 +407,6 @@ class Incoming(Struct, eq=False):
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _mended_chunk(self, data: bytes, error: Exception) -> ProviderChunk:
-        if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
-            raise self._unreadable(str(error)) from error
-        try:
-            if self._other_api is not None:
-                return self._other_api.read(sound_json(data))
-            return read_mended(data)
-        except (ValueError, RecursionError):
-            raise self._unreadable(str(error)) from error
-
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
@@ -418,20 +414,16 @@ class Incoming(Struct, eq=False):
         if self._ids is None:
             self._ids = ConversationCallIds(self.request.messages, self.call_id)
         top = self.request.top_logprobs
-        said = self.partial.text if self.partial is not None else ""
-        ahead = self._answer_start() + said if self.dialect.continuing.repeats else ""
-        if said:  # the answer's text had started before: nothing that comes is reasoning
-            answer = AnswerState(index, self._ids, None, top, in_text=True, ahead=ahead)
-        else:
-            separators = self.separators if self.dialect.tags else None
-            answer = AnswerState(index, self._ids, separators, top, ahead=ahead)
-        if self.request.tools:
-            answer.functions = frozenset([tool.name for tool in self.request.tools])
+        said, ahead = self.partial.text if self.partial is not None else "", ""
+        if self.dialect.continuing.repeats:
+            begun = self.request.continue_final_message
+            ahead = self.request.messages[-1].text + said if begun else said
+        # Where the answer's text had started before, nothing that comes is reasoning.
+        separators = self.separators if self.dialect.tags and not said else None
+        answer = AnswerState(index, self._ids, separators, top, in_text=bool(said), ahead=ahead)
+        answer.functions = frozenset([tool.name for tool in self.request.tools])
         self._answers[index] = answer
         return answer
-
-    def _answer_start(self) -> str:
-        return self.request.messages[-1].text if self.request.continue_final_message else ""
 
     def _end(self, events: list[Event]) -> None:
         # A choice without a reason ended as it should.

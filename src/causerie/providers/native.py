@@ -13,21 +13,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from causerie.http.addresses import host_refusal
 from causerie.protocol import sse
 from causerie.protocol.events import Event, Usage, Verbatim
-from causerie.protocol.request import (
-    ChatRequest,
-    NativeRequest,
-    image_inside_network,
-    image_not_fetched,
-    images,
-)
+from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
 from causerie.providers.incoming import Incoming
 from causerie.providers.other_replies import LAST_OF_RESPONSES, ResponsesReader
+from causerie.providers.request_body import check_images
 from causerie.providers.wire import ProviderChoice
 
 _MESSAGES_FIELDS = frozenset(
@@ -85,7 +79,7 @@ def native_body(
 
     Raises :class:`InvalidRequest` for an image at an address that may not be fetched.
     """
-    _check_images(request, dialect)
+    check_images(request, dialect)
     listed = _FIELDS[native.shape] | dialect.knows | dialect.privileged
     body: dict[str, Any] = {"model": model}
     changes = []
@@ -110,15 +104,6 @@ def only(body: bytes, fields: Collection[str]) -> bytes:
     """Return a body with these fields alone."""
     document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({name: document[name] for name in document if name in fields})
-
-
-def _check_images(request: ChatRequest, dialect: Dialect) -> None:
-    for param, image in images(request.messages):
-        if not image.enclosed:
-            if not dialect.fetches:
-                raise image_not_fetched(param)
-            if (why := host_refusal(image.url, dialect.inside)) is not None:
-                raise image_inside_network(param, why)
 
 
 def _names_address(tool: object) -> bool:

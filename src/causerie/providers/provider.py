@@ -26,12 +26,8 @@ class RequestSlots:
 
     def __init__(self, most: int | None) -> None:
         self.most = most
-        self._taken = 0
-
-    @property
-    def taken(self) -> int:
-        """Return the number of requests under way."""
-        return self._taken
+        self.taken = 0
+        """Requests under way."""
 
     @property
     def spares(self) -> bool:
@@ -41,13 +37,13 @@ class RequestSlots:
 
     def take(self) -> bool:
         """Acquire a slot; return false where none is free."""
-        if self.most is not None and self._taken >= self.most:
+        if self.most is not None and self.taken >= self.most:
             return False
-        self._taken += 1
+        self.taken += 1
         return True
 
     def give_back(self) -> None:
-        self._taken -= 1
+        self.taken -= 1
 
 
 class _Counted(msgspec.Struct):

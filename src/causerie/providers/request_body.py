@@ -8,8 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from causerie.errors import InvalidRequest
+from causerie.http.addresses import host_refusal
 from causerie.protocol.parameters import ToolParameters
-from causerie.protocol.request import ChatRequest, Grammar, JsonObject, JsonSchema, Regex, ToolMode
+from causerie.protocol.request import (
+    ChatRequest,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    Regex,
+    ToolMode,
+    image_inside_network,
+    image_not_fetched,
+    images,
+)
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
@@ -46,6 +57,17 @@ class RequestDraft:
         return InvalidRequest(
             f"{words} {advice}".rstrip(), code="unsupported_parameter", param=param
         )
+
+
+def check_images(request: ChatRequest, dialect: Dialect) -> None:
+    """Raise :class:`InvalidRequest` for an image at an address that may not be fetched."""
+    for param, image in images(request.messages):
+        if image.enclosed:
+            continue
+        if not dialect.fetches:
+            raise image_not_fetched(param)
+        if (why := host_refusal(image.url, dialect.inside)) is not None:
+            raise image_inside_network(param, why)
 
 
 # Functions and which of them must be called, where a server knows only some of the ways to say it.

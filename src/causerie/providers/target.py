@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -130,7 +130,8 @@ def read_fast_path(
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
     if asked is not None and asked.cached_tokens > told.prompt_tokens:
         return None
-    if thought is not None and thought.reasoning_tokens and _reasoning_is_extra(told):
+    extra = (told.total_tokens or 0) > told.prompt_tokens + made  # maybe the reasoning
+    if extra and thought is not None and thought.reasoning_tokens:
         return None
     usage = Usage(
         told.prompt_tokens,
@@ -142,10 +143,6 @@ def read_fast_path(
     if isinstance(choice.stop_reason, str):
         finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
     return (TextDelta(text), finished, usage), reply.system_fingerprint
-
-
-def _reasoning_is_extra(told: FastUsage) -> bool:
-    return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens
 
 
 # Running reply of a provider: requested, started, left.
@@ -187,11 +184,10 @@ class ProviderReply(Struct, eq=False):
     @property
     def fingerprint(self) -> str:
         """Return the server's name for its engine and weights, else the dialect's name."""
-        named = None
         if self._fast_path is not None:
             named = self._fast_path[1]
-        elif self._incoming is not None:
-            named = self._incoming.fingerprint
+        else:
+            named = None if self._incoming is None else self._incoming.fingerprint
         return named or self._target.provider.fingerprint
 
     def usage(self) -> Usage:
@@ -214,15 +210,10 @@ class ProviderReply(Struct, eq=False):
         return None
 
     async def __aenter__(self) -> Self:
-        asked, request = self._target, self._request
-        provider = asked.provider
-        if request.large:
-            sent = await offload(self._outgoing)
-        else:
-            sent = self._outgoing()
+        sent = await offload(self._outgoing) if self._request.large else self._outgoing()
         self._sent = sent
         self.changes, self._streamed = sent.changes, sent.streamed
-        provider.enter()
+        self._target.provider.enter()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -249,14 +240,13 @@ class ProviderReply(Struct, eq=False):
     async def _send_and_read(self) -> Batch:
         sent, self._sent = self._sent, None
         assert sent is not None
-        provider, model = self._target.provider, self._target.model_for(self._request)
-        native = self._native
+        provider = self._target.provider
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
         key = provider.credential
-        asking = provider.post(model, sent.body, due, asked=self._record_response, native=native)
+        asking = self._post(sent.body, due)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -286,10 +276,14 @@ class ProviderReply(Struct, eq=False):
 
     async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
         self._response = None
-        provider, model = self._target.provider, self._target.model_for(self._request)
-        body, native = (await offload(self._outgoing)).body, self._native
-        asked = self._record_response
-        return await provider.post(model, body, due, anew=anew, asked=asked, native=native)
+        return await self._post((await offload(self._outgoing)).body, due, anew=anew)
+
+    def _post(
+        self, body: bytes, due: float, *, anew: bool = False
+    ) -> Coroutine[None, None, HttpResponse]:
+        target, asked = self._target, self._record_response
+        model, native = target.model_for(self._request), self._native
+        return target.provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:

@@ -21,7 +21,7 @@ from causerie.errors import (
 )
 from causerie.protocol.events import Partial
 from causerie.protocol.request import ChatRequest, without_billing_line
-from causerie.protocol.targets import Candidate
+from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.target_state import TargetState, cause_of, wait_of
@@ -270,7 +270,8 @@ class TargetSelector(Struct, eq=False):
                 continue
             if place >= len(target_states):
                 await self._pause_before_retry(target_state)
-            attempt = Attempt(target_state, self._request(target_state), partial)
+            request = self.request.within(self._bounds(target_state))
+            attempt = Attempt(target_state, request, partial)
             try:
                 await attempt.begin()
             except ServiceError as refused:
@@ -320,11 +321,9 @@ class TargetSelector(Struct, eq=False):
             context = self.context
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
-    def _request(self, target_state: TargetState) -> ChatRequest:
-        for one in self.candidates:
-            if one.name == target_state.name:
-                return self.request.within(one.bounds)
-        return self.request
+    def _bounds(self, target_state: TargetState) -> TokenBounds:
+        found = (one.bounds for one in self.candidates if one.name == target_state.name)
+        return next(found, UNBOUNDED_TOKENS)
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
         reported = [
@@ -333,10 +332,8 @@ class TargetSelector(Struct, eq=False):
             if failure.code == "context_length_exceeded"
         ]
         short = max((length for length in reported if isinstance(length, int)), default=0)
-        lengths = [
-            one.bounds.context_length for one in self.candidates if one.name == target_state.name
-        ]
-        return any(length is not None and length <= short for length in lengths)
+        length = self._bounds(target_state).context_length
+        return length is not None and length <= short
 
     def _record_abandoned(self, attempt: Attempt) -> None:
         # A target that has processed tokens counts as the one that served: they are charged.

@@ -78,7 +78,8 @@ class TargetState:
             failure.metadata.setdefault("target", self.name)
             self._rejected(failure, reason)
         elif isinstance(failure, (Overloaded, RateLimited)):
-            if not _is_bound_of_ours(failure):
+            ours = failure.code == Overloaded.code and "upstream_status" not in failure.metadata
+            if not ours:  # which is checked anew for the next request
                 self.breaker.full(wait_of(failure), reason)
         elif isinstance(failure, UpstreamFailed) and not _is_answered(failure):
             failure.metadata.setdefault("target", self.name)
@@ -166,11 +167,6 @@ def wait_of(failure: ServiceError) -> float:
     """Return the seconds after which a full target may have room."""
     said = failure.headers.get("Retry-After", "")
     return float(said) if said.isdigit() else _FULL_SECONDS
-
-
-def _is_bound_of_ours(failure: ServiceError) -> bool:
-    # The service refused the request itself, which is checked anew for the next one.
-    return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
 
 
 def _is_answered(failure: ServiceError) -> bool:
