@@ -9,19 +9,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from causerie.errors import InvalidRequest, Overloaded
 
 
-class SlotLease:
+class SlotLease(Struct, eq=False):
     """The places of one request. ``waited`` is how long it queued, in seconds."""
 
-    __slots__ = ("_places", "_queue", "_started", "waited")
-
-    def __init__(self, queue: SlotQueue, places: int) -> None:
-        self._queue = queue
-        self._places = places
-        self._started = 0.0
-        self.waited = 0.0
+    _queue: SlotQueue
+    _places: int
+    _started: float = 0.0
+    waited: float = 0.0
 
     async def __aenter__(self) -> SlotLease:
         if self._queue.take_now(self._places):

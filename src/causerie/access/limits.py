@@ -45,11 +45,6 @@ class RateScope:
     Counts belong to ``id``, so limits may change while requests are running.
     """
 
-    __slots__ = (
-        *("concurrent", "counts_tokens", "id", "input", "kind", "limits", "most_input"),
-        *("most_output", "name", "output", "requests", "splits", "tokens"),
-    )
-
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
         """Raises :class:`ValueError` for a limit below 1."""
         self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
@@ -295,15 +290,12 @@ def estimate(
     return Tokens(prompt_estimate(request), _given(output, candidates) * request.n)
 
 
-class Estimate:
+class Estimate(Struct, eq=False):
     """The estimate of one request, computed once and only on demand."""
 
-    __slots__ = ("_candidates", "_request", "_tokens")
-
-    def __init__(self, request: ChatRequest, candidates: Sequence[Candidate]) -> None:
-        self._request = request
-        self._candidates = candidates
-        self._tokens: Tokens | None = None
+    _request: ChatRequest
+    _candidates: Sequence[Candidate]
+    _tokens: Tokens | None = None
 
     def __call__(self) -> Tokens:
         if self._tokens is None:

@@ -205,8 +205,6 @@ class MetricsCounters(Collector):
 
 
 class _Times:
-    __slots__ = ("all", "bounds", "sum", "within")
-
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.within = [0] * len(bounds)
@@ -226,8 +224,6 @@ class _Times:
 
 
 class _Place:
-    __slots__ = ("continued", "requests", "times", "tokens")
-
     def __init__(self) -> None:
         self.requests: Counter[_End] = Counter()
         self.tokens = dict.fromkeys(_TOKENS, 0)

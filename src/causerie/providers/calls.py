@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import UnusableOutput
 from causerie.protocol.body import is_object
@@ -40,15 +41,12 @@ def new_call_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
 
-class ConversationCallIds:
+class ConversationCallIds(Struct, eq=False):
     """Ids that are unique within the conversation, and that are accepted when they come back."""
 
-    __slots__ = ("_make", "_messages", "_used")
-
-    def __init__(self, messages: Iterable[Message], make: Callable[[], str] = new_call_id) -> None:
-        self._messages = messages
-        self._make = make
-        self._used: set[str] | None = None
+    _messages: Iterable[Message]
+    _make: Callable[[], str] = new_call_id
+    _used: set[str] | None = None
 
     def take(self, given: str | None) -> str:
         """Return the id that was given, or a new one if there is none, or it cannot be used."""
@@ -111,27 +109,21 @@ class _PendingCall:
         return self.name, self.meaning or _NO_ARGUMENTS
 
 
-class ChoiceCalls:
+class ChoiceCalls(Struct, eq=False):
     """The calls of one choice; ``functions`` are those of the request."""
 
-    __slots__ = (
-        "_begun", "_by_id", "_by_place", "_choice", "_compared", "_functions", "_ids", "_open",
-        "_unstarted", "size", "started",
-    )  # fmt: skip
-
-    def __init__(self, choice: int, ids: ConversationCallIds, functions: Collection[str]) -> None:
-        self._choice = choice
-        self._ids = ids
-        self._functions = functions
-        self._open: list[_PendingCall] = []
-        self._unstarted: list[_PendingCall] = []  # without those that may be repetitions
-        self._begun = 0
-        self._compared = 0  # calls that the calls of messages were compared with
-        self._by_id: dict[str, _PendingCall] = {}
-        self._by_place: dict[int, _PendingCall] = {}
-        self.started = 0
-        self.size = 0
-        """Characters of names and arguments that have gone out."""
+    _choice: int
+    _ids: ConversationCallIds
+    _functions: Collection[str]
+    _open: list[_PendingCall] = []
+    _unstarted: list[_PendingCall] = []  # without those that may be repetitions
+    _begun: int = 0
+    _compared: int = 0  # calls that the calls of messages were compared with
+    _by_id: dict[str, _PendingCall] = {}
+    _by_place: dict[int, _PendingCall] = {}
+    started: int = 0
+    size: int = 0
+    """Characters of names and arguments that have gone out."""
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
@@ -26,7 +27,7 @@ from causerie.providers.wire import (
 _MOST_ITEMS = 4096  # of a reply, or of the content of one
 
 
-class ReplyReader:
+class ReplyReader(ABC):
     """Reads one reply. ``ended`` is set at the end that the server declares."""
 
     api: ClassVar[str]
@@ -44,8 +45,8 @@ class ReplyReader:
             raise ValueError(f"no event of the {self.api} API") from error
         return self._chunk(event, data)
 
-    def _chunk(self, event: Any, data: bytes) -> ProviderChunk:
-        raise NotImplementedError
+    @abstractmethod
+    def _chunk(self, event: Any, data: bytes) -> ProviderChunk: ...
 
     def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
         place = self._calls.setdefault(index, len(self._calls))

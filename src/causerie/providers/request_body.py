@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from causerie.errors import InvalidRequest
 from causerie.http.addresses import host_refusal
 from causerie.protocol.parameters import ToolParameters
@@ -24,22 +26,17 @@ from causerie.protocol.request import (
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
-class RequestDraft:
+class RequestDraft(Struct, eq=False):
     """``fields`` become the body; ``changes`` say what differs from what the client sent.
 
     ``document`` is what was sent of fields that may go out.
     """
 
-    __slots__ = ("changes", "dialect", "document", "fields", "request")
-
-    def __init__(
-        self, request: ChatRequest, dialect: Dialect, document: Mapping[str, object]
-    ) -> None:
-        self.request = request
-        self.dialect = dialect
-        self.document = document
-        self.fields: dict[str, object] = {}
-        self.changes: list[str] = []
+    request: ChatRequest
+    dialect: Dialect
+    document: Mapping[str, object]
+    fields: dict[str, object] = {}
+    changes: list[str] = []
 
     def given(self, name: str) -> bool:
         """Return true if the client sent it; ``null`` is not sending it."""

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Self
 
 import structlog
@@ -44,31 +45,21 @@ class TargetStatus(Struct, frozen=True):
     calls: Mapping[CallClass, int] = {}
 
 
+@dataclass(eq=False)
 class TargetState:
     """One target, by its name; ``admission_queue`` bounds what it does at the same time."""
 
-    __slots__ = (
-        *("admission_queue", "answered", "breaker", "call_stats", "failures"),
-        *("in_flight", "latency_stats", "name", "target"),
-    )
+    name: str
+    target: Target
+    admission_queue: AdmissionQueue | None
+    breaker: CircuitBreaker
+    in_flight: int = 0
+    answered: int = 0  # requests that it began to answer, ever
+    failures: Counter[str] = field(default_factory=Counter)  # requests that failed, by cause
 
-    def __init__(
-        self,
-        name: str,
-        target: Target,
-        admission_queue: AdmissionQueue | None,
-        breaker: CircuitBreaker,
-        latency_stats: LatencyStats | None = None,
-    ) -> None:
-        self.name = name
-        self.target = target
-        self.admission_queue = admission_queue
-        self.breaker = breaker
-        self.latency_stats = latency_stats or LatencyStats(breaker.clock)
-        self.call_stats = CallStats(breaker.clock)
-        self.in_flight = 0
-        self.answered = 0  # requests that it began to answer, ever
-        self.failures: Counter[str] = Counter()  # requests that failed, ever, by cause
+    def __post_init__(self) -> None:
+        self.latency_stats = LatencyStats(self.breaker.clock)
+        self.call_stats = CallStats(self.breaker.clock)
 
     def failed(self, failure: ServiceError) -> None:
         """Record a failed request."""
@@ -189,20 +180,15 @@ class Check(Struct, frozen=True):
     at_start: bool = False
 
 
+@dataclass(eq=False)
 class HealthChecker:
     """Runs health checks during its block, of targets that get no requests or fail."""
 
-    def __init__(
-        self,
-        target_states: Callable[[str], TargetState | None],
-        checks: Sequence[Check],
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._target_states = target_states
-        self._checks = checks
-        self._pause = pause
-        self._chance = random.Random()
-        self._tasks: Sequence[asyncio.Task[None]] = ()
+    _target_states: Callable[[str], TargetState | None]
+    _checks: Sequence[Check]
+    _pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _chance: random.Random = field(default_factory=random.Random)
+    _tasks: Sequence[asyncio.Task[None]] = ()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from statistics import median
 
 import msgspec
+from msgspec import Struct, field
 
 from causerie.protocol.targets import (
     QUARTER_SECONDS,
@@ -27,16 +29,13 @@ _NOW_SECONDS = 5.0
 _FRESH_SECONDS = 1.0  # percentiles are not counted again within
 
 
-class Samples:
+class Samples(Struct, eq=False):
     """The newest measurements with their times, for percentiles."""
 
-    __slots__ = ("_clock", "_empty", "_known", "_made")
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._made: deque[tuple[float, float]] = deque(maxlen=SAMPLES_KEPT)
-        self._empty = False  # a window had nothing when it was last asked for
-        self._known: dict[float, tuple[float, Percentiles | None]] = {}
+    _clock: Callable[[], float]
+    _made: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=SAMPLES_KEPT))
+    _empty: bool = False  # a window had nothing when it was last asked for
+    _known: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float, now: float) -> None:
         self._made.append((now, value))
@@ -79,29 +78,24 @@ _QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
 QUARTERS_KEPT = 96  # quarters of a day
 
 
-class Minute:
+class Minute(Struct, eq=False):
     """Counts of answered and failed requests in a minute with this number."""
 
-    __slots__ = ("answered", "failed", "number")
-
-    def __init__(self, number: float) -> None:
-        self.number = number
-        self.answered = self.failed = 0
+    number: float
+    answered: int = 0
+    failed: int = 0
 
 
-class AvailabilityHistory:
+class AvailabilityHistory(Struct, eq=False):
     """The last day of a target in quarters of an hour; ``wall`` returns Unix nanoseconds."""
 
-    __slots__ = ("_began", "_first_tokens", "_minutes", "_number", "_past", "_speeds", "_wall")
-
-    def __init__(self, first_tokens: Samples, speeds: Samples, wall: Callable[[], int]) -> None:
-        self._first_tokens = first_tokens
-        self._speeds = speeds
-        self._wall = wall
-        self._past: deque[TimeBucket] = deque(maxlen=QUARTERS_KEPT - 1)
-        self._number = 0  # of the quarter that is going on
-        self._began = 0.0
-        self._minutes: list[Minute] = []
+    _first_tokens: Samples
+    _speeds: Samples
+    _wall: Callable[[], int]
+    _past: deque[TimeBucket] = field(default_factory=partial(deque, maxlen=QUARTERS_KEPT - 1))
+    _number: int = 0  # of the quarter that is going on
+    _began: float = 0.0
+    _minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
         """Start a minute; return the seconds until its quarter of an hour ends.
@@ -153,11 +147,6 @@ class LatencyStats:
     ``wall`` returns Unix nanoseconds. ``waiting`` has the start of each attempt that waits for its
     first token.
     """
-
-    __slots__ = (
-        "_answered_from", "_clock", "_minute", "_minute_ends", "_past", "_sums", "first_token",
-        "history", "speed", "waiting",
-    )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], wall: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -230,15 +219,14 @@ class LatencyStats:
         self._minute_ends = min((number + 1) * 60, now + left)
 
 
-class CallStats:
+class CallStats(Struct, eq=False):
     """Classes of a target's delivered calls, since the start and of the last day."""
 
-    __slots__ = ("_clock", "_quarters", "ever")
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._quarters: deque[tuple[int, Counter[CallClass]]] = deque(maxlen=QUARTERS_KEPT)
-        self.ever: Counter[CallClass] = Counter()
+    _clock: Callable[[], float]
+    _quarters: deque[tuple[int, Counter[CallClass]]] = field(
+        default_factory=partial(deque, maxlen=QUARTERS_KEPT)
+    )
+    ever: Counter[CallClass] = field(default_factory=Counter)
 
     def add(self, classes: Sequence[CallClass]) -> None:
         self.ever.update(classes)
