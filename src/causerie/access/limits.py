@@ -30,15 +30,6 @@ class Rates(Struct, frozen=True, kw_only=True):
     concurrent: int | None = None
 
 
-class LimitTexts(Struct, frozen=True):
-    """The limits of a minute, as they are told."""
-
-    requests: str
-    tokens: str
-    input: str
-    output: str
-
-
 class RateScope:
     """A key, user, project, model or door with its limits; made once, not for every request.
 
@@ -53,7 +44,6 @@ class RateScope:
         self.input = _limit(rates.input_tokens_per_minute)
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
-        self.limits = LimitTexts(*map(str, (self.requests, self.tokens, self.input, self.output)))
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -67,7 +57,7 @@ class Tokens(Struct, frozen=True, gc=False):
     output: int = 0
 
 
-LimitStatus = tuple[str, int, int]
+LimitStatus = tuple[int, int, int]
 """A limit, what is left of it, and the tenths of a second (at most 600) until more is left."""
 
 LimitStatuses = tuple[LimitStatus | None, LimitStatus | None]
@@ -243,11 +233,13 @@ def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
     """Add the headers ``x-ratelimit-…``."""
     requests, tokens = limit_statuses
     if requests is not None:
-        headers["x-ratelimit-limit-requests"], left, reset = requests
+        limit, left, reset = requests
+        headers["x-ratelimit-limit-requests"] = str(limit)
         headers["x-ratelimit-remaining-requests"] = str(left)
         headers["x-ratelimit-reset-requests"] = _TENTHS[reset]
     if tokens is not None:
-        headers["x-ratelimit-limit-tokens"], left, reset = tokens
+        limit, left, reset = tokens
+        headers["x-ratelimit-limit-tokens"] = str(limit)
         headers["x-ratelimit-remaining-tokens"] = str(left)
         headers["x-ratelimit-reset-tokens"] = _TENTHS[reset]
 

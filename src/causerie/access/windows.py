@@ -134,13 +134,13 @@ class MemoryLease(Lease):
             if left < fewest:
                 fewest = left
                 wait = reset if oldest.requests else _reset(window, _requests, now)
-                requests = scope.limits.requests, left if left > 0 else 0, wait
+                requests = scope.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
-                left, limit, read = scope.tokens - window.tokens, scope.limits.tokens, _tokens
+                left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
                 if scope.splits and scope.input - window.input < left:
-                    left, limit, read = scope.input - window.input, scope.limits.input, _input
+                    left, limit, read = scope.input - window.input, scope.input, _input
                 if scope.splits and scope.output - _output(window) < left:
-                    left, limit, read = scope.output - _output(window), scope.limits.output, _output
+                    left, limit, read = scope.output - _output(window), scope.output, _output
                 if left < least:
                     least = left
                     wait = reset if read(oldest) else _reset(window, read, now)

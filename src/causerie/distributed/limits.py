@@ -109,7 +109,7 @@ def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus 
         return None
     left, limit, tick = min(limits, key=lambda each: each[0])
     reset = min(max(tick + _MINUTE - now // TICK, 0), _MINUTE) if tick else 0
-    return str(limit), max(left, 0), reset
+    return limit, max(left, 0), reset
 
 
 def _until(window: ScopeWindow, now: int, number: int, _more: int) -> float:

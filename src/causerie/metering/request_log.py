@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
 
 from causerie.metering.meter import Record
-from causerie.observe.logging import LogBuffer
+from causerie.observe.logging import LogBuffer, RequestLevel
 
-Level = Literal["info", "warning"]
 _FACTS = ("served_by", "attempts", "continued", "tried", "stream", "status", "code", "finish")
 _TOKENS = ("prompt", "completion", "cached", "reasoning", "estimated")
 
@@ -96,7 +94,7 @@ def _colour(status: int) -> str:
     return _GREEN if status < 400 else _YELLOW if status < 500 else _RED
 
 
-def _level(record: Record) -> Level:
+def _level(record: Record) -> RequestLevel:
     return "warning" if record.status >= 500 else "info"
 
 

@@ -197,8 +197,6 @@ class ChunkForm(Struct, frozen=True, gc=False):
         return self.answer.more(text, reasoning=self.reasoning) if text else None
 
 
-# A reply as it arrives, into events in the contract's order.
-
 _SHORT = 64  # bytes: the end is no longer, with the white space around it
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk

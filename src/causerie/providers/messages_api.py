@@ -89,9 +89,7 @@ def _assistant_blocks(draft: RequestDraft, message: Entry) -> list[Block]:
 
 def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
     for block in blocks_of(message.get("reasoning_details")):
-        made: Block | None = None
-        if block.get("format") in _FORMATS:
-            made = _signed_block(block)
+        made = _signed_block(block) if block.get("format") in _FORMATS else None
         if made is None:
             draft.dropped("messages.reasoning_details")
             continue

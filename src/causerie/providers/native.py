@@ -24,22 +24,23 @@ from causerie.providers.other_replies import LAST_OF_RESPONSES, ResponsesReader
 from causerie.providers.request_body import check_images
 from causerie.providers.wire import ProviderChoice
 
-_MESSAGES_FIELDS = frozenset(
-    {
-        "cache_control", "context_management", "max_tokens", "messages", "metadata",
-        "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
-        "thinking", "tool_choice", "tools", "top_k", "top_p",
-    }
-)  # fmt: skip
-_RESPONSES_FIELDS = frozenset(
-    {
-        "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-        "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
-        "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
-        "truncation", "user",
-    }
-)  # fmt: skip
-_FIELDS = {"messages": _MESSAGES_FIELDS, "responses": _RESPONSES_FIELDS}
+_FIELDS = {
+    "messages": frozenset(
+        {
+            "cache_control", "context_management", "max_tokens", "messages", "metadata",
+            "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
+            "thinking", "tool_choice", "tools", "top_k", "top_p",
+        }
+    ),
+    "responses": frozenset(
+        {
+            "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+            "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
+            "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
+            "top_p", "truncation", "user",
+        }
+    ),
+}  # fmt: skip
 COUNTED = {
     "messages": (
         "/messages/count_tokens",

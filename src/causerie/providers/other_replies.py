@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -31,7 +30,7 @@ class ReplyReader(ABC):
     """Reads one reply. ``ended`` is set at the end that the server declares."""
 
     api: ClassVar[str]
-    decode: ClassVar[Callable[[bytes], Any]]
+    decoder: ClassVar[msgspec.json.Decoder[Any]]
 
     def __init__(self) -> None:
         self.ended = False
@@ -40,7 +39,7 @@ class ReplyReader(ABC):
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
         try:
-            event = decode_bounded(data, self.decode)
+            event = decode_bounded(data, self.decoder.decode)
         except msgspec.ValidationError as error:
             raise ValueError(f"no event of the {self.api} API") from error
         return self._chunk(event, data)
@@ -115,7 +114,7 @@ class MessagesReader(ReplyReader):
     """Reads one reply of the Messages API."""
 
     api = "Messages"
-    decode = msgspec.json.Decoder(MessagesEvent).decode
+    decoder = msgspec.json.Decoder(MessagesEvent)
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,7 +279,7 @@ class ResponsesReader(ReplyReader):
     """Reads one reply of the Responses API."""
 
     api = "Responses"
-    decode = msgspec.json.Decoder(ResponsesEvent).decode
+    decoder = msgspec.json.Decoder(ResponsesEvent)
 
     def _chunk(self, event: ResponsesEvent, data: bytes) -> ProviderChunk:
         kind = event.type

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, Overloaded
 from causerie.http.client_connection import HttpResponse, Stale, TransportFailed
 from causerie.http.decoding import TEXTS, DecodedResponse, decoded
 from causerie.http.event_loop import LARGE, offload
@@ -145,8 +145,6 @@ def read_fast_path(
     return (TextDelta(text), finished, usage), reply.system_fingerprint
 
 
-# Running reply of a provider: requested, started, left.
-
 _NEVER = float("inf")
 _NOTHING = Usage(0, 0)
 _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
@@ -213,7 +211,8 @@ class ProviderReply(Struct, eq=False):
         sent = await offload(self._outgoing) if self._request.large else self._outgoing()
         self._sent = sent
         self.changes, self._streamed = sent.changes, sent.streamed
-        self._target.provider.enter()
+        if not self._target.provider.slots.take():
+            raise Overloaded("The provider has no room now; please try again later.")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -221,7 +220,7 @@ class ProviderReply(Struct, eq=False):
             if self._stream is not None:
                 await self._stream.leave()
         finally:
-            self._target.provider.leave()
+            self._target.provider.slots.give_back()
 
     def __aiter__(self) -> Self:
         return self
