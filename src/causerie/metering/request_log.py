@@ -64,7 +64,8 @@ class RequestLog:
         text = "  ".join(words)
         if not colours:
             return f"{clock} {text}"
-        return f"{_DIM}{clock}{_RESET} {_colour(subject.status)}{text[:3]}{_RESET}{text[3:]}"
+        colour = _GREEN if subject.status < 400 else _YELLOW if subject.status < 500 else _RED
+        return f"{_DIM}{clock}{_RESET} {colour}{text[:3]}{_RESET}{text[3:]}"
 
 
 def _why(record: Record) -> Sequence[str]:
@@ -88,10 +89,6 @@ def _amounts(record: Record) -> Iterator[str]:
     if record.cost:
         whole, _, rest = f"{record.cost:f}".partition(".")
         yield f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
-
-
-def _colour(status: int) -> str:
-    return _GREEN if status < 400 else _YELLOW if status < 500 else _RED
 
 
 def _level(record: Record) -> RequestLevel:

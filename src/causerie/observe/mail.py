@@ -192,8 +192,10 @@ def reason(failure: Exception) -> str:
 
 def is_final(failure: Exception) -> bool:
     """Return true if the address is refused for good."""
-    refused = isinstance(failure, smtplib.SMTPRecipientsRefused)
-    return refused and next(iter(failure.recipients.values()))[0] >= 500
+    if not isinstance(failure, smtplib.SMTPRecipientsRefused):
+        return False
+    code, _ = next(iter(failure.recipients.values()))
+    return code >= 500
 
 
 def _said(code: int, words: bytes | str) -> str:

@@ -7,9 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Token as Reset
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 from opentelemetry import context
 from opentelemetry.context import Context
@@ -42,8 +41,7 @@ _NOWHERE = Context()
 _propagator = TraceContextTextMapPropagator()
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     span: Span
     reset: Reset[Context]
 
@@ -67,7 +65,10 @@ class TracedMeter(Meter):
         self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
         record = super().begin(request_id, door, caller, labels)
-        parent = _parent(labels) if self._follows else _NOWHERE
+        parent = _NOWHERE
+        if self._follows and labels.traceparent:
+            carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
+            parent = _propagator.extract(carrier, _NOWHERE)
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
         record.trace_id = format_trace_id(span.get_span_context().trace_id)
         record.span = _Open(span, context.attach(set_span_in_context(span, _NOWHERE)))
@@ -86,13 +87,6 @@ def current() -> Mapping[str, str]:
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier
-
-
-def _parent(labels: Labels) -> Context:
-    if not labels.traceparent:
-        return _NOWHERE
-    carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
-    return _propagator.extract(carrier, _NOWHERE)
 
 
 def _end(span: Span, record: Record) -> None:

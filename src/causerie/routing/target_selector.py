@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.errors import (
     ConstraintNotKept,
@@ -30,21 +30,20 @@ _MOST = 20_000  # conversations, of some 200 bytes each
 _SECONDS = 600.0
 
 
-class LastTargets:
+class LastTargets(Struct, eq=False):
     """The target that answered each recent conversation last, whose prompt cache has its start.
 
     ``now`` is in seconds of any clock.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
-        self._known: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+    most: int = _MOST
+    _known: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
         key = _digest(conversation)
         self._known[key] = target, now
         self._known.move_to_end(key)
-        if len(self._known) > self._most:
+        if len(self._known) > self.most:
             self._known.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
