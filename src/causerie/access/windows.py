@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 
+from msgspec import Struct, field
+
 from causerie.access.limits import (
     UNLIMITED,
     ExceededLimit,
@@ -28,22 +30,21 @@ _FIRST_SWEEP = 1024
 _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
-class _Tick:
-    __slots__ = ("at", "gone", "input", "requests", "tokens")
+class _Tick(Struct, eq=False):
+    at: int
+    requests: int = 0
+    input: int = 0
+    tokens: int = 0
+    gone: bool = False
 
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.requests = self.input = self.tokens = 0
-        self.gone = False
 
-
-class _Window:
-    __slots__ = ("input", "newest", "requests", "running", "ticks", "tokens")
-
-    def __init__(self) -> None:
-        self.ticks: deque[_Tick] = deque()
-        self.newest = _Tick(-1)  # long ago
-        self.requests = self.input = self.tokens = self.running = 0
+class _Window(Struct, eq=False):
+    ticks: deque[_Tick] = field(default_factory=deque)
+    newest: _Tick = field(default_factory=partial(_Tick, -1))  # long ago
+    requests: int = 0
+    input: int = 0
+    tokens: int = 0
+    running: int = 0
 
     def forget(self, now: int) -> None:
         """Remove ticks that began a minute ago."""

@@ -73,8 +73,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
 
 
 def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    identifier = request_id.get()
-    if identifier:
+    if identifier := request_id.get():
         event.setdefault("request_id", identifier)
     return event
 

@@ -5,7 +5,7 @@ Messages that need no change are passed on as they came, without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from causerie.protocol.events import Partial
@@ -71,7 +71,7 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     elif role == "tool" and history.call_ids is not None:
         message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
     if not history.names and role != "tool" and message.get("name") is not None:
-        message = {key: value for key, value in message.items() if key != "name"}
+        message = _without(message, {"name"})
         draft.dropped("messages.name")
     return message
 
@@ -80,7 +80,11 @@ def _without_assistant_fields(draft: RequestDraft, message: Entry) -> Entry:
     for name in sorted(_ASSISTANTS & message.keys()):
         if message[name]:
             draft.dropped(f"messages.{name}")
-    return {name: value for name, value in message.items() if name not in _ASSISTANTS}
+    return _without(message, _ASSISTANTS)
+
+
+def _without(entry: Entry, names: Collection[str]) -> Entry:
+    return {name: value for name, value in entry.items() if name not in names}
 
 
 def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
@@ -94,7 +98,7 @@ def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry
         calls = [_adapted_call(draft, call, extras) for call in calls]
         return {**message, "tool_calls": _with_ids(draft, index, calls)}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
-        message = {name: value for name, value in message.items() if name != "tool_calls"}
+        message = _without(message, {"tool_calls"})
     return message
 
 
@@ -110,7 +114,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
         return {**message, "reasoning_content": history.placeholder}
     if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
         return message
-    bare = {key: value for key, value in message.items() if key not in _REASONING}
+    bare = _without(message, _REASONING)
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
         return {**bare, "content": _as_parts(reasoning, message.get("content"))}
@@ -152,7 +156,7 @@ def _adapted_call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry])
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
     elif _EXTRA in call:
-        call = {name: value for name, value in call.items() if name != _EXTRA}
+        call = _without(call, {_EXTRA})
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
     return call
 

@@ -322,8 +322,7 @@ class Execution(TargetSelector, eq=False):
         broken.target_state.failed(failure)
         self.broke(broken, failure)
         self.attempt, self._before = None, usage
-        if (left := broken.leave()) is not None:
-            await left
+        await broken.leave()
         try:
             if request.n > 1 or broken.answer.verbatim:
                 raise failure

@@ -133,11 +133,8 @@ def _group(
 ) -> list[TargetState]:
     if len(group) == 1:
         return [target_states[group[0].name]]
-    by_load = sorted(group, key=lambda one: (load(one, target_states), chance()))
-    at_affinity_target = affinity_target(group, target_states, affinity_key(request), last)
-    if at_affinity_target is not None:
-        by_load.remove(at_affinity_target)
-        by_load.insert(0, at_affinity_target)
+    first = affinity_target(group, target_states, affinity_key(request), last)
+    by_load = sorted(group, key=lambda one: (one != first, load(one, target_states), chance()))
     return [target_states[candidate.name] for candidate in by_load]
 
 
@@ -189,14 +186,11 @@ def affinity_key(request: ChatRequest) -> str:
 
 _ABANDONED = "left"
 _NAMED = 4
-_NEXT_STEP = (
-    "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
-    "test the server with `causerie probe`."
-)
 _OPERATOR = (
     "The operator finds the cause in the service's log and at `/health`, and can test the server "
     "with `causerie probe`."
 )
+_NEXT_STEP = f"if it goes on, {_OPERATOR.replace('The', 'the', 1)}"
 _RETRY_SECONDS = 0.1  # doubled before each
 _PASSING = frozenset({ErrorClass.SERVER_ERROR, ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})
 _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
