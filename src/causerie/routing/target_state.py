@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Self
 
 import structlog
 from msgspec import Struct
@@ -67,7 +66,11 @@ class TargetState:
         self.failures[reason] += 1
         if cause is not None and cause.is_rejection:
             failure.metadata.setdefault("target", self.name)
-            self._rejected(failure, reason)
+            was_rejecting = self.breaker.rejecting
+            self.breaker.rejects(reason)
+            self.latency_stats.failed()
+            if self.breaker.rejecting and not was_rejecting:
+                log.warning("target rejecting", target=self.name, code=reason, reason=str(failure))
         elif isinstance(failure, (Overloaded, RateLimited)):
             ours = failure.code == Overloaded.code and "upstream_status" not in failure.metadata
             if not ours:  # which is checked anew for the next request
@@ -80,13 +83,6 @@ class TargetState:
             self._tell_opening(failure, was_open=was_open)
         else:
             self.breaker.refuses()
-
-    def _rejected(self, failure: ServiceError, reason: str) -> None:
-        was_rejecting = self.breaker.rejecting
-        self.breaker.rejects(reason)
-        self.latency_stats.failed()
-        if self.breaker.rejecting and not was_rejecting:
-            log.warning("target rejecting", target=self.name, code=reason, reason=str(failure))
 
     @property
     def proven(self) -> bool:
@@ -180,43 +176,42 @@ class Check(Struct, frozen=True):
     at_start: bool = False
 
 
-@dataclass(eq=False)
-class HealthChecker:
-    """Runs health checks during its block, of targets that get no requests or fail."""
+_jitter = random.Random()
 
-    _target_states: Callable[[str], TargetState | None]
-    _checks: Sequence[Check]
-    _pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _chance: random.Random = field(default_factory=random.Random)
-    _tasks: Sequence[asyncio.Task[None]] = ()
 
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._watch(check)) for check in self._checks]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
+@asynccontextmanager
+async def checking_health(
+    target_states: Callable[[str], TargetState | None],
+    checks: Sequence[Check],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AsyncIterator[None]:
+    """Run health checks during the block, of targets that get no requests or fail."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_watch(check, target_states, pause)) for check in checks]
+    try:
+        yield
+    finally:
+        for task in tasks:
             task.cancel()
-        for task in self._tasks:
+        for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def _watch(self, check: Check) -> None:
-        answered = -1
-        due, there = check.at_start, True
-        while True:
-            target_states = [
-                target_state
-                for name in check.targets
-                if (target_state := self._target_states(name)) is not None
-            ]
-            total = sum(target_state.answered for target_state in target_states)
-            troubled = any(target_state.breaker.failures for target_state in target_states)
-            if due or troubled or total == answered:
-                there = await examine(check, target_states, was_there=there)
-            due, answered = False, total
-            await self._pause(check.interval_seconds * self._chance.uniform(0.8, 1.2))
+
+async def _watch(
+    check: Check,
+    target_states: Callable[[str], TargetState | None],
+    pause: Callable[[float], Awaitable[None]],
+) -> None:
+    answered = -1
+    due, there = check.at_start, True
+    while True:
+        found = [state for name in check.targets if (state := target_states(name)) is not None]
+        total = sum(each.answered for each in found)
+        if due or total == answered or any(each.breaker.failures for each in found):
+            there = await examine(check, found, was_there=there)
+        due, answered = False, total
+        await pause(check.interval_seconds * _jitter.uniform(0.8, 1.2))
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
