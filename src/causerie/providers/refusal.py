@@ -24,7 +24,8 @@ from causerie.errors import (
 from causerie.protocol import bounded_json
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.providers.dialect import Dialect
-from causerie.providers.error_details import DELAY_NAMES, Overflow, overflow, retry_delay
+from causerie.providers.overflow import Overflow, overflow
+from causerie.providers.retry_delay import DELAY_NAMES, retry_delay
 
 # Make a server's text safe to show to our clients: one short line, without private parts.
 #
