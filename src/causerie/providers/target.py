@@ -130,8 +130,11 @@ def read_fast_path(
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
     if asked is not None and asked.cached_tokens > told.prompt_tokens:
         return None
-    extra = (told.total_tokens or 0) > told.prompt_tokens + made  # maybe the reasoning
-    if extra and thought is not None and thought.reasoning_tokens:
+    if (
+        thought is not None
+        and thought.reasoning_tokens
+        and (told.total_tokens or 0) > told.prompt_tokens + made  # which leave it out
+    ):
         return None
     usage = Usage(
         told.prompt_tokens,
