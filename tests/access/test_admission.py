@@ -188,4 +188,4 @@ async def test_slots_that_come_later_are_given_to_those_who_wait() -> None:
 async def test_a_model_without_slots_yet_takes_one() -> None:
     model = Model(0)
     async with model.gate.enter():
-        assert not model.gate.take_now(1)
+        assert not model.gate.spares

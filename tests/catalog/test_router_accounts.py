@@ -351,12 +351,12 @@ def test_free_requests_do_not_wait_where_paid_ones_are() -> None:
     ("slots", "taken", "spares"),
     [(1, 0, True), (1, 1, False), (4, 3, True), (4, 4, False), (8, 6, True), (8, 7, False)],
 )
-def test_a_quarter_of_the_places_is_left_to_paid_requests(
+async def test_a_quarter_of_the_places_is_left_to_paid_requests(
     slots: int, taken: int, spares: bool
 ) -> None:
     gate = SlotQueue("m", lambda: slots, 4, 1.0)
-    assert gate.take_now(taken) or not taken
-    assert gate.spares is spares
+    async with gate.enter(taken):
+        assert gate.spares is spares
 
 
 async def test_reasoning_is_charged_at_its_own_price(tmp_path: Path) -> None:

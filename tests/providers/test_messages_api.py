@@ -361,7 +361,7 @@ async def test_models_are_listed_with_the_key_in_its_header() -> None:
 async def models_of(base_url: str, key: str) -> list[str]:
     provider = Provider("a", HttpClient(base_url), DIALECTS["anthropic"], credential=key)
     try:
-        return await provider.models()
+        return [each["id"] for each in await provider.listing()]
     finally:
         await provider.close()
 

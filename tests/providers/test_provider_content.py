@@ -131,19 +131,14 @@ def test_a_message_that_says_more_than_its_pieces_says_the_rest() -> None:
 
 
 def test_no_word_has_two_meanings() -> None:
-    words = [word for each in WORDS.values() for listed in each.values() for word in listed]
+    words = [word for listed in WORDS.values() for word in listed]
     assert len(words) == len(set(words))
     assert all(word == word.lower() and "-" not in word for word in words)
 
 
 @each_of(
     ("word", "meaning"),
-    [
-        (word, meaning)
-        for each in WORDS.values()
-        for meaning, words in each.items()
-        for word in words
-    ],
+    [(word, meaning) for meaning, words in WORDS.items() for word in words],
 )
 def test_every_listed_word(word: str, meaning: str) -> None:
     for written in (word, word.upper(), word.replace("_", "-")):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from causerie.errors import ContextLengthExceeded, ErrorClass, InvalidRequest, ServiceError
 from causerie.providers.dialects import GENERIC
-from causerie.providers.error_details import WORDINGS, Overflow, overflow
+from causerie.providers.overflow import WORDINGS, Overflow, overflow
 from causerie.providers.refusal import failure_in_reply, refusal
 
 SAID = (

@@ -501,7 +501,7 @@ def test_what_cannot_be_continued_in_the_middle() -> None:
 
 async def test_models_and_checks() -> None:
     async with upstream(Reply(), models=["a", "b"]) as up, remote(up) as chat:
-        assert await chat.provider.models() == ["a", "b"]
+        assert [each["id"] for each in await chat.provider.listing()] == ["a", "b"]
         await chat.check()
         await chat.provider.check("/health")  # no such path: it answers, that is enough
         up.status = 500
@@ -511,7 +511,7 @@ async def test_models_and_checks() -> None:
         with pytest.raises(UpstreamFailed, match="credentials"):
             await chat.check()
         with pytest.raises(UpstreamFailed):
-            await chat.provider.models()
+            await chat.provider.listing()
         assert up.lookups[0].headers["authorization"] == "Bearer sk-secret"
 
 

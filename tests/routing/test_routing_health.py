@@ -18,7 +18,7 @@ from routingkit import (
 
 from causerie.errors import UpstreamFailed
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.routing.target_state import Check, HealthChecker, examine
+from causerie.routing.target_state import Check, checking_health, examine
 
 
 async def test_checks_find_what_is_gone_and_what_is_back() -> None:
@@ -51,7 +51,7 @@ async def test_checks_run_by_themselves_and_end_with_their_block() -> None:
         asked.set()
 
     way.target_state("t0")
-    async with HealthChecker(way.target_state, [Check(ask, 0.001, ["t0"])]):
+    async with checking_health(way.target_state, [Check(ask, 0.001, ["t0"])]):
         async with asyncio.timeout(60):
             await asked.wait()
     assert len(asyncio.all_tasks()) == 1
@@ -71,7 +71,7 @@ async def test_where_requests_are_answered_nothing_is_asked() -> None:
         pauses.put_nowait(seconds)
         await turns.get()
 
-    async with HealthChecker(way.target_state, [Check(ask, 10.0, ["t0"])], pause):
+    async with checking_health(way.target_state, [Check(ask, 10.0, ["t0"])], pause):
         for _ in range(10):
             assert 8 <= await pauses.get() <= 12
             await told(way, 1)

@@ -9,32 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from causerie.errors import InvalidRequest, Overloaded
 
 
-class SlotLease:
-    """The places of one request. ``waited`` is how long it queued, in seconds."""
+class SlotPlace(Struct, frozen=True):
+    """A place; ``waited`` is the time in the queue, in seconds."""
 
-    __slots__ = ("_places", "_queue", "_started", "waited")
-
-    def __init__(self, queue: SlotQueue, places: int) -> None:
-        self._queue = queue
-        self._places = places
-        self._started = 0.0
-        self.waited = 0.0
-
-    async def __aenter__(self) -> SlotLease:
-        if self._queue.take_now(self._places):
-            self._started = time.monotonic()
-            return self
-        arrived = time.monotonic()
-        await self._queue.take(self._places)
-        self._started = time.monotonic()
-        self.waited = self._started - arrived
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._queue.give_back(self._places, time.monotonic() - self._started)
+    waited: float
 
 
 @dataclass(slots=True)
@@ -122,30 +105,33 @@ class SlotQueue:
         slots, taken = max(self._places.size(), 1), self._places.taken
         return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
-    def enter(self, places: int = 1) -> SlotLease:
+    @asynccontextmanager
+    async def enter(self, places: int = 1) -> AsyncIterator[SlotPlace]:
         """Hold ``places`` (one for each choice) during the block.
 
         Entering raises :class:`Overloaded` if the queue is full or after ``max_wait_seconds`` in
         it, and :class:`InvalidRequest` for more places than slots.
         """
-        return SlotLease(self, places)
+        waited = 0.0
+        if not self._places.take_now(places):
+            arrived = time.monotonic()
+            await self._wait(places)
+            waited = time.monotonic() - arrived
+        started = time.monotonic()
+        try:
+            yield SlotPlace(waited)
+        finally:
+            self._recent += 0.2 * (time.monotonic() - started - self._recent)
+            self._places.give_back(places)
 
-    def take_now(self, places: int) -> bool:
-        return self._places.take_now(places)
-
-    def give_back(self, places: int, held_seconds: float) -> None:
-        self._recent += 0.2 * (held_seconds - self._recent)
-        self._places.give_back(places)
-
-    async def take(self, places: int) -> None:
-        """Queue for places; raise like :meth:`enter`."""
+    async def _wait(self, places: int) -> None:
         slots = self._places.size()
         if places > max(slots, 1):
             raise InvalidRequest(
                 f"`n` is {places}, but this model answers {slots} at the same time.", param="n"
             )
         self._places.admit()  # there may be more slots than when the others queued
-        if self.take_now(places):
+        if self._places.take_now(places):
             return
         if len(self._places.queue) >= self.max_waiting:
             raise self._full(f"its queue (at most {self.max_waiting}) is full")

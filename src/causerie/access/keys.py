@@ -237,16 +237,15 @@ _KEPT = 10_000
 _BUSY_SECONDS = 2
 
 
-class FreeScopes:
+class FreeScopes(Struct, eq=False):
     """Rate scopes of free models, one for each account, all with the same rates.
 
     Free requests do not wait for a ``busy`` target, where they would delay paid ones.
     """
 
-    def __init__(self, rates: Rates, busy: Callable[[str], bool]) -> None:
-        self._rates = rates
-        self._busy = busy
-        self._made: dict[str, RateScope] = {}
+    _rates: Rates
+    _busy: Callable[[str], bool]
+    _made: dict[str, RateScope] = {}
 
     def of(self, caller: Caller) -> RateScope:
         """Return the scope of the caller's project, or else of its key or door."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal, Protocol, Self
 
 from msgspec import Struct
@@ -30,25 +30,11 @@ class Rates(Struct, frozen=True, kw_only=True):
     concurrent: int | None = None
 
 
-class LimitTexts(Struct, frozen=True):
-    """The limits of a minute, as they are told."""
-
-    requests: str
-    tokens: str
-    input: str
-    output: str
-
-
 class RateScope:
     """A key, user, project, model or door with its limits; made once, not for every request.
 
     Counts belong to ``id``, so limits may change while requests are running.
     """
-
-    __slots__ = (
-        *("concurrent", "counts_tokens", "id", "input", "kind", "limits", "most_input"),
-        *("most_output", "name", "output", "requests", "splits", "tokens"),
-    )
 
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
         """Raises :class:`ValueError` for a limit below 1."""
@@ -58,7 +44,6 @@ class RateScope:
         self.input = _limit(rates.input_tokens_per_minute)
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
-        self.limits = LimitTexts(*map(str, (self.requests, self.tokens, self.input, self.output)))
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -73,7 +58,7 @@ class Tokens(Struct, frozen=True, gc=False):
     units: int = 0
 
 
-LimitStatus = tuple[str, int, int]
+LimitStatus = tuple[int, int, int]
 """A limit, what is left of it, and the tenths of a second (at most 600) until more is left."""
 
 LimitStatuses = tuple[LimitStatus | None, LimitStatus | None]
@@ -106,14 +91,39 @@ def _limit(given: int | None) -> int:
     return given
 
 
+_MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
+_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
+
+
+def exceeded(
+    scope: RateScope,
+    used: Sequence[int],
+    running: int,
+    need: Tokens,
+    wait: Callable[[int, int], float],
+) -> Iterator[ExceededLimit]:
+    """Yield the limits that refuse a request: of requests, tokens, input, output and places.
+
+    ``used`` has the first four; ``wait`` returns the seconds until so much more is free of the
+    measure of that number.
+    """
+    limits = (scope.requests, scope.tokens, scope.input, scope.output)
+    needs = (1, need.input + need.output, need.input, need.output)
+    for number, (measure, limit) in enumerate(zip(_MEASURES, limits, strict=True)):
+        more = used[number] + needs[number] - limit
+        if limit < UNLIMITED and more > 0:
+            seconds = wait(number, more)
+            yield ExceededLimit(scope, measure, limit, used[number], needs[number], seconds)
+    if running >= scope.concurrent:
+        yield concurrency(scope, running)
+
+
+def concurrency(scope: RateScope, running: int) -> ExceededLimit:
+    """Return the limit that a scope with so many running requests exceeds."""
+    return ExceededLimit(scope, "concurrent", scope.concurrent, running, 1, _SOON)
+
+
 _CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
-_WORDS = {
-    "requests": ("request", "per minute"),
-    "tokens": ("token", "per minute"),
-    "input_tokens": ("input token", "per minute"),
-    "output_tokens": ("output token", "per minute"),
-    "concurrent": ("request", "at the same time"),
-}
 
 
 def limited(refused: QuotaRefusal) -> RateLimited:
@@ -122,9 +132,11 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     wait = max(math.ceil(refusal.wait), 1)
     headers = {"Retry-After": str(wait)}
     tell(refused.limit_statuses, headers)
-    noun, when = _WORDS[refusal.measure]
+    running = refusal.measure == "concurrent"
+    noun = "request" if running else refusal.measure.removesuffix("s").replace("_", " ")
     return RateLimited(
-        f"{_may(refusal.scope)} {counted(refusal.limit, noun)} {when}; "
+        f"{_may(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{'at the same time' if running else 'per minute'}; "
         f"{_limit_status(refusal)}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
         metadata={
@@ -190,25 +202,15 @@ class Lease(Struct, kw_only=True):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._release_used()
-            return
-        failure = error if isinstance(error, ServiceError) else None
-        if failure is not None and (not self.reached or self._is_spared(failure)):
+        failure, spared = error if isinstance(error, ServiceError) else None, self.spared
+        if failure is not None and (not self.reached or (spared is not None and spared(failure))):
             self.undo()
         else:
-            self._release_used()
+            self.release(self.used.prompt, self.used.completion + self.used.discarded)
         if failure is not None:
             headers: dict[str, str] = {}
             tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
-
-    def _release_used(self) -> None:
-        used = self.used
-        self.release(used.prompt, used.completion + used.discarded)
-
-    def _is_spared(self, failure: ServiceError) -> bool:
-        return self.spared is not None and self.spared(failure)
 
     def settle(self, used: Usage, *, reached: bool = True) -> None:
         """Record the usage so far, and whether a target has had the request."""
@@ -232,11 +234,13 @@ def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
     """Add the headers ``x-ratelimit-…``."""
     requests, tokens = limit_statuses
     if requests is not None:
-        headers["x-ratelimit-limit-requests"], left, reset = requests
+        limit, left, reset = requests
+        headers["x-ratelimit-limit-requests"] = str(limit)
         headers["x-ratelimit-remaining-requests"] = str(left)
         headers["x-ratelimit-reset-requests"] = _TENTHS[reset]
     if tokens is not None:
-        headers["x-ratelimit-limit-tokens"], left, reset = tokens
+        limit, left, reset = tokens
+        headers["x-ratelimit-limit-tokens"] = str(limit)
         headers["x-ratelimit-remaining-tokens"] = str(left)
         headers["x-ratelimit-reset-tokens"] = _TENTHS[reset]
 
@@ -280,15 +284,12 @@ def estimate(
     return Tokens(prompt_estimate(request), _given(output, candidates) * request.n, units)
 
 
-class Estimate:
+class Estimate(Struct, eq=False):
     """The estimate of one request, computed once and only on demand."""
 
-    __slots__ = ("_candidates", "_request", "_tokens")
-
-    def __init__(self, request: ChatRequest, candidates: Sequence[Candidate]) -> None:
-        self._request = request
-        self._candidates = candidates
-        self._tokens: Tokens | None = None
+    _request: ChatRequest
+    _candidates: Sequence[Candidate]
+    _tokens: Tokens | None = None
 
     def __call__(self) -> Tokens:
         if self._tokens is None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
+
+from msgspec import Struct, field
 
 from causerie.access.limits import (
     UNLIMITED,
@@ -13,37 +16,35 @@ from causerie.access.limits import (
     Lease,
     LimitStatus,
     LimitStatuses,
-    Measure,
     QuotaRefusal,
     RateScope,
     Tokens,
+    exceeded,
     limited,
     needed,
 )
 
 _TICK = 100_000_000  # nanoseconds
 _MINUTE = 600  # ticks
-_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _FIRST_SWEEP = 1024
 _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
-class _Tick:
-    __slots__ = ("at", "gone", "input", "requests", "tokens")
+class _Tick(Struct, eq=False):
+    at: int
+    requests: int = 0
+    input: int = 0
+    tokens: int = 0
+    gone: bool = False
 
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.requests = self.input = self.tokens = 0
-        self.gone = False
 
-
-class _Window:
-    __slots__ = ("input", "newest", "requests", "running", "ticks", "tokens")
-
-    def __init__(self) -> None:
-        self.ticks: deque[_Tick] = deque()
-        self.newest = _Tick(-1)  # long ago
-        self.requests = self.input = self.tokens = self.running = 0
+class _Window(Struct, eq=False):
+    ticks: deque[_Tick] = field(default_factory=deque)
+    newest: _Tick = field(default_factory=partial(_Tick, -1))  # long ago
+    requests: int = 0
+    input: int = 0
+    tokens: int = 0
+    running: int = 0
 
     def forget(self, now: int) -> None:
         """Remove ticks that began a minute ago."""
@@ -134,13 +135,13 @@ class MemoryLease(Lease):
             if left < fewest:
                 fewest = left
                 wait = reset if oldest.requests else _reset(window, _requests, now)
-                requests = scope.limits.requests, left if left > 0 else 0, wait
+                requests = scope.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
-                left, limit, read = scope.tokens - window.tokens, scope.limits.tokens, _tokens
+                left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
                 if scope.splits and scope.input - window.input < left:
-                    left, limit, read = scope.input - window.input, scope.limits.input, _input
+                    left, limit, read = scope.input - window.input, scope.input, _input
                 if scope.splits and scope.output - _output(window) < left:
-                    left, limit, read = scope.output - _output(window), scope.limits.output, _output
+                    left, limit, read = scope.output - _output(window), scope.output, _output
                 if left < least:
                     least = left
                     wait = reset if read(oldest) else _reset(window, read, now)
@@ -224,7 +225,8 @@ class MemoryCounters:
             window = self._windows[scope.id]
             output = min(need.output, scope.output, scope.tokens - need.input)
             parts.append((scope, window, window.newest, output))
-            refusals.extend(_refusals(scope, window, Tokens(need.input, output), now))
+            used, asked = [read(window) for read in _READS], Tokens(need.input, output)
+            refusals += exceeded(scope, used, window.running, asked, partial(_until, window, now))
         return QuotaRefusal(
             tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
         )
@@ -240,32 +242,15 @@ def _output(counts: _Tick | _Window) -> int:
     return counts.tokens - counts.input
 
 
-_READS: tuple[tuple[Measure, _Read], ...] = (
-    ("requests", _requests),
-    ("tokens", _tokens),
-    ("input_tokens", _input),
-    ("output_tokens", _output),
-)
-
-
-def _refusals(scope: RateScope, window: _Window, need: Tokens, now: int) -> Iterator[ExceededLimit]:
-    limits = (scope.requests, scope.tokens, scope.input, scope.output)
-    needs = (1, need.input + need.output, need.input, need.output)
-    for (measure, read), limit, more in zip(_READS, limits, needs, strict=True):
-        used = read(window)
-        if limit < UNLIMITED and used + more > limit:
-            wait = _until(window, read, used + more - limit, now)
-            yield ExceededLimit(scope, measure, limit, used, more, wait)
-    if window.running >= scope.concurrent:
-        yield ExceededLimit(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
+_READS = (_requests, _tokens, _input, _output)
 
 
 def _reset(window: _Window, read: _Read, now: int) -> int:
     return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 
-def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
-    freed = last = 0
+def _until(window: _Window, now: int, number: int, amount: int) -> float:
+    read, freed, last = _READS[number], 0, 0
     for tick in window.ticks:
         part = read(tick)
         if part:

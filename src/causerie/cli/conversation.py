@@ -219,7 +219,7 @@ def provider_at(
 
 async def first_model(provider: Provider, base_url: str) -> str:
     with explain_failures(base_url):
-        found = await provider.models()
+        found = [str(each["id"]) for each in await provider.listing()]
     if not found:
         raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]

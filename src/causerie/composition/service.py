@@ -47,7 +47,7 @@ from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
 from causerie.routing.router import Router
-from causerie.routing.target_state import Check, HealthChecker, TargetStatus
+from causerie.routing.target_state import Check, TargetStatus, checking_health
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem, SettingsError
@@ -231,10 +231,10 @@ class RunningService:
         """Ask the providers in force whether they answer, and renew their keys, for ever."""
         while True:
             self._changed.clear()
-            checker = HealthChecker(
+            checks = checking_health(
                 lambda name: self.now.router.target_state(name), self.now.checks
             )
-            async with checker, renewing(self.changing_keys()):
+            async with checks, renewing(self.changing_keys()):
                 await self._changed.wait()
 
     def changing_keys(self) -> Sequence[ProviderKey]:

@@ -33,8 +33,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
         return
     from causerie.observe import tracing  # noqa: PLC0415 - memory, for tracing only
 
-    to = tracing.Collector(settings.address, settings.share)
-    async with tracing.tracer(to) as tracer:
+    async with tracing.tracer(settings.address, settings.share) as tracer:
 
         def meter(sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None) -> Meter:
             return tracing.TracedMeter(sinks, bookkeeping, tracer, follows=settings.follow)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -20,10 +20,11 @@ from causerie.access.limits import (
     Lease,
     LimitStatus,
     LimitStatuses,
-    Measure,
     QuotaRefusal,
     RateScope,
     Tokens,
+    concurrency,
+    exceeded,
     limited,
     needed,
 )
@@ -40,9 +41,7 @@ from causerie.distributed.connection import (
 
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
-_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _WIDTH = 13  # numbers of a reply for each scope
-_MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
 
 
 class ScopeWindow(Struct):
@@ -80,12 +79,11 @@ def refused(
     found: Sequence[ScopeWindow], input: int, outputs: Sequence[int], now: int
 ) -> QuotaRefusal:
     """Return the limits that refuse the request, at ``now`` microseconds."""
-    exceeded = [
-        limit
-        for each, output in zip(found, outputs, strict=True)
-        for limit in _refusals(each, input, output, now)
-    ]
-    return QuotaRefusal(tuple(exceeded), limit_statuses(found, now))
+    limits: list[ExceededLimit] = []
+    for each, output in zip(found, outputs, strict=True):
+        need, wait = Tokens(input, output), partial(_until, each, now)
+        limits += exceeded(each.scope, each.used, each.running, need, wait)
+    return QuotaRefusal(tuple(limits), limit_statuses(found, now))
 
 
 def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
@@ -93,37 +91,17 @@ def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
     requests: list[tuple[int, int, int]] = []
     tokens: list[tuple[int, int, int]] = []
     for each in found:
-        limits = _limits(each.scope)
+        scope = each.scope
+        limits = (scope.requests, scope.tokens, scope.input, scope.output)
         rest = [
             (limit - used, limit, first)
             for limit, used, first in zip(limits, each.used, each.first, strict=True)
         ]
         if limits[0] < UNLIMITED:
             requests.append(rest[0])
-        if each.scope.counts_tokens:
+        if scope.counts_tokens:
             tokens += rest[1:]
     return _strictest(requests, now), _strictest(tokens, now)
-
-
-def _refusals(counted: ScopeWindow, input: int, output: int, now: int) -> Iterator[ExceededLimit]:
-    scope = counted.scope
-    needs = (1, input + output, input, output)
-    for number, (measure, limit) in enumerate(zip(_MEASURES, _limits(scope), strict=True)):
-        used, needed = counted.used[number], needs[number]
-        if limit < UNLIMITED and used + needed > limit:
-            wait = _until(counted.freed[number], now)
-            yield ExceededLimit(scope, measure, limit, used, needed, wait)
-    if counted.running >= scope.concurrent:
-        yield concurrency(scope, counted.running)
-
-
-def concurrency(scope: RateScope, running: int) -> ExceededLimit:
-    """Return the limit that a scope with so many running requests exceeds."""
-    return ExceededLimit(scope, "concurrent", scope.concurrent, running, 1, _SOON)
-
-
-def _limits(scope: RateScope) -> tuple[int, int, int, int]:
-    return scope.requests, scope.tokens, scope.input, scope.output
 
 
 def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
@@ -131,10 +109,11 @@ def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus 
         return None
     left, limit, tick = min(limits, key=lambda each: each[0])
     reset = min(max(tick + _MINUTE - now // TICK, 0), _MINUTE) if tick else 0
-    return str(limit), max(left, 0), reset
+    return limit, max(left, 0), reset
 
 
-def _until(tick: int, now: int) -> float:
+def _until(window: ScopeWindow, now: int, number: int, _more: int) -> float:
+    tick = window.freed[number]
     return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
 
 

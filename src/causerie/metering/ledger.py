@@ -188,7 +188,8 @@ class Ledger:
         try:
             self._write_ahead_log.check()
         except OSError as failure:
-            return f"the database cannot be used, nor the journal: {_words(failure)}"
+            words = failure.strerror or str(failure)
+            return f"the database cannot be used, nor the journal: {words}"
         return ""
 
     async def __aenter__(self) -> Ledger:
@@ -338,10 +339,6 @@ class Ledger:
             self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting:
             self._batch = self._max_batch
-
-
-def _words(failure: OSError) -> str:
-    return failure.strerror or str(failure)
 
 
 def _unsafe() -> StoreUnavailable:

@@ -41,25 +41,20 @@ class Excerpt(Struct, frozen=True):
     cut: bool
 
 
-class Contents:
+class Contents(Struct, eq=False):
     """The contents of one request and its reply, within bounds, for projects that keep them.
 
     ``completion`` puts the reply together with the ``context``, which may be replaced before.
     """
 
-    __slots__ = ("_completion", "_cut", "_kept", "_open", "_request", "_size", "_usage", "context")
-
-    def __init__(
-        self, request: ChatRequest, context: ResponseContext, completion: ReplyFormat
-    ) -> None:
-        self._request = request
-        self._completion = completion
-        self.context = context
-        self._kept: list[Event] = []
-        self._open: dict[int, bool] = {}  # choices that have started: whether they have not ended
-        self._usage: Usage | None = None
-        self._size = 0
-        self._cut = False
+    _request: ChatRequest
+    context: ResponseContext
+    _completion: ReplyFormat
+    _kept: list[Event] = []
+    _open: dict[int, bool] = {}  # choices that have started: whether they have not ended
+    _usage: Usage | None = None
+    _size: int = 0
+    _cut: bool = False
 
     @property
     def weight(self) -> int:
@@ -344,7 +339,7 @@ class Meter:
         record.settle()
         if self.bookkeeping is not None:
             return self._entered(record, self.bookkeeping)
-        self._tell(record)
+        self.tell(record)
         return None
 
     async def _entered(self, record: Record, bookkeeping: UsageSettlement) -> None:
@@ -354,8 +349,9 @@ class Meter:
             record.ended(failure)  # so the client is told, whatever its reply was
             raise
         finally:
-            self._tell(record)
+            self.tell(record)
 
-    def _tell(self, record: Record) -> None:
+    def tell(self, record: Record) -> None:
+        """Hand a record to every sink, once what is told of the request is certain."""
         for sink in self.sinks:
             sink.write(record)

@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
-
-from msgspec import Struct
 
 from causerie.metering.meter import Record
-from causerie.observe.logging import LogBuffer
+from causerie.observe.logging import LogBuffer, RequestLevel
 
-Level = Literal["info", "warning"]
+_FACTS = ("served_by", "attempts", "continued", "tried", "stream", "status", "code", "finish")
+_TOKENS = ("prompt", "completion", "cached", "reasoning", "estimated")
 
 # Select Graphic Rendition (ECMA-48, section 8.3.117).
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
 _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
-
-
-class RequestLine(Struct, frozen=True, omit_defaults=True):
-    """The JSON line; times are to a tenth of a millisecond."""
-
-    time: datetime
-    level: Level
-    event: str
-    request_id: str
-    door: str
-    key: str
-    model: str
-    served_by: str
-    attempts: int
-    continued: int
-    tried: Sequence[str]
-    stream: bool
-    status: int
-    code: str | None
-    finish: str | None
-    prompt: int
-    completion: int
-    cached: int
-    reasoning: int
-    estimated: bool
-    queue_ms: float
-    first_token_ms: float | None
-    duration_ms: float
-    trace_id: str = ""
-    cost: float | None = None
-    error_class: str = ""
-    reason: str = ""
-    early_start: bool = False
-    discarded: int = 0
-    operation: str = "chat"
-    units: int = 0
 
 
 class RequestLog:
@@ -65,8 +27,32 @@ class RequestLog:
     def write(self, record: Record) -> None:
         self._tell(_level(record), self, record)
 
-    def line(self, subject: Record, when: datetime) -> RequestLine:
-        return _line(subject, when)
+    def line(self, subject: Record, when: datetime) -> Mapping[str, object]:
+        """Return the JSON line; times are to a tenth of a millisecond."""
+        used, first = subject.used, subject.first_token_seconds
+        facts = {
+            "time": when,
+            "level": _level(subject),
+            "event": "request",
+            **{name: getattr(subject, name) for name in ("request_id", "door", "key")},
+            "model": subject.model or subject.asked,
+            **{name: getattr(subject, name) for name in _FACTS},
+            **{name: getattr(used, name) for name in _TOKENS},
+            "queue_ms": _milliseconds(subject.queue_seconds),
+            "first_token_ms": None if first is None else _milliseconds(first),
+            "duration_ms": _milliseconds(subject.duration_seconds),
+        }
+        rare = {
+            "trace_id": subject.trace_id,
+            "cost": float(subject.cost),
+            "error_class": subject.error_class,
+            "reason": subject.reason,
+            "early_start": subject.early_start,
+            "discarded": used.discarded,
+            "operation": "" if subject.operation == "chat" else subject.operation,
+            "units": used.units,
+        }
+        return facts | {name: value for name, value in rare.items() if value}
 
     def text(self, subject: Record, clock: str, *, colours: bool) -> str:
         """Return the line for a terminal, without unknown facts."""
@@ -81,7 +67,8 @@ class RequestLog:
         text = "  ".join(words)
         if not colours:
             return f"{clock} {text}"
-        return f"{_DIM}{clock}{_RESET} {_colour(subject.status)}{text[:3]}{_RESET}{text[3:]}"
+        colour = _GREEN if subject.status < 400 else _YELLOW if subject.status < 500 else _RED
+        return f"{_DIM}{clock}{_RESET} {colour}{text[:3]}{_RESET}{text[3:]}"
 
 
 def _why(record: Record) -> Sequence[str]:
@@ -107,46 +94,9 @@ def _amounts(record: Record) -> Iterator[str]:
         yield f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
 
 
-def _colour(status: int) -> str:
-    return _GREEN if status < 400 else _YELLOW if status < 500 else _RED
-
-
-def _level(record: Record) -> Level:
+def _level(record: Record) -> RequestLevel:
     return "warning" if record.status >= 500 else "info"
 
 
-def _line(record: Record, when: datetime) -> RequestLine:
-    used, first = record.used, record.first_token_seconds
-    return RequestLine(
-        when,
-        _level(record),
-        "request",
-        record.request_id,
-        record.door,
-        record.key,
-        record.model or record.asked,
-        record.served_by,
-        record.attempts,
-        record.continued,
-        record.tried,
-        record.stream,
-        record.status,
-        record.code,
-        record.finish,
-        used.prompt,
-        used.completion,
-        used.cached,
-        used.reasoning,
-        used.estimated,
-        int(record.queue_seconds * 10_000 + 0.5) / 10,
-        int(first * 10_000 + 0.5) / 10 if first is not None else None,
-        int(record.duration_seconds * 10_000 + 0.5) / 10,
-        record.trace_id,
-        float(record.cost) if record.cost else None,
-        record.error_class,
-        record.reason,
-        record.early_start,
-        used.discarded,
-        record.operation,
-        used.units,
-    )
+def _milliseconds(seconds: float) -> float:
+    return int(seconds * 10_000 + 0.5) / 10

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -136,6 +136,7 @@ class AlertOptions:
     messages_per_hour: int = 60
 
 
+@dataclass(eq=False)
 class AlertCenter:
     """Fires, resolves and delivers alerts of one book; ``channels`` finds a receiver's channel.
 
@@ -143,20 +144,12 @@ class AlertCenter:
     none has observed it for a while. Messages are delivered at least once, with the same id.
     """
 
-    def __init__(
-        self,
-        book: AlertBook,
-        clock: Callable[[], datetime],
-        channels: Callable[[str, str], NotificationChannel | None],
-        retry_seconds: Sequence[float] = _RETRY_SECONDS,
-    ) -> None:
-        self.book = book
-        self._clock = clock
-        self._channels = channels
-        self._retry_seconds = retry_seconds
-        self._chance = random.Random()
-        self.more = asyncio.Event()
-        """Set when there is something to deliver."""
+    book: AlertBook
+    _clock: Callable[[], datetime]
+    _channels: Callable[[str, str], NotificationChannel | None]
+    _chance: random.Random = field(default_factory=random.Random)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to deliver."""
 
     async def observe(self, conditions: Sequence[Condition], options: AlertOptions) -> None:
         """Fire new conditions, and resolve alerts that no process has observed for a while."""
@@ -240,10 +233,10 @@ class AlertCenter:
         ended = replace(delivery, outcome=outcome.words, next_at=None)
         if outcome.delivered:
             ended = replace(ended, state=DeliveryState.DELIVERED)
-        elif outcome.final or delivery.attempts > len(self._retry_seconds):
+        elif outcome.final or delivery.attempts > len(_RETRY_SECONDS):
             ended = replace(ended, state=DeliveryState.FAILED)
         else:
-            wait = self._retry_seconds[delivery.attempts - 1] * self._chance.uniform(0.8, 1.2)
+            wait = _RETRY_SECONDS[delivery.attempts - 1] * self._chance.uniform(0.8, 1.2)
             ended = replace(ended, next_at=self._clock() + timedelta(seconds=wait))
         try:
             await self.book.settle(ended)

@@ -17,7 +17,15 @@ from causerie.http.addresses import IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.observe.alerts import Delivery, Outcome, signature
-from causerie.observe.mail import Letter, MailServer, attempt, in_thread
+from causerie.observe.mail import (
+    NOT_SENT,
+    Letter,
+    MailServer,
+    in_thread,
+    is_final,
+    reason,
+    send_now,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -33,16 +41,15 @@ class Email:
     async def send(self, message: Delivery, now: datetime) -> Outcome:
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
-        send = partial(attempt, self.server, self._letter(message))
         try:
-            refusal = await in_thread(send)
+            await in_thread(partial(send_now, self.server, self._letter(message)))
         except asyncio.CancelledError:
             log.warning("alert left", message=message.id, reason="the service stops")
             raise
-        if refusal is None:
-            return Outcome(delivered=True, words=f"{place} took the letter.")
-        words = f"{place} rejected the e-mail: {refusal.words}"
-        return Outcome(delivered=False, words=words, final=refusal.final)
+        except NOT_SENT as failure:
+            words = f"{place} rejected the e-mail: {reason(failure)}"
+            return Outcome(delivered=False, words=words, final=is_final(failure))
+        return Outcome(delivered=True, words=f"{place} took the letter.")
 
     def _letter(self, message: Delivery) -> Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), ""]

@@ -57,7 +57,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *(_json_renderers() if is_json else _console_renderers(out)),
+                *_renderers(out, is_json=is_json),
             ],
         )
     )
@@ -73,8 +73,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
 
 
 def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    identifier = request_id.get()
-    if identifier:
+    if identifier := request_id.get():
         event.setdefault("request_id", identifier)
     return event
 
@@ -104,8 +103,11 @@ class _Stderr(logging.StreamHandler[TextIO]):
         """Ignore the stream that the base class sets."""
 
 
-def _console_renderers(out: TextIO) -> list[Processor]:
+def _renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
     # Values of variables are left out of tracebacks: they may be contents.
+    if is_json:
+        tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [structlog.processors.ExceptionRenderer(tracebacks), _json]
     return [
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
@@ -114,11 +116,6 @@ def _console_renderers(out: TextIO) -> list[Processor]:
             exception_formatter=structlog.dev.plain_traceback,
         )
     ]
-
-
-def _json_renderers() -> list[Processor]:
-    transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    return [structlog.processors.ExceptionRenderer(transformer), _json]
 
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
@@ -138,7 +135,7 @@ RequestLevel = Literal["info", "warning"]
 class LineFormat(Protocol[_Subject]):
     """The JSON line and the terminal line of one kind of subject."""
 
-    def line(self, subject: _Subject, when: datetime) -> msgspec.Struct: ...
+    def line(self, subject: _Subject, when: datetime) -> object: ...
     def text(self, subject: _Subject, clock: str, *, colours: bool) -> str: ...
 
 
@@ -182,7 +179,7 @@ class LogBuffer:
         out.flush()
 
 
-def _joined_lines(lines: Sequence[msgspec.Struct]) -> Iterator[str]:
+def _joined_lines(lines: Sequence[object]) -> Iterator[str]:
     piece: list[bytes] = []
     size = 0
     for line in lines:

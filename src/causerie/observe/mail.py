@@ -53,6 +53,8 @@ def _carry_out(work: Callable[[], _T], made: Future[_T]) -> None:
 
 log = structlog.get_logger(__name__)
 
+NOT_SENT = (OSError, smtplib.SMTPException, ValueError)
+"""What :func:`send_now` raises."""
 _WAITING = 1000
 _TRIES = 3
 
@@ -119,13 +121,11 @@ class Outbox:
         for attempt in range(1, _TRIES + 1):
             try:
                 await in_thread(partial(send_now, self._server, letter), self._stop_seconds)
-            except (OSError, smtplib.SMTPException, ValueError) as failure:
+            except NOT_SENT as failure:
                 refused = isinstance(failure, smtplib.SMTPRecipientsRefused | ValueError)
                 last = attempt == _TRIES or refused
-                reason = type(failure).__name__  # its words may hold the address
-                log.warning(
-                    "mail.not_sent" if last else "mail.tried", attempt=attempt, reason=reason
-                )
+                event, name = "mail.not_sent" if last else "mail.tried", type(failure).__name__
+                log.warning(event, attempt=attempt, reason=name)  # its words may hold the address
                 if last:
                     return
                 await asyncio.sleep(self._retry_seconds * 2 ** (attempt - 1))
@@ -135,7 +135,7 @@ class Outbox:
 
 
 def send_now(server: MailServer, letter: Letter) -> None:
-    """Hand a letter to the server; blocks. Raises :class:`OSError` and ``SMTPException``."""
+    """Hand a letter to the server; blocks. Raises what ``NOT_SENT`` lists."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = server.sender, letter.to, letter.subject
     if [each.addr_spec for each in message["To"].addresses] != [letter.to]:
@@ -164,29 +164,12 @@ def _connected(server: MailServer) -> smtplib.SMTP:
     return connection
 
 
-@dataclass(frozen=True, slots=True)
-class LetterRefusal:
-    """Why a letter was not sent, for operators; ``final``: the address is refused for good."""
-
-    words: str
-    final: bool = False
-
-
-def attempt(server: MailServer, letter: Letter) -> LetterRefusal | None:
-    """Send a letter once, blocking; return ``None`` for success."""
-    try:
-        send_now(server, letter)
-    except smtplib.SMTPRecipientsRefused as failure:
-        code, said = next(iter(failure.recipients.values()))
-        words = f"the server refuses the address: {_said(code, said)}"
-        return LetterRefusal(words, final=code >= 500)
-    except (OSError, smtplib.SMTPException, ValueError) as failure:
-        return LetterRefusal(_reason(failure))
-    return None
-
-
-def _reason(failure: Exception) -> str:
+def reason(failure: Exception) -> str:
+    """Return why a letter was not sent, for operators."""
     match failure:
+        case smtplib.SMTPRecipientsRefused():
+            code, said = next(iter(failure.recipients.values()))
+            return f"the server refuses the address: {_said(code, said)}"
         case smtplib.SMTPAuthenticationError():
             return f"user or password are wrong: {_said(failure.smtp_code, failure.smtp_error)}"
         case smtplib.SMTPNotSupportedError():
@@ -205,6 +188,14 @@ def _reason(failure: Exception) -> str:
             return words.lower()
         case _:
             return str(failure) or type(failure).__name__
+
+
+def is_final(failure: Exception) -> bool:
+    """Return true if the address is refused for good."""
+    if not isinstance(failure, smtplib.SMTPRecipientsRefused):
+        return False
+    code, _ = next(iter(failure.recipients.values()))
+    return code >= 500
 
 
 def _said(code: int, words: bytes | str) -> str:

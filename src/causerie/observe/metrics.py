@@ -47,6 +47,9 @@ _TOGETHER = 128  # requests that are counted together
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
 
+_Row = tuple[Sequence[str], float]  # values of the labels, and the number
+
+
 QueueSize = Callable[[], Iterable[tuple[str, int]]]
 """Returns how many requests wait for each model."""
 
@@ -119,14 +122,9 @@ class MetricsCounters(Collector):
             for kind, count in numbers.tokens.items():
                 tokens.add_metric([*place, kind], count)
             continued.add_metric(place, numbers.continued)
-        yield requests
-        yield tokens
-        yield continued
+        yield from (requests, tokens, continued)
         words = "Requests rejected before a model was chosen."
-        refused = _counter("refused", words, "door", "status", "code")
-        for labels, count in self._refused.items():
-            refused.add_metric(labels, count)
-        yield refused
+        yield _filled(_counter("refused", words, "door", "status", "code"), self._refused.items())
         for name, (words, _) in _TIMES.items():
             family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
             for place, numbers in self._places.items():
@@ -137,15 +135,11 @@ class MetricsCounters(Collector):
 
     def _present(self) -> Iterator[Metric]:
         build = _gauge("build_info", "Version of the service.", "version")
-        build.add_metric([__version__], 1)
-        yield build
+        yield _filled(build, [((__version__,), 1)])
         statuses = self._engines()
         state = _gauge("engine_state", "1 for the current state of an engine.", "model", "state")
-        for status in statuses:
-            for one in EngineState:
-                state.add_metric([status.model, one.value], float(status.state is one))
-        yield state
-        facts: dict[str, tuple[str, list[tuple[str, float]]]] = {
+        yield _filled(state, [row for each in statuses for row in _states(each.state, each.model)])
+        facts: dict[str, tuple[str, Iterable[tuple[str, float]]]] = {
             "engine_slots": ("Slots of an engine.", [(s.model, s.slots) for s in statuses]),
             "engine_busy_slots": ("Slots in use.", [(s.model, s.busy) for s in statuses]),
             "engine_restarts": ("Restarts so far.", [(s.model, s.restarts) for s in statuses]),
@@ -153,16 +147,10 @@ class MetricsCounters(Collector):
                 "Memory, estimated until loaded.",
                 [(s.model, s.memory_bytes) for s in statuses if s.memory_bytes is not None],
             ),
-            "queue_length": (
-                "Requests waiting for a slot.",
-                list(self._queue() if self._queue else ()),
-            ),
+            "queue_length": ("Requests waiting for a slot.", self._queue() if self._queue else ()),
         }
         for name, (words, values) in facts.items():
-            gauge = _gauge(name, words, "model")
-            for model, value in values:
-                gauge.add_metric([model], value)
-            yield gauge
+            yield _filled(_gauge(name, words, "model"), [((model,), n) for model, n in values])
         yield from _members(statuses)
         target_health = _gauge(
             "target_state", "1 for the current state of a target.", "target", "state"
@@ -182,9 +170,7 @@ class MetricsCounters(Collector):
         yield from (target_health, carried, answers, failures, calls)
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
-            there = _gauge("shared_store_up", words)
-            there.add_metric([], float(here))
-            yield there
+            yield _filled(_gauge("shared_store_up", words), [((), float(here))])
 
     def _label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
@@ -205,8 +191,6 @@ class MetricsCounters(Collector):
 
 
 class _Times:
-    __slots__ = ("all", "bounds", "sum", "within")
-
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.within = [0] * len(bounds)
@@ -226,8 +210,6 @@ class _Times:
 
 
 class _Place:
-    __slots__ = ("continued", "requests", "times", "tokens")
-
     def __init__(self) -> None:
         self.requests: Counter[_End] = Counter()
         self.tokens = dict.fromkeys(_TOKENS, 0)
@@ -257,17 +239,29 @@ class _Place:
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
     words = "1 for the current state of a member of a pool."
-    state = _gauge("pool_member_state", words, "model", "member", "state")
-    slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")
-    busy = _gauge("pool_member_busy_slots", "Slots in use.", "model", "member")
-    for pool in statuses:
-        for member in pool.members:
-            labels = [pool.model, member.model]
-            for one in EngineState:
-                state.add_metric([*labels, one.value], float(member.state is one))
-            slots.add_metric(labels, member.slots)
-            busy.add_metric(labels, member.busy)
-    yield from (state, slots, busy)
+    members = [(pool.model, each) for pool in statuses for each in pool.members]
+    yield _filled(
+        _gauge("pool_member_state", words, "model", "member", "state"),
+        [row for pool, each in members for row in _states(each.state, pool, each.model)],
+    )
+    yield _filled(
+        _gauge("pool_member_slots", "Slots of a member.", "model", "member"),
+        [((pool, each.model), each.slots) for pool, each in members],
+    )
+    yield _filled(
+        _gauge("pool_member_busy_slots", "Slots in use.", "model", "member"),
+        [((pool, each.model), each.busy) for pool, each in members],
+    )
+
+
+def _states(state: EngineState, *labels: str) -> Iterator[_Row]:
+    return (((*labels, one.value), float(state is one)) for one in EngineState)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, rows: Iterable[_Row]) -> Metric:
+    for labels, value in rows:
+        family.add_metric(labels, value)
+    return family
 
 
 def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
@@ -281,18 +275,13 @@ def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
 _HIGHEST = ("_state", "_up", "build_info", "_start_time_seconds")
 """Ends of the names of gauges that are merged by their highest value, not by the sum."""
 
-_Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
 
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
     """Merge the metrics of running processes and the counts of ``past`` ones."""
-    own = GaugeMetricFamily("causerie_workers", "Worker processes that answer requests.")
-    own.add_metric([], workers)
-    ended = CounterMetricFamily(
-        "causerie_worker_restarts", "Worker processes that ended and were replaced."
-    )
-    ended.add_metric([], restarts)
-    return _text([*_families([*texts, past]), own, ended])
+    own = _gauge("workers", "Worker processes that answer requests.")
+    ended = _counter("worker_restarts", "Worker processes that ended and were replaced.")
+    new = _filled(own, [((), workers)]), _filled(ended, [((), restarts)])
+    return _text([*_families([*texts, past]), *new])
 
 
 def counts(texts: Sequence[str]) -> str:
@@ -301,24 +290,19 @@ def counts(texts: Sequence[str]) -> str:
 
 
 def _families(texts: Sequence[str]) -> Iterator[Metric]:
-    families: dict[str, Metric] = {}
-    samples: dict[str, _Samples] = {}
+    found: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):
-        _ = families.setdefault(family.name, family)
-        _add(samples.setdefault(family.name, {}), family)
-    for name, family in families.items():
-        whole = Metric(name, family.documentation, family.type)
-        for (sample, labels), value in samples[name].items():
-            whole.add_sample(sample, dict(labels), value)
+        _, kept = found.setdefault(family.name, (family, {}))
+        highest = family.type == "gauge" and family.name.endswith(_HIGHEST)
+        for sample in family.samples:
+            place = sample.name, tuple(sorted(sample.labels.items()))
+            before = kept.get(place, 0.0)
+            kept[place] = max(before, sample.value) if highest else before + sample.value
+    for family, kept in found.values():
+        whole = Metric(family.name, family.documentation, family.type)
+        for (name, labels), value in kept.items():
+            whole.add_sample(name, dict(labels), value)
         yield whole
-
-
-def _add(kept: _Samples, family: Metric) -> None:
-    highest = family.type == "gauge" and family.name.endswith(_HIGHEST)
-    for sample in family.samples:
-        place = sample.name, tuple(sorted(sample.labels.items()))
-        before = kept.get(place, 0.0)
-        kept[place] = max(before, sample.value) if highest else before + sample.value
 
 
 class _Given(Collector):

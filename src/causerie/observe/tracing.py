@@ -7,9 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Token as Reset
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 from opentelemetry import context
 from opentelemetry.context import Context
@@ -43,8 +42,7 @@ _NOWHERE = Context()
 _propagator = TraceContextTextMapPropagator()
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     span: Span
     reset: Reset[Context]
 
@@ -60,7 +58,7 @@ class TracedMeter(Meter):
         *,
         follows: bool = True,
     ) -> None:
-        super().__init__([*sinks, _Ending()], bookkeeping)
+        super().__init__(sinks, bookkeeping)
         self._tracer = tracer
         self._follows = follows
 
@@ -68,17 +66,17 @@ class TracedMeter(Meter):
         self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
         record = super().begin(identity, door, caller, labels)
-        parent = _parent(labels) if self._follows else _NOWHERE
+        parent = _NOWHERE
+        if self._follows and labels.traceparent:
+            carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
+            parent = _propagator.extract(carrier, _NOWHERE)
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
         record.trace_id = format_trace_id(span.get_span_context().trace_id)
         record.span = _Open(span, context.attach(set_span_in_context(span, _NOWHERE)))
         return record
 
-
-class _Ending:
-    # Spans end at the sink because what is told of a request is certain then.
-
-    def write(self, record: Record) -> None:
+    def tell(self, record: Record) -> None:
+        super().tell(record)
         if isinstance(record.span, _Open):
             context.detach(record.span.reset)
             _end(record.span.span, record)
@@ -90,13 +88,6 @@ def current() -> Mapping[str, str]:
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier
-
-
-def _parent(labels: Labels) -> Context:
-    if not labels.traceparent:
-        return _NOWHERE
-    carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
-    return _propagator.extract(carrier, _NOWHERE)
 
 
 def _end(span: Span, record: Record) -> None:
@@ -201,10 +192,6 @@ class _Attempt:
     def __getattr__(self, name: str) -> object:
         return getattr(self._answer, name)
 
-    @property
-    def verbatim(self) -> bool:
-        return self._answer.verbatim
-
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
         self._span = self._begin()
@@ -274,29 +261,22 @@ def _note(span: Span, failure: BaseException) -> None:
         span.set_attribute("causerie.left", value=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Collector:
-    """A collector at a base URL, and the share of traces that is sent.
-
-    The variables of OpenTelemetry set its headers (a key, say), resource and queue.
-    """
-
-    address: str
-    share: float = 1.0
-
-
 @asynccontextmanager
-async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
-    """Yield the tracer; at the end send the queued spans, for a few seconds at most."""
+async def tracer(address: str, share: float) -> AsyncIterator[Tracer]:
+    """Yield a tracer for a collector at a base URL, which gets this share of traces.
+
+    At the end the queued spans are sent, for a few seconds at most. The variables of OpenTelemetry
+    set the collector's headers (a key, say), resource and queue.
+    """
     # An operator's own name for the service wins.
     ours = {"service.name": "causerie", "service.version": __version__}
     said = OTELResourceDetector().detect().attributes
     provider = TracerProvider(
-        sampler=ParentBased(TraceIdRatioBased(collector.share)),
+        sampler=ParentBased(TraceIdRatioBased(share)),
         resource=Resource.create({name: ours[name] for name in ours.keys() - said.keys()}),
         shutdown_on_exit=False,
     )
-    exporter = OTLPSpanExporter(endpoint=collector.address.rstrip("/") + "/v1/traces", timeout=5.0)
+    exporter = OTLPSpanExporter(endpoint=address.rstrip("/") + "/v1/traces", timeout=5.0)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     try:
         yield provider.get_tracer("causerie", __version__)

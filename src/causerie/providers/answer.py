@@ -23,7 +23,6 @@ from causerie.providers.wire import (
     ProviderAlternative,
     ProviderChoice,
     ProviderDelta,
-    ProviderLogprob,
     ProviderLogprobs,
     whole_characters,
 )
@@ -98,8 +97,6 @@ def _after_characters(text: str, count: int) -> str:
         count -= not character.isspace()
     return ""
 
-
-# One choice of a reply: its text, reasoning, calls and log-probabilities as they arrive.
 
 _LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI's convention
 _MOST_COMPARED = 16 * 1024 * 1024  # characters of reasoning that repetitions are looked for in
@@ -211,7 +208,10 @@ class AnswerState(Struct, eq=False):
         elif reasoning and not (content and self._is_all_reasoning(reasoning)):
             self._add_reasoning(reasoning, events, last=last)
         if self.top_logprobs is not None and logprobs is not None and not reasoning:
-            self._logprobs += self._token_logprobs(logprobs.told)
+            most = self.top_logprobs
+            for token in logprobs.told:
+                top = tuple(map(_token_logprob, (token.top_logprobs or ())[:most]))
+                self._logprobs.append(_token_logprob(token, top))
         if content:
             if self._plain and content.__class__ is str:
                 self.texts += self._said.write(content)
@@ -314,8 +314,7 @@ class AnswerState(Struct, eq=False):
             if not text:
                 return
         self._end_separation(events)
-        self.reasoned += self._thoughts.write(text)
-        events.append(ReasoningDelta(text, self.index))
+        events.append(self.more(text, reasoning=True))
 
     def _without_repeated_reasoning(self, text: str, *, last: bool) -> str:
         if self._late_echo is not None and self._late_echo.repeated and text.isspace():
@@ -379,8 +378,7 @@ class AnswerState(Struct, eq=False):
         if self._late_echo is not None:  # what began like a repetition of the reasoning was none
             late, self._late_echo = self._late_echo.end(), None
             if late:
-                self.reasoned += self._thoughts.write(late)
-                events.append(ReasoningDelta(late, self.index))
+                events.append(self.more(late, reasoning=True))
         if not self.texts and self.reasoned and self._separator is None:
             text = self._without_tagged_reasoning(text)
         if not text:
@@ -440,9 +438,8 @@ class AnswerState(Struct, eq=False):
     def _emit_separated(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
         for event in found:
             if isinstance(event, ReasoningDelta):
-                self.reasoned += self._thoughts.write(event.text)
                 self._logprobs.clear()  # those are of the answer
-                events.append(ReasoningDelta(event.text, self.index))
+                events.append(self.more(event.text, reasoning=True))
             elif isinstance(event, TextDelta):
                 self._emit_text(event.text, events)
 
@@ -463,23 +460,13 @@ class AnswerState(Struct, eq=False):
                 self._calls = ChoiceCalls(self.index, self.ids, self.functions)
             (self._calls.feed_whole if whole else self._calls.feed)(calls, events)
 
-    def _token_logprobs(self, tokens: Iterable[ProviderLogprob]) -> list[TokenLogprob]:
-        return [
-            _token_logprob(
-                token, tuple(map(_token_logprob, (token.top_logprobs or ())[: self.top_logprobs]))
-            )
-            for token in tokens
-        ]
 
-
-def _token_logprob(
-    token: ProviderLogprob | ProviderAlternative, top: tuple[TokenLogprob, ...] = ()
-) -> TokenLogprob:
+def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
     logprob = _LEAST if token.logprob is None else token.logprob
     return TokenLogprob(token.token, logprob, _token_bytes(token), top)
 
 
-def _token_bytes(token: ProviderLogprob | ProviderAlternative) -> bytes:
+def _token_bytes(token: ProviderAlternative) -> bytes:
     if token.bytes is not None and all(0 <= byte < 256 for byte in token.bytes):
         return bytes(token.bytes)
     return token.token.encode("utf-8", "surrogatepass")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import UnusableOutput
 from causerie.protocol.body import is_object
@@ -40,15 +41,12 @@ def new_call_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
 
-class ConversationCallIds:
+class ConversationCallIds(Struct, eq=False):
     """Ids that are unique within the conversation, and that are accepted when they come back."""
 
-    __slots__ = ("_make", "_messages", "_used")
-
-    def __init__(self, messages: Iterable[Message], make: Callable[[], str] = new_call_id) -> None:
-        self._messages = messages
-        self._make = make
-        self._used: set[str] | None = None
+    _messages: Iterable[Message]
+    _make: Callable[[], str] = new_call_id
+    _used: set[str] | None = None
 
     def take(self, given: str | None) -> str:
         """Return the id that was given, or a new one if there is none, or it cannot be used."""
@@ -89,11 +87,6 @@ class _PendingCall:
         """Return true if the arguments are whole, or have not begun."""
         return self.whole or self.brackets.empty
 
-    @property
-    def is_amid(self) -> bool:
-        """Return true if the arguments have begun and are not whole."""
-        return not self.brackets.empty and not self.whole
-
     def read(self, text: str) -> int:
         """Read arguments up to the end of their object; return how much that is."""
         brackets = self.brackets
@@ -108,10 +101,6 @@ class _PendingCall:
             self.whole = True
         return end
 
-    def may_repeat(self, other: _PendingCall) -> bool:
-        """Return true if what there is of the arguments begins those of a whole call."""
-        return "".join(other.text).startswith("".join(self.text))
-
     @property
     def said(self) -> tuple[str, bytes]:
         """The name and what the arguments mean, of a call that is whole or has none."""
@@ -120,29 +109,21 @@ class _PendingCall:
         return self.name, self.meaning or _NO_ARGUMENTS
 
 
-class ChoiceCalls:
+class ChoiceCalls(Struct, eq=False):
     """The calls of one choice; ``functions`` are those of the request."""
 
-    __slots__ = (
-        "_begun", "_by_id", "_by_place", "_choice", "_compared", "_functions", "_ids", "_open",
-        "_unstarted", "size", "started",
-    )  # fmt: skip
-
-    def __init__(self, choice: int, ids: ConversationCallIds, functions: Collection[str]) -> None:
-        self._choice = choice
-        self._ids = ids
-        self._functions = functions
-        self._open: list[_PendingCall] = []
-        self._unstarted: list[
-            _PendingCall
-        ] = []  # for the client, without those that may be repetitions
-        self._begun = 0
-        self._compared = 0  # calls that the calls of messages were compared with
-        self._by_id: dict[str, _PendingCall] = {}
-        self._by_place: dict[int, _PendingCall] = {}
-        self.started = 0
-        self.size = 0
-        """Characters of names and arguments that have gone out."""
+    _choice: int
+    _ids: ConversationCallIds
+    _functions: Collection[str]
+    _open: list[_PendingCall] = []
+    _unstarted: list[_PendingCall] = []  # without those that may be repetitions
+    _begun: int = 0
+    _compared: int = 0  # calls that the calls of messages were compared with
+    _by_id: dict[str, _PendingCall] = {}
+    _by_place: dict[int, _PendingCall] = {}
+    started: int = 0
+    size: int = 0
+    """Characters of names and arguments that have gone out."""
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
@@ -180,8 +161,10 @@ class ChoiceCalls:
                     raise UnusableOutput("The provider sent a call that names no function.")
                 if current.text and not current.whole:
                     raise UnusableOutput("The provider broke its reply off amid a call.")
-            elif current.repeats is not None and current.may_repeat(current.repeats):
-                continue
+            elif current.repeats is not None and "".join(current.repeats.text).startswith(
+                "".join(current.text)
+            ):
+                continue  # it may be a repetition
             current.repeats = None
             if current.index is None and not self._emit_start(current, events, ended=True):
                 continue
@@ -212,7 +195,7 @@ class ChoiceCalls:
             return not other and found.brackets.empty and bool(self._longer_name(found, name))
         if not other:
             return True
-        if found.is_amid:  # older servers give each piece an id of its own
+        if not found.ended:  # older servers give each piece an id of its own
             return found.brackets.quoted or not _arguments(call).lstrip().startswith("{")
         return not name and (found.brackets.empty or not _arguments(call).strip())
 
@@ -329,9 +312,9 @@ def _arguments_digest(arguments: str) -> bytes:
     return hashlib.blake2b(plain, digest_size=16).digest()
 
 
-def _parsed(*texts: str) -> object:
+def _parsed(text: str) -> object:
     try:
-        return msgspec.json.decode("".join(texts))
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

@@ -12,6 +12,7 @@ import re
 import string
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
 
@@ -169,7 +170,7 @@ class Continuing:
     """The reply may begin with the text that it was given."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dialect:
     """One kind of server.
 
@@ -232,14 +233,6 @@ class Dialect:
     """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
     cache tells nobody the prompt of somebody else.
     """
-    plain: frozenset[str] = field(init=False, repr=False, compare=False)
-    """Derived: parameters of a plain request that are sent as they came."""
-    lists: Known = field(init=False, repr=False, compare=False)
-    """Derived: all fields that a request may have for this server."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "plain", self._plain())
-        object.__setattr__(self, "lists", self._lists())
 
     def reported(self, usage: Usage, scope: str) -> Usage:
         """Return the usage that a request of this cache scope is told.
@@ -273,13 +266,17 @@ class Dialect:
         names = [_INDEX.sub("", name) for name in unlisted.names]
         return any(path == name or path.startswith(f"{name}.") for path in mine for name in names)
 
-    def _plain(self) -> frozenset[str]:
+    @cached_property
+    def plain(self) -> frozenset[str]:
+        """Return the parameters of a plain request that are sent as they came."""
         if self.unheeded or self.api.bodies != "chat":
             return frozenset()
         limits = {self.limit} if self.limit else {"max_tokens", "max_completion_tokens"}
         return _ALWAYS | limits | (self.accepts & {"temperature", "top_p"})
 
-    def _lists(self) -> Known:
+    @cached_property
+    def lists(self) -> Known:
+        """Return all fields that a request may have for this server."""
         return self.growing(KNOWN)
 
     def growing(self, known: Known) -> Known:

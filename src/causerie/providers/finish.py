@@ -14,80 +14,53 @@ from causerie.protocol.events import FinishReason
 
 Meaning = Literal["stop", "length", "tool_calls", "content_filter", "failed", "unusable"]
 
-WORDS: Mapping[str, Mapping[Meaning, Sequence[str]]] = {
-    "OpenAI": {
-        "stop": ("stop",),
-        "length": ("length",),
-        "tool_calls": ("tool_calls", "function_call"),
-        "content_filter": ("content_filter",),
-    },
-    "OpenAI, Responses": {
-        "stop": ("completed",),
-        "length": ("max_output_tokens",),
-        "failed": ("failed", "server_error", "rate_limit_exceeded", "cancelled", "canceled"),
-    },
-    "Anthropic": {
-        "stop": ("end_turn", "stop_sequence", "pause_turn"),
-        "length": ("max_tokens", "model_context_window_exceeded", "compaction"),
-        "tool_calls": ("tool_use",),
-        "content_filter": ("refusal",),
-    },
-    "Amazon Bedrock": {
-        "stop": ("finish", "finished"),
-        "content_filter": ("guardrail_intervened", "content_filtered"),
-        "unusable": ("malformed_model_output", "malformed_tool_use"),
-    },
-    "Google Gemini and Vertex AI": {
-        "stop": ("finish_reason_stop",),
-        "length": ("finish_reason_max_tokens",),
-        "content_filter": (
-            "safety", "recitation", "blocklist", "prohibited_content", "spii", "model_armor",
-            "image_safety", "image_prohibited_content", "image_recitation", "language",
-            "finish_reason_safety",
-        ),
-        "unusable": (
-            "malformed_function_call", "unexpected_tool_call", "too_many_tool_calls",
-            "malformed_response",
-        ),
-        "failed": ("missing_thought_signature", "no_image", "image_other", "other"),
-    },
-    "Azure": {"content_filter": ("responsible_ai_policy_violation",)},
-    "Mistral": {"length": ("model_length",), "failed": ("error",)},
-    "Cohere": {
-        "stop": ("complete",),
-        "tool_calls": ("tool_call",),
-        "length": ("error_limit",),
-        "content_filter": ("error_toxic",),
-        "failed": ("timeout", "user_cancel"),
-    },
-    "DeepSeek": {"failed": ("insufficient_system_resource", "aborted")},
-    "Zhipu and Z.ai": {"content_filter": ("sensitive",), "failed": ("network_error",)},
-    "Moonshot": {"failed": ("engine_overloaded", "engine_overloaded_error")},
-    "MiniMax": {"length": ("max_output",)},
-    "Alibaba DashScope": {"content_filter": ("data_inspection_failed", "datainspectionfailed")},
-    "Baidu Qianfan": {"stop": ("normal",)},
-    "Together, Fireworks and Text Generation Inference": {"stop": ("eos", "eos_token")},
-    "Groq": {"unusable": ("tool_use_failed", "json_validate_failed")},
-    "vLLM and SGLang": {"failed": ("abort",)},
-    "gateways": {
-        "content_filter": (
-            "guardrail", "guardrails", "moderation", "moderated", "blocked", "content_blocked",
-            "content_policy_violation", "policy_violation", "unsafe",
-        ),
-        "failed": (
-            "upstream_error", "provider_error", "internal_error", "overloaded", "cancel",
-            "service_unavailable", "interrupted", "failure",
-        ),
-    },
+WORDS: Mapping[Meaning, Sequence[str]] = {
+    "stop": (
+        "stop", "completed",  # OpenAI
+        "end_turn", "stop_sequence", "pause_turn",  # Anthropic
+        "finish", "finished",  # Amazon Bedrock
+        "finish_reason_stop", "complete", "normal",  # Google, Cohere, Baidu
+        "eos", "eos_token",  # Together, Fireworks, Text Generation Inference
+    ),
+    "length": (
+        "length", "max_output_tokens",  # OpenAI
+        "max_tokens", "model_context_window_exceeded", "compaction",  # Anthropic
+        "finish_reason_max_tokens", "model_length", "error_limit",  # Google, Mistral, Cohere
+        "max_output",  # MiniMax
+    ),
+    "tool_calls": (
+        "tool_calls", "function_call", "tool_use", "tool_call",  # OpenAI, Anthropic, Cohere
+    ),
+    "content_filter": (
+        "content_filter", "refusal",  # OpenAI, Anthropic
+        "guardrail_intervened", "content_filtered",  # Amazon Bedrock
+        "safety", "recitation", "blocklist", "prohibited_content", "spii", "model_armor",  # Google
+        "image_safety", "image_prohibited_content", "image_recitation", "language",
+        "finish_reason_safety",
+        "responsible_ai_policy_violation", "error_toxic", "sensitive",  # Azure, Cohere, Z.ai
+        "data_inspection_failed", "datainspectionfailed",  # Alibaba
+        "guardrail", "guardrails", "moderation", "moderated", "blocked", "content_blocked",
+        "content_policy_violation", "policy_violation", "unsafe",  # gateways
+    ),
+    "failed": (
+        "failed", "server_error", "rate_limit_exceeded", "cancelled", "canceled",  # OpenAI
+        "missing_thought_signature", "no_image", "image_other", "other",  # Google
+        "error", "timeout", "user_cancel", "network_error",  # Mistral, Cohere, Z.ai
+        "insufficient_system_resource", "aborted", "abort",  # DeepSeek, vLLM, SGLang
+        "engine_overloaded", "engine_overloaded_error",  # Moonshot
+        "upstream_error", "provider_error", "internal_error", "overloaded", "cancel",  # gateways
+        "service_unavailable", "interrupted", "failure",
+    ),
+    "unusable": (
+        "malformed_model_output", "malformed_tool_use",  # Amazon Bedrock
+        "malformed_function_call", "unexpected_tool_call", "too_many_tool_calls",  # Google
+        "malformed_response",
+        "tool_use_failed", "json_validate_failed",  # Groq
+    ),
 }  # fmt: skip
-"""Lower-case words by who says them; none has two meanings."""
+"""Lower-case words, with who says them; none has two meanings."""
 
-_MEANINGS: Final = {
-    word: meaning
-    for words in WORDS.values()
-    for meaning, listed in words.items()
-    for word in listed
-}
+_MEANINGS: Final = {word: meaning for meaning, words in WORDS.items() for word in words}
 _FIRST_STANDS = frozenset({"length", "content_filter"})
 
 

@@ -5,10 +5,9 @@ Messages that need no change are passed on as they came, without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from causerie.http.addresses import host_refusal
 from causerie.protocol.events import Partial
 from causerie.protocol.reasoning import (
     are_plain,
@@ -17,8 +16,8 @@ from causerie.protocol.reasoning import (
     unsealed,
     with_foreign,
 )
-from causerie.protocol.request import Message, image_inside_network, image_not_fetched, images
-from causerie.providers.request_body import RequestDraft
+from causerie.protocol.request import Message
+from causerie.providers.request_body import RequestDraft, check_images
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
@@ -32,7 +31,7 @@ Entry = Mapping[str, Any]
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     """Write the messages, and with ``partial`` the reply so far, to be continued."""
     if draft.request.characters is None:
-        _check_images(draft)
+        check_images(draft.request, draft.dialect)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
     messages: Any = sent
@@ -46,16 +45,6 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     elif draft.request.continue_final_message:
         messages = [*messages[:-1], _to_be_continued(draft, dict(messages[-1]))]
     draft.fields["messages"] = messages
-
-
-def _check_images(draft: RequestDraft) -> None:
-    for param, image in images(draft.request.messages):
-        if image.enclosed:
-            continue
-        if not draft.dialect.fetches:
-            raise image_not_fetched(param)
-        if (why := host_refusal(image.url, draft.dialect.inside)) is not None:
-            raise image_inside_network(param, why)
 
 
 def _needs_no_change(message: Entry) -> bool:
@@ -82,7 +71,7 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     elif role == "tool" and history.call_ids is not None:
         message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
     if not history.names and role != "tool" and message.get("name") is not None:
-        message = {key: value for key, value in message.items() if key != "name"}
+        message = _without(message, {"name"})
         draft.dropped("messages.name")
     return message
 
@@ -91,7 +80,11 @@ def _without_assistant_fields(draft: RequestDraft, message: Entry) -> Entry:
     for name in sorted(_ASSISTANTS & message.keys()):
         if message[name]:
             draft.dropped(f"messages.{name}")
-    return {name: value for name, value in message.items() if name not in _ASSISTANTS}
+    return _without(message, _ASSISTANTS)
+
+
+def _without(entry: Entry, names: Collection[str]) -> Entry:
+    return {name: value for name, value in entry.items() if name not in names}
 
 
 def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
@@ -105,7 +98,7 @@ def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry
         calls = [_adapted_call(draft, call, extras) for call in calls]
         return {**message, "tool_calls": _with_ids(draft, index, calls)}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
-        message = {name: value for name, value in message.items() if name != "tool_calls"}
+        message = _without(message, {"tool_calls"})
     return message
 
 
@@ -115,12 +108,13 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
         message = _with_details(draft, message)
     given = [name for name in _REASONING if message.get(name) is not None]
     reasoning = message[given[0]] if given else None
-    if not reasoning and history.placeholder and message.get("tool_calls") and _may_think(draft):
+    may_think = draft.request.thinking.enabled is not False
+    if not reasoning and history.placeholder and message.get("tool_calls") and may_think:
         draft.changes.append("messages.reasoning_content added")
         return {**message, "reasoning_content": history.placeholder}
     if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
         return message
-    bare = {key: value for key, value in message.items() if key not in _REASONING}
+    bare = _without(message, _REASONING)
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
         return {**bare, "content": _as_parts(reasoning, message.get("content"))}
@@ -150,10 +144,6 @@ def _with_details(draft: RequestDraft, message: Entry) -> Entry:
     return bare
 
 
-def _may_think(draft: RequestDraft) -> bool:
-    return draft.request.thinking.enabled is not False
-
-
 def _as_parts(reasoning: str, content: object) -> list[Any]:
     said: list[Any] = list(content) if isinstance(content, list) else []
     if isinstance(content, str) and content:
@@ -166,7 +156,7 @@ def _adapted_call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry])
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
     elif _EXTRA in call:
-        call = {name: value for name, value in call.items() if name != _EXTRA}
+        call = _without(call, {_EXTRA})
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
     return call
 

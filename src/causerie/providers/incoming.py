@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +16,7 @@ from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
 from causerie.providers.finish import is_cut
-from causerie.providers.messages_api import MessagesReader
+from causerie.providers.other_replies import MessagesReader, ReplyReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import (
     NoJson,
@@ -200,20 +199,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
         return self.answer.more(text, reasoning=self.reasoning) if text else None
 
 
-# A reply as it arrives, into events in the contract's order.
-
-
-class ReplyReader(Protocol):
-    """Reads a reply of another API. ``ended`` is set at the end that the server declares."""
-
-    ended: bool
-
-    def read(self, data: bytes) -> ProviderChunk:
-        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-
-
-_DONE = b"[DONE]"
-_SHORT = 64  # bytes: with the white space around it, the end is no longer
+_SHORT = 64  # bytes: the end is no longer, with the white space around it
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -240,11 +226,11 @@ class Incoming(Struct, eq=False):
     _told: ReportedUsage = NO_REPORT
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
-    _messages: ReplyReader | None = None  # where the server speaks another API
+    _other_api: ReplyReader | None = None  # where the server speaks another API
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":
-            self._messages = MessagesReader()
+            self._other_api = MessagesReader()
 
     @property
     def complete(self) -> bool:
@@ -278,7 +264,7 @@ class Incoming(Struct, eq=False):
                 return
 
     def _read_event(self, data: bytes, events: list[Event]) -> None:
-        if len(data) < _SHORT and data.strip() == _DONE:
+        if len(data) < _SHORT and data.strip() == b"[DONE]":
             self._end(events)
             return
         try:
@@ -293,27 +279,34 @@ class Incoming(Struct, eq=False):
             events.append(event)
             return
         self._form = None  # of what may be over now
-        messages = self._messages
+        other = self._other_api
         if chunk.error is not None:
             raise failure_in_reply(chunk.error, started=self._pieces > 0)
         if chunk.choices:
             self._read(chunk.choices, events, mended=mended)
-        elif isinstance(data, NamedEvent) and messages is None and data.name == b"error":
+        elif isinstance(data, NamedEvent) and other is None and data.name == b"error":
             told = data.decode("utf-8", "replace")
             raise failure_in_reply({"message": told}, started=self._pieces > 0)
         self._record_metadata(chunk)
-        if messages is not None and messages.ended:
+        if other is not None and other.ended:
             self._end(events)
 
     def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
-        messages = self._messages
+        other = self._other_api
         try:
-            return (read_chunk if messages is None else messages.read)(data), False
+            return (read_chunk if other is None else other.read)(data), False
         except (ValueError, RecursionError) as error:
-            named = data.__class__ is NamedEvent and messages is None
+            named = data.__class__ is NamedEvent and other is None
             if named or data.strip() == b"null":
                 return ProviderChunk(), False
-            return self._mended_chunk(data, error), messages is None
+            if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
+                raise self._unreadable(str(error)) from error
+            try:
+                if other is None:
+                    return read_mended(data), True
+                return other.read(sound_json(data)), False
+            except (ValueError, RecursionError):
+                raise self._unreadable(str(error)) from error
 
     def _read(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -341,7 +334,7 @@ class Incoming(Struct, eq=False):
         ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
         """
         event = self._of_same_form(data)
-        if event is not None or self._messages is not None:
+        if event is not None or self._other_api is not None:
             return event
         try:
             return self._more(read_chunk(data), data)
@@ -370,7 +363,7 @@ class Incoming(Struct, eq=False):
         self._record_metadata(chunk)
         self._unlike += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._unlike < _MOST_UNLIKE and self._messages is None
+        forms = plain and self._unlike < _MOST_UNLIKE and self._other_api is None
         self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 
@@ -414,16 +407,6 @@ class Incoming(Struct, eq=False):
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _mended_chunk(self, data: bytes, error: Exception) -> ProviderChunk:
-        if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
-            raise self._unreadable(str(error)) from error
-        try:
-            if self._messages is not None:
-                return self._messages.read(sound_json(data))
-            return read_mended(data)
-        except (ValueError, RecursionError):
-            raise self._unreadable(str(error)) from error
-
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
@@ -431,20 +414,16 @@ class Incoming(Struct, eq=False):
         if self._ids is None:
             self._ids = ConversationCallIds(self.request.messages, self.call_id)
         top = self.request.top_logprobs
-        said = self.partial.text if self.partial is not None else ""
-        ahead = self._answer_start() + said if self.dialect.continuing.repeats else ""
-        if said:  # the answer's text had started before: nothing that comes is reasoning
-            answer = AnswerState(index, self._ids, None, top, in_text=True, ahead=ahead)
-        else:
-            separators = self.separators if self.dialect.tags else None
-            answer = AnswerState(index, self._ids, separators, top, ahead=ahead)
-        if self.request.tools:
-            answer.functions = frozenset([tool.name for tool in self.request.tools])
+        said, ahead = self.partial.text if self.partial is not None else "", ""
+        if self.dialect.continuing.repeats:
+            begun = self.request.continue_final_message
+            ahead = self.request.messages[-1].text + said if begun else said
+        # Where the answer's text had started before, nothing that comes is reasoning.
+        separators = self.separators if self.dialect.tags and not said else None
+        answer = AnswerState(index, self._ids, separators, top, in_text=bool(said), ahead=ahead)
+        answer.functions = frozenset([tool.name for tool in self.request.tools])
         self._answers[index] = answer
         return answer
-
-    def _answer_start(self) -> str:
-        return self.request.messages[-1].text if self.request.continue_final_message else ""
 
     def _end(self, events: list[Event]) -> None:
         # A choice without a reason ended as it should.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from causerie.errors import ErrorClass, Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import ErrorClass, ServiceError, UpstreamFailed
 from causerie.http.client import HttpClient, RequestListener
 from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
 from causerie.http.decoding import decoded
@@ -26,12 +26,8 @@ class RequestSlots:
 
     def __init__(self, most: int | None) -> None:
         self.most = most
-        self._taken = 0
-
-    @property
-    def taken(self) -> int:
-        """Return the number of requests under way."""
-        return self._taken
+        self.taken = 0
+        """Requests under way."""
 
     @property
     def spares(self) -> bool:
@@ -41,20 +37,18 @@ class RequestSlots:
 
     def take(self) -> bool:
         """Acquire a slot; return false where none is free."""
-        if self.most is not None and self._taken >= self.most:
+        if self.most is not None and self.taken >= self.most:
             return False
-        self._taken += 1
+        self.taken += 1
         return True
 
     def give_back(self) -> None:
-        self._taken -= 1
+        self.taken -= 1
 
 
 class _Counted(msgspec.Struct):
     input_tokens: Annotated[int, msgspec.Meta(ge=0)]
 
-
-# One provider that others run: where it is, how it is spoken to, who may use it at once.
 
 MAX_ERROR_BYTES = 64 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024
@@ -229,15 +223,6 @@ class Provider:
         api = self.dialect.api
         return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
 
-    def enter(self) -> None:
-        """Acquire a slot for a request; raises :class:`Overloaded` if none is free."""
-        if not self.slots.take():
-            raise Overloaded("The provider has no room now; please try again later.")
-
-    def leave(self) -> None:
-        """Release the slot of a request."""
-        self.slots.give_back()
-
     async def refused(self, response: HttpResponse) -> ServiceError:
         """Return the error for a response with an error status."""
         try:
@@ -257,12 +242,8 @@ class Provider:
                 failure.metadata.pop("upstream_code", None)
         return failure
 
-    async def models(self, seconds: float = 10.0) -> list[str]:
-        """Return the ids of the models in the provider's order. Raises :class:`ServiceError`."""
-        return [entry["id"] for entry in await self.listing(seconds)]
-
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
-        """Return the provider's entries of its models; raises :class:`ServiceError`."""
+        """Return the entries of its models, in its order; raises :class:`ServiceError`."""
         async with self._send("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)

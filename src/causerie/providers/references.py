@@ -45,11 +45,11 @@ def check_references(fields: Mapping[str, Any]) -> None:
 
     A schema whose references are all local, as nearly every one is, is not walked.
     """
-    budget = _Budget()
+    walk = _SchemaWalk()
     for param, schema in _schemas(fields):
         if isinstance(schema, dict) and _may_lead_out(_encode(schema)):
             try:
-                _SchemaWalk(schema, budget).check()
+                walk.check(schema)
             except ValueError as failure:
                 raise InvalidRequest(
                     f"`{param}` {failure}", code="unsupported_schema", param=param
@@ -75,35 +75,17 @@ def _may_lead_out(schema: bytes) -> bool:
     return dialects != 0 and dialects != sum(map(schema.count, _USUAL_DIALECTS))
 
 
-class _Budget:
-    def __init__(self) -> None:
-        self._nodes = _MOST_NODES
-        self._addresses = _MOST_ADDRESSES
-
-    def node(self) -> None:
-        self._nodes -= 1
-        self._check()
-
-    def address(self) -> None:
-        self._addresses -= 1
-        self._check()
-
-    def _check(self) -> None:
-        if self._nodes < 0 or self._addresses < 0:
-            raise ValueError("is too large for references to names; shorten it.")
-
-
 class _SchemaWalk:
-    def __init__(self, root: dict[str, Any], budget: _Budget) -> None:
+    def __init__(self) -> None:
+        self._nodes = self._addresses = 0  # of all schemas of a request
+
+    def check(self, root: dict[str, Any]) -> None:
+        """Raise :class:`ValueError` for a reference or a dialect that is not inside."""
         self._root = root
-        self._budget = budget
         self._documents: dict[str, dict[str, Any]] = {"": root}
         self._references: list[tuple[str, str]] = []
         self._seen: set[int] = set()
-
-    def check(self) -> None:
-        """Raise :class:`ValueError` for a reference or a dialect that is not inside."""
-        self._visit(self._root, "")
+        self._visit(root, "")
         outside = []
         while self._references:
             base, reference = self._references.pop()
@@ -120,6 +102,12 @@ class _SchemaWalk:
                 'what it names into `$defs`, and write "#/$defs/NAME".'
             )
 
+    def _count(self, nodes: int = 0, addresses: int = 0) -> None:
+        self._nodes += nodes
+        self._addresses += addresses
+        if self._nodes > _MOST_NODES or self._addresses > _MOST_ADDRESSES:
+            raise ValueError("is too large for references to names; shorten it.")
+
     def _visit(self, value: object, base: str) -> None:
         left: list[tuple[object, str, bool]] = [(value, base, False)]
         while left:
@@ -128,7 +116,7 @@ class _SchemaWalk:
                 left += [(one, base, False) for one in each if isinstance(one, dict | list)]
             if not isinstance(each, dict) or (not by_name and id(each) in self._seen):
                 continue
-            self._budget.node()
+            self._count(nodes=1)
             if not by_name:
                 self._seen.add(id(each))
                 base = self._record_references(each, base)
@@ -174,7 +162,7 @@ class _SchemaWalk:
     def _absolute(self, base: str, name: str) -> tuple[str, str]:
         if name.startswith("#"):
             return base, name[1:]
-        self._budget.address()
+        self._count(addresses=1)
         try:
             address, fragment = urldefrag(urljoin(base, name))
         except ValueError:  # it is no address

@@ -24,7 +24,8 @@ from causerie.errors import (
 from causerie.protocol import bounded_json
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.providers.dialect import Dialect
-from causerie.providers.error_details import DELAY_NAMES, Overflow, overflow, retry_delay
+from causerie.providers.overflow import Overflow, overflow
+from causerie.providers.retry_delay import DELAY_NAMES, retry_delay
 
 # Make a server's text safe to show to our clients: one short line, without private parts.
 #
@@ -217,9 +218,11 @@ def failure_in_reply(error: object, *, started: bool) -> ServiceError:
         return _service_error(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
     cause = ErrorClass.BROKEN_STREAM if started else ErrorClass.SERVER_ERROR
-    return UpstreamFailed(f"The provider {words}.", metadata=_metadata(status, fields)).caused_by(
-        cause
-    )
+    return _failed(words, cause, _metadata(status, fields))
+
+
+def _failed(words: str, cause: ErrorClass, metadata: dict[str, object]) -> UpstreamFailed:
+    return UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
 
 
 def _service_error(
@@ -227,13 +230,11 @@ def _service_error(
 ) -> ServiceError:
     metadata = _metadata(status, error)
     if 300 <= status < 400:
-        return UpstreamFailed(
-            "The provider answers with a redirect, which is not followed.", metadata=metadata
-        ).caused_by(ErrorClass.WRONG_ADDRESS)
+        words = "answers with a redirect, which is not followed"
+        return _failed(words, ErrorClass.WRONG_ADDRESS, metadata)
     delay = retry_delay(headers, error)
     if (wrong := _own_fault(status, error, delay)) is not None:
-        words, cause = wrong
-        return UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
+        return _failed(*wrong, metadata)
     too_long = overflow(error)
     if too_long is None and status == 413 and not phrase(error.get("message")):
         too_long = Overflow(None, None, None)  # as Cerebras says it, without a word
@@ -254,9 +255,7 @@ def _service_error(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
         ).caused_by(ErrorClass.TIMEOUT)
     cause = ErrorClass.SERVER_ERROR if status >= 500 else ErrorClass.INVALID_REQUEST
-    return UpstreamFailed(
-        f"The provider failed with status {status}.", metadata=metadata
-    ).caused_by(cause)
+    return _failed(f"failed with status {status}", cause, metadata)
 
 
 def _own_fault(

@@ -7,28 +7,36 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from causerie.errors import InvalidRequest
+from causerie.http.addresses import host_refusal
 from causerie.protocol.parameters import ToolParameters
-from causerie.protocol.request import ChatRequest, Grammar, JsonObject, JsonSchema, Regex, ToolMode
+from causerie.protocol.request import (
+    ChatRequest,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    Regex,
+    ToolMode,
+    image_inside_network,
+    image_not_fetched,
+    images,
+)
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
-class RequestDraft:
+class RequestDraft(Struct, eq=False):
     """``fields`` become the body; ``changes`` say what differs from what the client sent.
 
     ``document`` is what was sent of fields that may go out.
     """
 
-    __slots__ = ("changes", "dialect", "document", "fields", "request")
-
-    def __init__(
-        self, request: ChatRequest, dialect: Dialect, document: Mapping[str, object]
-    ) -> None:
-        self.request = request
-        self.dialect = dialect
-        self.document = document
-        self.fields: dict[str, object] = {}
-        self.changes: list[str] = []
+    request: ChatRequest
+    dialect: Dialect
+    document: Mapping[str, object]
+    fields: dict[str, object] = {}
+    changes: list[str] = []
 
     def given(self, name: str) -> bool:
         """Return true if the client sent it; ``null`` is not sending it."""
@@ -46,6 +54,17 @@ class RequestDraft:
         return InvalidRequest(
             f"{words} {advice}".rstrip(), code="unsupported_parameter", param=param
         )
+
+
+def check_images(request: ChatRequest, dialect: Dialect) -> None:
+    """Raise :class:`InvalidRequest` for an image at an address that may not be fetched."""
+    for param, image in images(request.messages):
+        if image.enclosed:
+            continue
+        if not dialect.fetches:
+            raise image_not_fetched(param)
+        if (why := host_refusal(image.url, dialect.inside)) is not None:
+            raise image_inside_network(param, why)
 
 
 # Functions and which of them must be called, where a server knows only some of the ways to say it.

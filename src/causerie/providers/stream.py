@@ -6,8 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Self
+
+from msgspec import Struct, field
 
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.http.client_connection import HttpResponse, TransportFailed
@@ -48,39 +51,28 @@ class BufferedBody:
         """Do nothing: no connection is open."""
 
 
-class BodyStream:
+class BodyStream(Struct, eq=False):
     """Reads the batches of a streamed reply; iterate it once.
 
     The first content must be there when ``body`` is due. From then on content may take ``between``
     seconds after content, and the whole until ``end`` (on the monotonic clock). It may have
-    ``max_bytes``, decoded.
+    ``room`` bytes, decoded.
     """
 
-    __slots__ = (
-        "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_late",
-        "_portions", "_room", "_seconds", "_sink",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        incoming: Incoming | PassedReader,
-        body: HttpResponse | DecodedResponse | BufferedBody,
-        between: float,
-        end: float,
-        max_bytes: int = MAX_REPLY_BYTES,
-    ) -> None:
-        self._room = max_bytes
-        self._incoming = incoming
-        self._body = body
-        self._between = between
-        self._end = end
-        self._seconds = _NEVER  # that the next content may take
-        self._late = _NEVER  # when it has taken too long
-        self._sink: ArrivalSink | None = None
-        self._ahead = memoryview(b"")  # what has come and was not read yet
-        self._portions: deque[Batch] = deque()  # what was read and not handed on yet
-        self._decoder = EventDecoder(MAX_EVENT_BYTES, values=True)
-        self._failure: ServiceError | None = None
+    _incoming: Incoming | PassedReader
+    _body: HttpResponse | DecodedResponse | BufferedBody
+    _between: float
+    _end: float
+    _room: int = MAX_REPLY_BYTES
+    _seconds: float = _NEVER  # that the next content may take
+    _late: float = _NEVER  # when it has taken too long
+    _sink: ArrivalSink | None = None
+    _ahead: memoryview = memoryview(b"")  # what has come and was not read yet
+    _portions: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
+    _decoder: EventDecoder = field(
+        default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
+    )
+    _failure: ServiceError | None = None
 
     async def leave(self) -> None:
         """Free the connection: for others where the reply has ended, else at once."""

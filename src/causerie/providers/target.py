@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, Overloaded
 from causerie.http.client_connection import HttpResponse, Stale, TransportFailed
 from causerie.http.decoding import TEXTS, DecodedResponse, decoded
 from causerie.http.event_loop import LARGE, offload
@@ -132,7 +132,11 @@ def read_fast_path(
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
     if asked is not None and asked.cached_tokens > told.prompt_tokens:
         return None
-    if thought is not None and thought.reasoning_tokens and _reasoning_is_extra(told):
+    if (
+        thought is not None
+        and thought.reasoning_tokens
+        and (told.total_tokens or 0) > told.prompt_tokens + made  # which leave it out
+    ):
         return None
     usage = Usage(
         told.prompt_tokens,
@@ -145,12 +149,6 @@ def read_fast_path(
         finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
     return (TextDelta(text), finished, usage), reply.system_fingerprint
 
-
-def _reasoning_is_extra(told: FastUsage) -> bool:
-    return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens
-
-
-# Running reply of a provider: requested, started, left.
 
 _NEVER = float("inf")
 _NOTHING = Usage(0, 0)
@@ -190,11 +188,10 @@ class ProviderReply(Struct, eq=False):
     @property
     def fingerprint(self) -> str:
         """Return the server's name for its engine and weights, else the dialect's name."""
-        named = None
         if self._fast_path is not None:
             named = self._fast_path[1]
-        elif self._incoming is not None:
-            named = self._incoming.fingerprint
+        else:
+            named = None if self._incoming is None else self._incoming.fingerprint
         return named or self._target.provider.fingerprint
 
     def usage(self) -> Usage:
@@ -217,15 +214,11 @@ class ProviderReply(Struct, eq=False):
         return None
 
     async def __aenter__(self) -> Self:
-        asked, request = self._target, self._request
-        provider = asked.provider
-        if request.large:
-            sent = await offload(self._outgoing)
-        else:
-            sent = self._outgoing()
+        sent = await offload(self._outgoing) if self._request.large else self._outgoing()
         self._sent = sent
         self.changes, self._streamed = sent.changes, sent.streamed
-        provider.enter()
+        if not self._target.provider.slots.take():
+            raise Overloaded("The provider has no room now; please try again later.")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -233,7 +226,7 @@ class ProviderReply(Struct, eq=False):
             if self._stream is not None:
                 await self._stream.leave()
         finally:
-            self._target.provider.leave()
+            self._target.provider.slots.give_back()
 
     def __aiter__(self) -> Self:
         return self
@@ -252,14 +245,13 @@ class ProviderReply(Struct, eq=False):
     async def _send_and_read(self) -> Batch:
         sent, self._sent = self._sent, None
         assert sent is not None
-        provider, model = self._target.provider, self._target.model_for(self._request)
-        native = self._way
+        provider = self._target.provider
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
         key = provider.credential
-        asking = provider.post(model, sent.body, due, asked=self._record_response, native=native)
+        asking = self._post(sent.body, due)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -289,10 +281,14 @@ class ProviderReply(Struct, eq=False):
 
     async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
         self._response = None
-        provider, model = self._target.provider, self._target.model_for(self._request)
-        body, native = (await offload(self._outgoing)).body, self._way
-        asked = self._record_response
-        return await provider.post(model, body, due, anew=anew, asked=asked, native=native)
+        return await self._post((await offload(self._outgoing)).body, due, anew=anew)
+
+    def _post(
+        self, body: bytes, due: float, *, anew: bool = False
+    ) -> Coroutine[None, None, HttpResponse]:
+        target, asked = self._target, self._record_response
+        model, native = target.model_for(self._request), self._way
+        return target.provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:

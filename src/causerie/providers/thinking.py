@@ -136,8 +136,7 @@ def _by_adaptive(draft: RequestDraft) -> None:
         draft.fields["thinking"] = {
             "type": "enabled", "budget_tokens": budget, "display": "summarized"
         }  # fmt: skip
-        said = _first_given(draft, "thinking_token_budget", "reasoning")
-        draft.moved("reasoning.max_tokens" if said == "reasoning" else said, "thinking")
+        draft.moved(_budget_field(draft), "thinking")
         if budget != thinking.budget:
             draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
     elif thinking.enabled or thinking.adaptive or thinking.effort is not None:
@@ -210,14 +209,12 @@ def _write_budget(draft: RequestDraft) -> None:
     budget, name = draft.request.thinking.budget, draft.dialect.thinking.budget
     if not budget:
         return
-    said = _first_given(draft, "thinking_token_budget", "reasoning")
+    said = _budget_field(draft)
     if name is None:
-        raise draft.unsupported(
-            "reasoning.max_tokens" if said == "reasoning" else said, "Use `reasoning_effort`."
-        )
+        raise draft.unsupported(said, "Use `reasoning_effort`.")
     draft.fields[name] = budget
     if said != name:
-        draft.moved("reasoning.max_tokens" if said == "reasoning" else said, name)
+        draft.moved(said, name)
 
 
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
@@ -249,6 +246,11 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _first_given(draft: RequestDraft, *names: str) -> str:
     return next((name for name in names if draft.given(name)), "")
+
+
+def _budget_field(draft: RequestDraft) -> str:
+    said = _first_given(draft, "thinking_token_budget", "reasoning")
+    return "reasoning.max_tokens" if said == "reasoning" else said
 
 
 def _switched_by(draft: RequestDraft) -> str:

@@ -71,10 +71,7 @@ class ProviderAlternative(Struct, gc=False):
     bytes: list[int] | None = None
 
 
-class ProviderLogprob(Struct, gc=False):
-    token: str = ""
-    logprob: float | None = 0.0
-    bytes: list[int] | None = None
+class ProviderLogprob(ProviderAlternative, gc=False):
     top_logprobs: list[ProviderAlternative] | None = None
 
 
@@ -129,13 +126,10 @@ class ProviderUsage(Struct, gc=False):
 def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
     """Return what was told last of each number; none is replaced by zero or nothing."""
     for name, value in zip(ProviderUsage.__struct_fields__, structs.astuple(before), strict=True):
-        if value and _is_zero(getattr(now, name)):
+        told = getattr(now, name)
+        if value and not (any(structs.astuple(told)) if isinstance(told, Struct) else told):
             setattr(now, name, value)
     return now
-
-
-def _is_zero(told: object) -> bool:
-    return not (any(structs.astuple(told)) if isinstance(told, Struct) else told)
 
 
 class ProviderExtra(Struct, gc=False):
@@ -236,8 +230,7 @@ def read_mended(data: bytes) -> ProviderChunk:
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.
     """
-    text = _STRING_OR_NAN.sub(_null_for_nan, data).decode("utf-8", "replace")
-    return _converted(_without_lone_surrogates(json.loads(text)))
+    return _converted(_mended(data))
 
 
 def is_nothing(error: object) -> bool:
@@ -245,10 +238,6 @@ def is_nothing(error: object) -> bool:
     if isinstance(error, dict):
         return all(map(is_nothing, error.values()))
     return not error
-
-
-def _null_for_nan(found: re.Match[bytes]) -> bytes:
-    return b"null" if found[1] else found[0]
 
 
 def _converted(found: Any) -> ProviderChunk:
@@ -388,5 +377,9 @@ def whole_characters(text: str) -> str:
 
 def sound_json(data: bytes) -> bytes:
     """Return the same JSON with whole characters only; raises :class:`ValueError`."""
-    text = _STRING_OR_NAN.sub(_null_for_nan, data).decode("utf-8", "replace")
-    return msgspec.json.encode(_without_lone_surrogates(json.loads(text)))
+    return msgspec.json.encode(_mended(data))
+
+
+def _mended(data: bytes) -> Any:
+    sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
+    return _without_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))

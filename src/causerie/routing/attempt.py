@@ -122,33 +122,22 @@ class Attempt(Struct, eq=False):
             if not isinstance(failure, ConstraintNotKept):
                 self.answer = SILENCE  # it costs nothing
             self.target_state.failed(failure)
-        if (left := self.leave()) is not None:
-            await left
+        await self.leave()
 
-    def leave(self) -> Awaitable[bool | None] | None:
-        """Free the target, once the result was awaited; further calls do nothing."""
+    async def leave(self) -> None:
+        """Free the target; further calls do nothing."""
         if not self._there:
-            return None
+            return
         self._there = False
         self.target_state.in_flight -= 1
         if self._trial and not self._answered:
             self.target_state.breaker.left()
-        reply, entry = self._reply, self._entry
-        if entry is not None:
-            return _leave(reply, entry)
-        return None if reply is None else reply.__aexit__(None, None, None)
-
-
-async def _leave(
-    reply: AbstractAsyncContextManager[TargetReply] | None,
-    entry: AbstractAsyncContextManager[QueuePlace],
-) -> None:
-    # The reply first: its place is taken until it is over.
-    try:
-        if reply is not None:
-            await reply.__aexit__(None, None, None)
-    finally:
-        await entry.__aexit__(None, None, None)
+        try:  # the reply first: its place is taken until it is over
+            if self._reply is not None:
+                await self._reply.__aexit__(None, None, None)
+        finally:
+            if self._entry is not None:
+                await self._entry.__aexit__(None, None, None)
 
 
 def _bears_content(batch: Batch) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 THRESHOLD = 3
@@ -14,6 +15,7 @@ _TRIAL_SECONDS = 120.0  # a trial that has not ended by then no longer keeps oth
 State = Literal["up", "full", "down", "rejecting", "trying", "half_open"]
 
 
+@dataclass(eq=False)
 class CircuitBreaker:
     """The breaker of one target. ``clock`` returns seconds, ``chance`` a number from 0 to 1.
 
@@ -28,31 +30,20 @@ class CircuitBreaker:
     until a reply starts.
     """
 
-    __slots__ = (
-        "_absent", "_chance", "_down_until", "_full_until", "_longest_seconds", "_rejected_until",
-        "_trial_until", "_waits", "clock", "failures", "open", "reason", "rejections", "well",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        chance: Callable[[], float],
-        longest_seconds: float = LONGEST_WAIT_SECONDS,
-    ) -> None:
-        self.clock = clock
-        self._longest_seconds = longest_seconds  # that one failure keeps requests away
-        self._chance = chance
-        self.failures = 0  # in a row
-        self.open = False
-        self._absent = False  # the last active check failed
-        self._waits = 0
-        self._down_until = 0.0
-        self._full_until = 0.0
-        self._trial_until = 0.0
-        self.rejections = 0  # in a row
-        self._rejected_until = 0.0
-        self.reason = ""
-        self.well = True
+    clock: Callable[[], float]
+    _chance: Callable[[], float]
+    _longest_seconds: float = LONGEST_WAIT_SECONDS  # that one failure keeps requests away
+    failures: int = 0  # in a row
+    open: bool = False
+    _absent: bool = False  # the last active check failed
+    _waits: int = 0
+    _down_until: float = 0.0
+    _full_until: float = 0.0
+    _trial_until: float = 0.0
+    rejections: int = 0  # in a row
+    _rejected_until: float = 0.0
+    reason: str = ""
+    well: bool = True
 
     @property
     def rejecting(self) -> bool:

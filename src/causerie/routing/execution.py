@@ -50,11 +50,18 @@ class Passed(Struct):
     """
 
     batches: list[Batch] = []
-    _together: _Together | None = None
+    _reasoning: list[str] = []
+    _text: list[str] = []
+    _calls: dict[_At, ToolCallStarted] = {}
+    _arguments: dict[_At, list[str]] = {}
+    _uncut: set[int] = set()  # choices that ended by themselves
+    _finish: FinishReason | None = None
+    _finished: int = 0
 
     @property
     def finished(self) -> int:
-        return self.put_together().finished
+        self.put_together()
+        return self._finished
 
     @property
     def finish(self) -> FinishReason | None:
@@ -63,33 +70,28 @@ class Passed(Struct):
             for event in reversed(batch):
                 if type(event) is Finished:
                     return event.reason
-        return None if self._together is None else self._together.finish
+        return self._finish
 
     @property
     def is_unsaid(self) -> bool:
         """Return true if it has neither text nor calls nor an end."""
-        together = self.put_together()
-        return not (any(together.text) or together.calls or together.finished)
+        return not (self.shows(reasoning=False) or self.finished)
 
     def shows(self, *, reasoning: bool) -> bool:
         """Return true if content was passed on; ``reasoning`` counts as content or not."""
-        together = self.put_together()
-        said = any(together.text) or bool(together.calls)
-        return said or (reasoning and any(together.reasoning))
-
-    def forget(self) -> None:
-        self._together = None
-        self.batches.clear()
+        self.put_together()
+        said = any(self._text) or bool(self._calls)
+        return said or (reasoning and any(self._reasoning))
 
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
         """Return the reply so far, which has one choice; ``usage`` counts all its tokens."""
-        together = self.put_together()
+        self.put_together()
         return Partial(
-            reasoning="".join(together.reasoning),
-            text="".join(together.text),
+            reasoning="".join(self._reasoning),
+            text="".join(self._text),
             calls=tuple(
-                PartialCall(at[1], call.id, call.name, "".join(together.arguments[at]))
-                for at, call in sorted(together.calls.items())
+                PartialCall(at[1], call.id, call.name, "".join(self._arguments[at]))
+                for at, call in sorted(self._calls.items())
             ),
             completion=usage.completion,
             reasoning_tokens=usage.reasoning,
@@ -98,39 +100,19 @@ class Passed(Struct):
 
     def calls(self) -> Sequence[tuple[str, str]]:
         """Return names and arguments of the calls of all complete choices."""
-        together = self.put_together()
+        self.put_together()
         return [
-            (call.name, "".join(together.arguments[at]))
-            for at, call in sorted(together.calls.items())
-            if at[0] in together.uncut
+            (call.name, "".join(self._arguments[at]))
+            for at, call in sorted(self._calls.items())
+            if at[0] in self._uncut
         ]
 
-    def put_together(self) -> _Together:
-        """Return everything that was passed on, and empty ``batches``."""
-        if self._together is None:
-            self._together = _Together()
-        self._together.add(self.batches)
-        self.batches.clear()
-        return self._together
-
-
-class _Together:
-    __slots__ = ("arguments", "calls", "finish", "finished", "reasoning", "text", "uncut")
-
-    def __init__(self) -> None:
-        self.reasoning: list[str] = []
-        self.text: list[str] = []
-        self.calls: dict[_At, ToolCallStarted] = {}
-        self.arguments: dict[_At, list[str]] = {}
-        self.uncut: set[int] = set()  # choices that ended by themselves
-        self.finish: FinishReason | None = None
-        self.finished = 0
-
-    def add(self, batches: Sequence[Batch]) -> None:
+    def put_together(self) -> None:
+        """Empty ``batches``; what they say is kept in few pieces."""
         reasoning: list[str] = []
         text: list[str] = []
         arguments: dict[_At, list[str]] = {}
-        for batch in batches:
+        for batch in self.batches:
             for event in batch:
                 match event:
                     case ReasoningDelta():
@@ -139,20 +121,21 @@ class _Together:
                         text.append(event.text)
                     case ToolCallStarted():
                         at = event.choice, event.index
-                        self.calls[at] = event
-                        self.arguments[at] = []
+                        self._calls[at] = event
+                        self._arguments[at] = []
                     case ToolCallDelta():
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case Finished():
-                        self.finish = event.reason
-                        self.finished += 1
+                        self._finish = event.reason
+                        self._finished += 1
                         if event.reason in _UNCUT:
-                            self.uncut.add(event.choice)
-        self.reasoning.append("".join(reasoning))
-        self.text.append("".join(text))
+                            self._uncut.add(event.choice)
+        self.batches.clear()
+        self._reasoning.append("".join(reasoning))
+        self._text.append("".join(text))
         for at, pieces in arguments.items():
-            self.arguments.setdefault(at, []).append("".join(pieces))
+            self._arguments.setdefault(at, []).append("".join(pieces))
 
 
 def added(before: Usage, new: Usage) -> Usage:
@@ -220,7 +203,7 @@ class Execution(TargetSelector, eq=False):
         except ServiceError as refused:
             self._before = before
             raise failure from refused
-        self._passed.forget()
+        self._passed = Passed()
         self.continued = 0
         if self.watch is not None:
             self.watch.forget()
@@ -339,8 +322,7 @@ class Execution(TargetSelector, eq=False):
         broken.target_state.failed(failure)
         self.broke(broken, failure)
         self.attempt, self._before = None, usage
-        if (left := broken.leave()) is not None:
-            await left
+        await broken.leave()
         try:
             if request.n > 1 or broken.answer.verbatim:
                 raise failure

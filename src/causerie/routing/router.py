@@ -24,6 +24,8 @@ from causerie.routing.target_selector import (
     RoutingContext,
     affinity_key,
     affinity_target,
+    available,
+    load,
     order,
     preferred,
 )
@@ -53,68 +55,30 @@ class RankedTarget(Struct, frozen=True):
     tied: tuple[str, ...] = ()
 
 
-def explain(
-    candidates: Sequence[Candidate],
-    target_states: Mapping[str, TargetState],
-    request: ChatRequest,
-    last: str = "",
-) -> Sequence[RankedTarget]:
-    """Return the targets in the order in which a request would try them, with reasons.
-
-    ``last`` is the target that answered the conversation last, if known.
-    """
-    by_name = {one.name: one for one in candidates}
-    groups: dict[int, list[Candidate]] = {}
-    for one in candidates:
-        if target_states[one.name].breaker.admits():
-            groups.setdefault(one.priority, []).append(one)
-    return [
-        _prospect(
-            by_name[target_state.name],
-            target_state,
-            groups.get(by_name[target_state.name].priority, ()),
-            target_states,
-            request,
-            last,
-        )
-        for target_state in order(candidates, target_states, request, _undecided, last)
-    ]
-
-
-def _undecided() -> float:
-    # Ties stay as configured.
-    return 0.0
-
-
-def _prospect(
+def _ranked(
     one: Candidate,
-    target_state: TargetState,
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
-    request: ChatRequest,
+    conversation: str,
     last: str,
 ) -> RankedTarget:
+    status = target_states[one.name].status()
     if one not in group:
-        return RankedTarget(one, target_state.status(), "last", 0.0)
+        return RankedTarget(one, status, "last", 0.0)
     if len(group) == 1:
-        return RankedTarget(one, target_state.status(), "alone", 1.0)
+        return RankedTarget(one, status, "alone", 1.0)
     share = one.weight / sum(each.weight for each in group)
-    conversation = affinity_key(request)
     at_affinity_target = affinity_target(group, target_states, conversation, last)
     if at_affinity_target == one:
         first = preferred(group, conversation, last)[0] == one
-        return RankedTarget(one, target_state.status(), "home" if first else "overflow", share)
+        return RankedTarget(one, status, "home" if first else "overflow", share)
     tied = tuple(
         each.name
         for each in group
         if each not in (one, at_affinity_target)
-        and _load(each, target_states) == _load(one, target_states)
+        and load(each, target_states) == load(one, target_states)
     )
-    return RankedTarget(one, target_state.status(), "load", share, tied)
-
-
-def _load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
-    return (target_states[one.name].in_flight + 1) / one.weight
+    return RankedTarget(one, status, "load", share, tied)
 
 
 _BUDGET = RetryBudget()
@@ -207,9 +171,16 @@ class Router:
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> Sequence[RankedTarget]:
         """Return the targets in the order for a request now, with reasons; nothing is sent."""
-        context = self._context
-        last = context.last_targets.of(affinity_key(request), context.clock())
-        return explain(candidates, context.target_states, request, last)
+        context, conversation = self._context, affinity_key(request)
+        target_states = context.target_states
+        last = context.last_targets.of(conversation, context.clock())
+        by_name = {one.name: one for one in candidates}
+        groups = available(candidates, target_states)
+        ordered = order(candidates, target_states, request, lambda: 0.0, last)  # ties as configured
+        return [
+            _ranked(one, groups.get(one.priority, ()), target_states, conversation, last)
+            for one in (by_name[target_state.name] for target_state in ordered)
+        ]
 
     def target_states(self) -> Sequence[TargetState]:
         return list(self._context.target_states.values())

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.errors import (
     ConstraintNotKept,
@@ -21,7 +21,7 @@ from causerie.errors import (
 )
 from causerie.protocol.events import Partial
 from causerie.protocol.request import ChatRequest, without_billing_line
-from causerie.protocol.targets import Candidate
+from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.target_state import TargetState, cause_of, wait_of
@@ -30,21 +30,20 @@ _MOST = 20_000  # conversations, of some 200 bytes each
 _SECONDS = 600.0
 
 
-class LastTargets:
+class LastTargets(Struct, eq=False):
     """The target that answered each recent conversation last, whose prompt cache has its start.
 
     ``now`` is in seconds of any clock.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
-        self._known: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+    most: int = _MOST
+    _known: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
         key = _digest(conversation)
         self._known[key] = target, now
         self._known.move_to_end(key)
-        if len(self._known) > self._most:
+        if len(self._known) > self.most:
             self._known.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
@@ -97,14 +96,9 @@ def order(
     ``last``, or one by rendezvous hashing with weights and bounded loads. The others follow by
     load. Of unavailable targets only the one that is back first is tried, and one that rejects.
     """
-    groups: dict[int, list[Candidate]] = {}
-    resting: list[TargetState] = []
-    for candidate in candidates:
-        target_state = target_states[candidate.name]
-        if target_state.breaker.admits():
-            groups.setdefault(candidate.priority, []).append(candidate)
-        else:
-            resting.append(target_state)
+    groups = available(candidates, target_states)
+    admitted = {one.name for group in groups.values() for one in group}
+    resting = [target_states[one.name] for one in candidates if one.name not in admitted]
     resting.sort(key=lambda target_state: target_state.breaker.wait())
     rejecting = [one for one in resting if one.breaker.state() == "rejecting"]
     down = [one for one in resting if one not in rejecting]
@@ -112,6 +106,22 @@ def order(
     for _, group in sorted(groups.items()):
         ordered += _group(group, target_states, request, chance, last)
     return ordered + down[:1] + rejecting[:1]
+
+
+def available(
+    candidates: Sequence[Candidate], target_states: Mapping[str, TargetState]
+) -> Mapping[int, Sequence[Candidate]]:
+    """Return the candidates that may be asked now, by priority."""
+    groups: dict[int, list[Candidate]] = {}
+    for one in candidates:
+        if target_states[one.name].breaker.admits():
+            groups.setdefault(one.priority, []).append(one)
+    return groups
+
+
+def load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
+    """Return the running requests of a candidate with one more, by its weight."""
+    return (target_states[one.name].in_flight + 1) / one.weight
 
 
 def _group(
@@ -123,13 +133,8 @@ def _group(
 ) -> list[TargetState]:
     if len(group) == 1:
         return [target_states[group[0].name]]
-    by_load = sorted(
-        group, key=lambda one: ((target_states[one.name].in_flight + 1) / one.weight, chance())
-    )
-    at_affinity_target = affinity_target(group, target_states, affinity_key(request), last)
-    if at_affinity_target is not None:
-        by_load.remove(at_affinity_target)
-        by_load.insert(0, at_affinity_target)
+    first = affinity_target(group, target_states, affinity_key(request), last)
+    by_load = sorted(group, key=lambda one: (one != first, load(one, target_states), chance()))
     return [target_states[candidate.name] for candidate in by_load]
 
 
@@ -181,14 +186,11 @@ def affinity_key(request: ChatRequest) -> str:
 
 _ABANDONED = "left"
 _NAMED = 4
-_NEXT_STEP = (
-    "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
-    "test the server with `causerie probe`."
-)
 _OPERATOR = (
     "The operator finds the cause in the service's log and at `/health`, and can test the server "
     "with `causerie probe`."
 )
+_NEXT_STEP = f"if it goes on, {_OPERATOR.replace('The', 'the', 1)}"
 _RETRY_SECONDS = 0.1  # doubled before each
 _PASSING = frozenset({ErrorClass.SERVER_ERROR, ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})
 _OF_THE_TARGET = frozenset(
@@ -263,7 +265,8 @@ class TargetSelector(Struct, eq=False):
                 continue
             if place >= len(target_states):
                 await self._pause_before_retry(target_state)
-            attempt = Attempt(target_state, self._request(target_state), partial)
+            request = self.request.within(self._bounds(target_state))
+            attempt = Attempt(target_state, request, partial)
             try:
                 await attempt.begin()
             except ServiceError as refused:
@@ -313,11 +316,9 @@ class TargetSelector(Struct, eq=False):
             context = self.context
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
-    def _request(self, target_state: TargetState) -> ChatRequest:
-        for one in self.candidates:
-            if one.name == target_state.name:
-                return self.request.within(one.bounds)
-        return self.request
+    def _bounds(self, target_state: TargetState) -> TokenBounds:
+        found = (one.bounds for one in self.candidates if one.name == target_state.name)
+        return next(found, UNBOUNDED_TOKENS)
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
         reported = [
@@ -326,10 +327,8 @@ class TargetSelector(Struct, eq=False):
             if failure.code == "context_length_exceeded"
         ]
         short = max((length for length in reported if isinstance(length, int)), default=0)
-        lengths = [
-            one.bounds.context_length for one in self.candidates if one.name == target_state.name
-        ]
-        return any(length is not None and length <= short for length in lengths)
+        length = self._bounds(target_state).context_length
+        return length is not None and length <= short
 
     def _record_abandoned(self, attempt: Attempt) -> None:
         # A target that has processed tokens counts as the one that served: they are charged.

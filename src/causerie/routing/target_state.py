@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
-from typing import Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import structlog
 from msgspec import Struct
@@ -44,31 +44,21 @@ class TargetStatus(Struct, frozen=True):
     calls: Mapping[CallClass, int] = {}
 
 
+@dataclass(eq=False)
 class TargetState:
     """One target, by its name; ``admission_queue`` bounds what it does at the same time."""
 
-    __slots__ = (
-        *("admission_queue", "answered", "breaker", "call_stats", "failures"),
-        *("in_flight", "latency_stats", "name", "target"),
-    )
+    name: str
+    target: Target
+    admission_queue: AdmissionQueue | None
+    breaker: CircuitBreaker
+    in_flight: int = 0
+    answered: int = 0  # requests that it began to answer, ever
+    failures: Counter[str] = field(default_factory=Counter)  # requests that failed, by cause
 
-    def __init__(
-        self,
-        name: str,
-        target: Target,
-        admission_queue: AdmissionQueue | None,
-        breaker: CircuitBreaker,
-        latency_stats: LatencyStats | None = None,
-    ) -> None:
-        self.name = name
-        self.target = target
-        self.admission_queue = admission_queue
-        self.breaker = breaker
-        self.latency_stats = latency_stats or LatencyStats(breaker.clock)
-        self.call_stats = CallStats(breaker.clock)
-        self.in_flight = 0
-        self.answered = 0  # requests that it began to answer, ever
-        self.failures: Counter[str] = Counter()  # requests that failed, ever, by cause
+    def __post_init__(self) -> None:
+        self.latency_stats = LatencyStats(self.breaker.clock)
+        self.call_stats = CallStats(self.breaker.clock)
 
     def failed(self, failure: ServiceError) -> None:
         """Record a failed request."""
@@ -76,9 +66,14 @@ class TargetState:
         self.failures[reason] += 1
         if cause is not None and cause.is_rejection:
             failure.metadata.setdefault("target", self.name)
-            self._rejected(failure, reason)
+            was_rejecting = self.breaker.rejecting
+            self.breaker.rejects(reason)
+            self.latency_stats.failed()
+            if self.breaker.rejecting and not was_rejecting:
+                log.warning("target rejecting", target=self.name, code=reason, reason=str(failure))
         elif isinstance(failure, (Overloaded, RateLimited)):
-            if not _is_bound_of_ours(failure):
+            ours = failure.code == Overloaded.code and "upstream_status" not in failure.metadata
+            if not ours:  # which is checked anew for the next request
                 self.breaker.full(wait_of(failure), reason)
         elif isinstance(failure, UpstreamFailed) and not _is_answered(failure):
             failure.metadata.setdefault("target", self.name)
@@ -88,13 +83,6 @@ class TargetState:
             self._tell_opening(failure, was_open=was_open)
         else:
             self.breaker.refuses()
-
-    def _rejected(self, failure: ServiceError, reason: str) -> None:
-        was_rejecting = self.breaker.rejecting
-        self.breaker.rejects(reason)
-        self.latency_stats.failed()
-        if self.breaker.rejecting and not was_rejecting:
-            log.warning("target rejecting", target=self.name, code=reason, reason=str(failure))
 
     @property
     def proven(self) -> bool:
@@ -168,11 +156,6 @@ def wait_of(failure: ServiceError) -> float:
     return float(said) if said.isdigit() else _FULL_SECONDS
 
 
-def _is_bound_of_ours(failure: ServiceError) -> bool:
-    # The service refused the request itself, which is checked anew for the next one.
-    return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
-
-
 def _is_answered(failure: ServiceError) -> bool:
     # 408 means that the target was too slow.
     if failure.error_class is ErrorClass.UNUSABLE_OUTPUT:
@@ -193,46 +176,42 @@ class Check(Struct, frozen=True):
     at_start: bool = False
 
 
-class HealthChecker:
-    """Runs health checks during its block, of targets that get no requests or fail."""
+_jitter = random.Random()
 
-    def __init__(
-        self,
-        target_states: Callable[[str], TargetState | None],
-        checks: Sequence[Check],
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._target_states = target_states
-        self._checks = checks
-        self._pause = pause
-        self._chance = random.Random()
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        tasks = [
-            asyncio.get_running_loop().create_task(self._watch(check)) for check in self._checks
-        ]
-        self._stack.push_async_callback(_end, tasks)
-        return self
+@asynccontextmanager
+async def checking_health(
+    target_states: Callable[[str], TargetState | None],
+    checks: Sequence[Check],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AsyncIterator[None]:
+    """Run health checks during the block, of targets that get no requests or fail."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_watch(check, target_states, pause)) for check in checks]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
-    async def _watch(self, check: Check) -> None:
-        answered = -1
-        due, there = check.at_start, True
-        while True:
-            target_states = [
-                target_state
-                for name in check.targets
-                if (target_state := self._target_states(name)) is not None
-            ]
-            total = sum(target_state.answered for target_state in target_states)
-            troubled = any(target_state.breaker.failures for target_state in target_states)
-            if due or troubled or total == answered:
-                there = await examine(check, target_states, was_there=there)
-            due, answered = False, total
-            await self._pause(check.interval_seconds * self._chance.uniform(0.8, 1.2))
+async def _watch(
+    check: Check,
+    target_states: Callable[[str], TargetState | None],
+    pause: Callable[[float], Awaitable[None]],
+) -> None:
+    answered = -1
+    due, there = check.at_start, True
+    while True:
+        found = [state for name in check.targets if (state := target_states(name)) is not None]
+        total = sum(each.answered for each in found)
+        if due or total == answered or any(each.breaker.failures for each in found):
+            there = await examine(check, found, was_there=there)
+        due, answered = False, total
+        await pause(check.interval_seconds * _jitter.uniform(0.8, 1.2))
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
@@ -254,11 +233,3 @@ async def examine(check: Check, target_states: Sequence[TargetState], *, was_the
         for target_state in target_states:
             target_state.breaker.back()
     return True
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task

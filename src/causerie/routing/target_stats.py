@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from statistics import median
 
 import msgspec
+from msgspec import Struct, field
 
 from causerie.protocol.targets import (
     QUARTER_SECONDS,
@@ -27,16 +29,13 @@ _NOW_SECONDS = 5.0
 _FRESH_SECONDS = 1.0  # percentiles are not counted again within
 
 
-class Samples:
+class Samples(Struct, eq=False):
     """The newest measurements with their times, for percentiles."""
 
-    __slots__ = ("_clock", "_empty", "_known", "_made")
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._made: deque[tuple[float, float]] = deque(maxlen=SAMPLES_KEPT)
-        self._empty = False  # a window had nothing when it was last asked for
-        self._known: dict[float, tuple[float, Percentiles | None]] = {}
+    _clock: Callable[[], float]
+    _made: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=SAMPLES_KEPT))
+    _empty: bool = False  # a window had nothing when it was last asked for
+    _known: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float, now: float) -> None:
         self._made.append((now, value))
@@ -79,29 +78,24 @@ _QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
 QUARTERS_KEPT = 96  # quarters of a day
 
 
-class Minute:
+class Minute(Struct, eq=False):
     """Counts of answered and failed requests in a minute with this number."""
 
-    __slots__ = ("answered", "failed", "number")
-
-    def __init__(self, number: float) -> None:
-        self.number = number
-        self.answered = self.failed = 0
+    number: float
+    answered: int = 0
+    failed: int = 0
 
 
-class AvailabilityHistory:
+class AvailabilityHistory(Struct, eq=False):
     """The last day of a target in quarters of an hour; ``wall`` returns Unix nanoseconds."""
 
-    __slots__ = ("_began", "_first_tokens", "_minutes", "_number", "_past", "_speeds", "_wall")
-
-    def __init__(self, first_tokens: Samples, speeds: Samples, wall: Callable[[], int]) -> None:
-        self._first_tokens = first_tokens
-        self._speeds = speeds
-        self._wall = wall
-        self._past: deque[TimeBucket] = deque(maxlen=QUARTERS_KEPT - 1)
-        self._number = 0  # of the quarter that is going on
-        self._began = 0.0
-        self._minutes: list[Minute] = []
+    _first_tokens: Samples
+    _speeds: Samples
+    _wall: Callable[[], int]
+    _past: deque[TimeBucket] = field(default_factory=partial(deque, maxlen=QUARTERS_KEPT - 1))
+    _number: int = 0  # of the quarter that is going on
+    _began: float = 0.0
+    _minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
         """Start a minute; return the seconds until its quarter of an hour ends.
@@ -143,59 +137,7 @@ class AvailabilityHistory:
         )
 
 
-_LENGTHS = (5, 30, 1440)  # minutes
-
-
-class _Window:
-    # Each minute is added once and subtracted once.
-
-    __slots__ = ("_answered", "_failed", "_length", "_minutes")
-
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self._minutes: deque[Minute] = deque()
-        self._answered = self._failed = 0
-
-    def add(self, minute: Minute) -> None:
-        self._minutes.append(minute)
-        self._answered += minute.answered
-        self._failed += minute.failed
-        self._drop(minute.number)
-
-    def share(self, now: float, current: Minute) -> float | None:
-        self._drop(now)
-        lately = current.number > now - self._length
-        answered = self._answered + (current.answered if lately else 0)
-        failed = self._failed + (current.failed if lately else 0)
-        return answered / (answered + failed) if answered + failed else None
-
-    def _drop(self, now: float) -> None:
-        minutes, since = self._minutes, now - self._length
-        while minutes and minutes[0].number <= since:
-            old = minutes.popleft()
-            self._answered -= old.answered
-            self._failed -= old.failed
-
-
-class Uptime:
-    """Shares of answered requests of a target in the last 5, 30 and 1440 minutes."""
-
-    __slots__ = ("_current", "_windows")
-
-    def __init__(self) -> None:
-        self._current = Minute(0)
-        self._windows = {length: _Window(length) for length in _LENGTHS}
-
-    def begin(self, minute: Minute) -> None:
-        """Start a minute, which may change until the next one starts."""
-        for window in self._windows.values():
-            window.add(self._current)
-        self._current = minute
-
-    def share(self, minutes: int, now: float) -> float | None:
-        return self._windows[minutes].share(now, self._current)
-
-
+_DAY_MINUTES = 1440
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
@@ -206,11 +148,6 @@ class LatencyStats:
     first token.
     """
 
-    __slots__ = (
-        "_answered_from", "_clock", "_minute", "_minute_ends", "_uptime", "first_token",
-        "history", "speed", "waiting",
-    )  # fmt: skip
-
     def __init__(self, clock: Callable[[], float], wall: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
         self.first_token = Samples(clock)
@@ -218,8 +155,9 @@ class LatencyStats:
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
         self._answered_from = float("-inf")  # when the newest of the answered ones began
-        self._uptime = Uptime()
         self._minute = Minute(0)
+        self._past: deque[Minute] = deque()  # of the last day
+        self._sums: dict[int, tuple[float, int, int]] = {}  # without the present minute
         self._minute_ends = float("-inf")
 
     def expected(self) -> float | None:
@@ -237,8 +175,9 @@ class LatencyStats:
         return max(usual.p50, newest, waited)
 
     def answered(self, seconds: float, now: float) -> None:
-        minute = self._minute if now < self._minute_ends else self._next_minute(now)
-        minute.answered += 1
+        if now >= self._minute_ends:
+            self._next_minute(now)
+        self._minute.answered += 1
         asked = now - seconds
         if asked > self._answered_from:
             self._answered_from = asked
@@ -246,8 +185,9 @@ class LatencyStats:
 
     def failed(self) -> None:
         now = self._clock()
-        minute = self._minute if now < self._minute_ends else self._next_minute(now)
-        minute.failed += 1
+        if now >= self._minute_ends:
+            self._next_minute(now)
+        self._minute.failed += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
         """Record the speed of a reply of ``tokens`` in ``seconds`` since its first."""
@@ -258,26 +198,35 @@ class LatencyStats:
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
-        return self._uptime.share(minutes, self._clock() // 60)
+        now = self._clock() // 60
+        summed, answered, failed = self._sums.get(minutes, (-1.0, 0, 0))
+        if summed != now:
+            past = [one for one in self._past if one.number > now - minutes]
+            answered, failed = sum(one.answered for one in past), sum(one.failed for one in past)
+            self._sums[minutes] = now, answered, failed
+        if self._minute.number > now - minutes:
+            answered, failed = answered + self._minute.answered, failed + self._minute.failed
+        return answered / (answered + failed) if answered + failed else None
 
-    def _next_minute(self, now: float) -> Minute:
+    def _next_minute(self, now: float) -> None:
         number = now // 60
+        self._past.append(self._minute)
+        while self._past and self._past[0].number <= number - _DAY_MINUTES:
+            self._past.popleft()
+        self._sums.clear()
         self._minute = Minute(number)
-        self._uptime.begin(self._minute)
         left = self.history.begin(self._minute, now)
         self._minute_ends = min((number + 1) * 60, now + left)
-        return self._minute
 
 
-class CallStats:
+class CallStats(Struct, eq=False):
     """Classes of a target's delivered calls, since the start and of the last day."""
 
-    __slots__ = ("_clock", "_quarters", "ever")
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._quarters: deque[tuple[int, Counter[CallClass]]] = deque(maxlen=QUARTERS_KEPT)
-        self.ever: Counter[CallClass] = Counter()
+    _clock: Callable[[], float]
+    _quarters: deque[tuple[int, Counter[CallClass]]] = field(
+        default_factory=partial(deque, maxlen=QUARTERS_KEPT)
+    )
+    ever: Counter[CallClass] = field(default_factory=Counter)
 
     def add(self, classes: Sequence[CallClass]) -> None:
         self.ever.update(classes)

@@ -1,0 +1,337 @@
+"""Replies of other APIs, whole or as events of a stream, as chunks of chat completions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.protocol.reasoning import MESSAGES_FORMAT
+from causerie.providers.wire import (
+    ProviderCall,
+    ProviderChoice,
+    ProviderChunk,
+    ProviderCompletionDetails,
+    ProviderDelta,
+    ProviderFunction,
+    ProviderPromptDetails,
+    ProviderUsage,
+    Tokens,
+    decode_bounded,
+    is_nothing,
+)
+
+_MOST_ITEMS = 4096  # of a reply, or of the content of one
+
+
+class ReplyReader(ABC):
+    """Reads one reply. ``ended`` is set at the end that the server declares."""
+
+    api: ClassVar[str]
+    decoder: ClassVar[msgspec.json.Decoder[Any]]
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._calls: dict[int, int] = {}  # our index of a call by that of its block or item
+
+    def read(self, data: bytes) -> ProviderChunk:
+        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
+        try:
+            event = decode_bounded(data, self.decoder.decode)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"no event of the {self.api} API") from error
+        return self._chunk(event, data)
+
+    @abstractmethod
+    def _chunk(self, event: Any, data: bytes) -> ProviderChunk: ...
+
+    def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
+        place = self._calls.setdefault(index, len(self._calls))
+        return ProviderDelta(tool_calls=[ProviderCall(index=place, id=id, function=function)])
+
+
+def _said(delta: ProviderDelta) -> ProviderChunk:
+    return ProviderChunk(choices=[ProviderChoice(delta=delta)])
+
+
+# The Messages API.
+
+
+class ThoughtDetails(Struct, gc=False):
+    thinking_tokens: Tokens | None = None
+
+
+class MessagesUsage(Struct, gc=False):
+    input_tokens: Tokens | None = None
+    cache_creation_input_tokens: Tokens | None = None
+    cache_read_input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    output_tokens_details: ThoughtDetails | None = None
+
+
+class ContentBlock(Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+    id: str = ""
+    name: str = ""
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class EventDelta(Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+
+
+class ReplyMessage(Struct, gc=False):
+    content: Annotated[list[ContentBlock], Meta(max_length=_MOST_ITEMS)] = []
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: MessagesUsage | None = None
+
+
+class MessagesEvent(ReplyMessage, gc=False):
+    """An event of a stream, or a whole reply."""
+
+    type: str = ""
+    index: int = 0
+    message: ReplyMessage | None = None
+    content_block: ContentBlock | None = None
+    delta: EventDelta | None = None
+    error: Any = None
+
+
+class MessagesReader(ReplyReader):
+    """Reads one reply of the Messages API."""
+
+    api = "Messages"
+    decoder = msgspec.json.Decoder(MessagesEvent)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._usage = ProviderUsage()
+
+    def _chunk(self, event: MessagesEvent, data: bytes) -> ProviderChunk:
+        match event.type:
+            case "message":
+                return self._whole_reply(event)
+            case "message_start" if event.message is not None:
+                return self._usage_chunk(event.message.usage, started=True)
+            case "content_block_start" if event.content_block is not None:
+                return _said(self._delta_of_block(event.index, event.content_block))
+            case "content_block_delta" if event.delta is not None:
+                return _said(self._delta_of_event(event.index, event.delta))
+            case "message_delta":
+                told = self._usage_chunk(event.usage)
+                if event.delta is not None and event.delta.stop_reason:
+                    delta = event.delta
+                    told.choices = [
+                        ProviderChoice(
+                            finish_reason=delta.stop_reason, stop_reason=delta.stop_sequence
+                        )
+                    ]
+                return told
+            case "message_stop":
+                self.ended = True
+            case "error":
+                return ProviderChunk(error=event.error or {"type": "api_error"})
+            case "" if not is_nothing(event.error):
+                return ProviderChunk(error=event.error)
+        return ProviderChunk()
+
+    def _whole_reply(self, message: ReplyMessage) -> ProviderChunk:
+        pieces = [self._delta_of_block(index, block) for index, block in enumerate(message.content)]
+        delta = ProviderDelta(
+            content="".join(piece.content for piece in pieces if isinstance(piece.content, str)),
+            reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
+            tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
+        )
+        chunk = self._usage_chunk(message.usage)
+        chunk.choices = [
+            ProviderChoice(
+                message=delta,
+                finish_reason=message.stop_reason,
+                stop_reason=message.stop_sequence,
+            )
+        ]
+        return chunk
+
+    def _delta_of_block(self, index: int, block: ContentBlock) -> ProviderDelta:
+        match block.type:
+            case "text":
+                return ProviderDelta(content=block.text)
+            case "thinking" if block.thinking or block.signature:
+                return _reasoning_delta(index, block.thinking, block.signature)
+            case "redacted_thinking":
+                return _details_delta(
+                    {"type": "reasoning.encrypted", "data": block.data, "index": index}
+                )
+            case "tool_use":
+                given = bytes(block.input).decode()
+                arguments = given if given.strip("{} \t\r\n") else ""
+                return self._call(index, ProviderFunction(block.name, arguments), block.id)
+        return ProviderDelta()
+
+    def _delta_of_event(self, index: int, delta: EventDelta) -> ProviderDelta:
+        match delta.type:
+            case "text_delta":
+                return ProviderDelta(content=delta.text)
+            case "thinking_delta" | "signature_delta":
+                return _reasoning_delta(index, delta.thinking, delta.signature)
+            case "input_json_delta" if index in self._calls:
+                return self._call(index, ProviderFunction(arguments=delta.partial_json))
+        return ProviderDelta()
+
+    def _usage_chunk(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
+        # Prompt tokens come first, and may come only once.
+        if usage is None:
+            return ProviderChunk()
+        told = self._usage
+        cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+        if usage.input_tokens is not None:
+            told.prompt_tokens = usage.input_tokens + (cached or 0) + (written or 0)
+            told.prompt_tokens_details = ProviderPromptDetails(cached or 0, written or 0)
+        if not started:  # what is told at the start is a placeholder
+            told.completion_tokens = usage.output_tokens
+        if usage.output_tokens_details is not None:
+            thought = usage.output_tokens_details.thinking_tokens
+            told.completion_tokens_details = ProviderCompletionDetails(reasoning_tokens=thought)
+        return ProviderChunk(usage=msgspec.structs.replace(told))
+
+
+def _reasoning_delta(index: int, text: str, signature: str) -> ProviderDelta:
+    block: dict[str, Any] = {"type": "reasoning.text", "text": text, "index": index}
+    if signature:
+        block["signature"] = signature
+    return _details_delta(block)
+
+
+def _details_delta(block: dict[str, Any]) -> ProviderDelta:
+    return ProviderDelta(reasoning_details=[block | {"format": MESSAGES_FORMAT}])
+
+
+# The Responses API.
+
+LAST_OF_RESPONSES = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_TEXTS = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_THOUGHTS = frozenset(
+    {
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning.delta",
+    }
+)
+
+
+class ResponsesUsage(Struct, gc=False):
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    input_tokens_details: ProviderPromptDetails | None = None
+    output_tokens_details: ProviderCompletionDetails | None = None
+
+
+class ContentPart(Struct, gc=False):
+    text: str | None = None
+    refusal: str | None = None
+
+
+class OutputItem(Struct, gc=False):
+    type: str = ""
+    content: Annotated[list[ContentPart], Meta(max_length=_MOST_ITEMS)] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class IncompleteDetails(Struct, gc=False):
+    reason: str | None = None
+
+
+class ResponseObject(Struct, gc=False):
+    status: str | None = None
+    output: Annotated[list[OutputItem], Meta(max_length=_MOST_ITEMS)] | None = None
+    usage: ResponsesUsage | None = None
+    error: Any = None
+    incomplete_details: IncompleteDetails | None = None
+
+
+class ResponsesEvent(ResponseObject, gc=False):
+    """An event of a stream, or a whole reply."""
+
+    type: str = ""
+    object: str = ""
+    delta: Any = None
+    output_index: int = 0
+    item: OutputItem | None = None
+    response: ResponseObject | None = None
+
+
+class ResponsesReader(ReplyReader):
+    """Reads one reply of the Responses API."""
+
+    api = "Responses"
+    decoder = msgspec.json.Decoder(ResponsesEvent)
+
+    def _chunk(self, event: ResponsesEvent, data: bytes) -> ProviderChunk:
+        kind = event.type
+        if event.object == "response":
+            return self._whole(event)
+        if kind in _TEXTS and isinstance(event.delta, str):
+            return _said(ProviderDelta(content=event.delta))
+        if kind in _THOUGHTS and isinstance(event.delta, str):
+            return _said(ProviderDelta(reasoning_content=event.delta))
+        if kind == "response.output_item.added" and event.item is not None:
+            return _said(self._call_delta(event.output_index, event.item))
+        if kind == "response.function_call_arguments.delta" and event.output_index in self._calls:
+            function = ProviderFunction(arguments=str(event.delta or ""))
+            return _said(self._call(event.output_index, function))
+        if kind in LAST_OF_RESPONSES and event.response is not None:
+            self.ended = True
+            return _end(event.response, ProviderDelta())
+        if kind == "error" or (not kind and not is_nothing(event.error)):
+            return ProviderChunk(error=event.error or msgspec.json.decode(data))
+        return ProviderChunk()
+
+    def _whole(self, reply: ResponseObject) -> ProviderChunk:
+        texts: list[str] = []
+        calls: list[ProviderCall] = []
+        for index, item in enumerate(reply.output or ()):
+            if item.type == "message":
+                texts += [part.text or part.refusal or "" for part in item.content or ()]
+            elif item.type == "function_call":
+                calls += self._call_delta(index, item).tool_calls or ()
+        return _end(reply, ProviderDelta(content="".join(texts), tool_calls=calls), whole=True)
+
+    def _call_delta(self, index: int, item: OutputItem) -> ProviderDelta:
+        if item.type != "function_call":
+            return ProviderDelta()
+        return self._call(index, ProviderFunction(item.name, item.arguments), item.call_id)
+
+
+def _end(reply: ResponseObject, delta: ProviderDelta, *, whole: bool = False) -> ProviderChunk:
+    if reply.status == "failed" or not is_nothing(reply.error):
+        return ProviderChunk(error=reply.error or {"message": "The response failed."})
+    reason = reply.incomplete_details and reply.incomplete_details.reason
+    choice = ProviderChoice(finish_reason=reason or reply.status or "completed")
+    if whole:
+        choice.message = delta
+    else:
+        choice.delta = delta
+    told, usage = reply.usage, None
+    if told is not None:
+        usage = ProviderUsage(
+            prompt_tokens=told.input_tokens,
+            completion_tokens=told.output_tokens,
+            prompt_tokens_details=told.input_tokens_details,
+            completion_tokens_details=told.output_tokens_details,
+        )
+    return ProviderChunk(choices=[choice], usage=usage)
