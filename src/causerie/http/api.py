@@ -119,7 +119,7 @@ class CompletionHandlers:
                 parsed = await self._read(shape, body, door, hints, head.headers)
                 del body  # of which the request has all
                 created = time.time_ns() // 1_000_000_000
-                identity = CompletionIdentity(completion, created, exchange.request_id)
+                identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
                 answer = self._answer(shape, parsed, exchange, identity)
                 exchange.metered = True
                 await self.pipeline.answer(
@@ -251,6 +251,13 @@ class RouterPages:
         )
         await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
 
+    async def list_embeddings(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        query = exchange.query or "output_modalities=embeddings"
+        page = await self._catalog_cache.page(
+            door.name, exchange.path, query, lambda: self._market.listed(door, None)
+        )
+        await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
+
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._market.authenticate(door, exchange.credential)
         page = await self._catalog_cache.page(
@@ -262,7 +269,7 @@ class RouterPages:
         await send_cached(exchange, page, _NO_CACHE | _VARY_BY_KEY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        count = len(self._market.listed(door, None))
+        count = sum("text" in one.output_modalities for one in self._market.listed(door, None))
         exchange.json(RouterCount(data=Count(count=count)), _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
-_OTHER_APIS = ("/completions",)
-_OPERATIONS = ("/chat/completions", "/responses", "/messages", "/models")
+_OPERATIONS = (
+    *("/chat/completions", "/responses", "/messages", "/models"),
+    *("/embeddings", "/rerank", "/completions"),
+)
 _SLASHES = re.compile("/+")
 
 
@@ -29,12 +31,9 @@ def unknown_path(base: str, path: str, known: Iterable[str]) -> NotFound:
     there = f"There is nothing at {base}{path[:200]}; below {base} there are {', '.join(known)}."
     plain = _SLASHES.sub("/", path[:200]).rstrip("/").lower()
     meant = next((each for each in _OPERATIONS if plain.endswith(each)), None)
+    advice = ""
     if meant is not None:
         advice = f" Did you mean {base}{meant}? The client's base URL ends with {base}."
-    elif path.startswith(_OTHER_APIS):
-        advice = " Set the client to chat completions."
-    else:
-        advice = ""
     return NotFound(there + advice)
 
 

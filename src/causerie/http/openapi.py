@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,6 +19,8 @@ from causerie.http.openapi_schemas import (
     response_schemas,
     text_schema,
 )
+from causerie.protocol.operations import BODIES
+from causerie.protocol.request import Operation
 
 _ERRORS = {
     "400": "The request is wrong; `param` names the field.",
@@ -47,6 +49,21 @@ _EXAMPLE_REQUEST: Schema = {
     "messages": [{"role": "user", "content": "Name three rivers."}],
     "max_tokens": 100,
     "stream": False,
+}
+
+
+_PASSED: Mapping[Operation, tuple[str, Schema, str]] = {
+    "embeddings": ("Create embeddings", {"input": ["A text."]}, "createEmbeddings"),
+    "rerank": (
+        "Order documents by relevance",
+        {"query": "Which is the longest?", "documents": ["The Elbe.", "The Nile."]},
+        "createRerank",
+    ),
+    "completions": (
+        "Create a plain completion",
+        {"prompt": "def add(a, b):", "suffix": "# end", "max_tokens": 20},
+        "createCompletion",
+    ),
 }
 
 
@@ -97,8 +114,8 @@ def _messages(name: str) -> Schema:
 def _message_tokens(name: str) -> Schema:
     counted: Schema = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
     made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, [])
-    content = {"application/json": {"schema": ref("MessagesCountRequest")}}
-    return _in_words_of_messages({**made, "requestBody": {"required": True, "content": content}})
+    example = {name: _EXAMPLE_REQUEST[name] for name in ("model", "messages")}
+    return _in_words_of_messages(_sending(made, "MessagesCountRequest", example))
 
 
 def _in_words_of_messages(operation: Schema) -> Schema:
@@ -135,8 +152,33 @@ def _generation(
     operation = _operation(
         name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
     )
+    return _sending(operation, request, example)
+
+
+def _sending(operation: Schema, request: str, example: Schema) -> Schema:
     content = {"application/json": {"schema": ref(request), "example": example}}
     return {**operation, "requestBody": {"required": True, "content": content}}
+
+
+def _passed_paths(prefix: str = "") -> dict[str, Schema]:
+    return {f"/{name}": {"post": _passed(name, prefix)} for name in BODIES}
+
+
+def _passed(operation: Operation, prefix: str) -> Schema:
+    summary, example, name = _PASSED[operation]
+    answer: Schema = {"description": "The provider's reply.", "content": {}}
+    kinds: Schema = {"application/json": {"schema": {"type": "object"}}}
+    if operation == "completions":
+        kinds["text/event-stream"] = {"itemSchema": {"type": "object"}}
+    name = f"{prefix}{name[0].upper()}{name[1:]}" if prefix else name
+    made = _operation(
+        name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer | {"content": kinds}}, [*_ERRORS]
+    )
+    schema = ref(BODIES[operation].__name__)
+    content: Schema = {
+        "application/json": {"schema": schema, "example": {"model": "MODEL", **example}}
+    }
+    return {**made, "requestBody": {"required": True, "content": content}}
 
 
 def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
@@ -144,7 +186,11 @@ def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
     money = "For a usual million tokens, three in four of the prompt."
     filters = (
         ("supported_parameters", f"All of these. {commas}", text_schema()),
-        ("output_modalities", f"One of these. {commas}", text_schema()),
+        (
+            "output_modalities",
+            f"One of these, `all` is each; not sent: `text`. {commas}",
+            text_schema(),
+        ),
         ("model_authors", f"One of these. {commas}", text_schema()),
         ("providers", f"One of these endpoints. {commas}", text_schema()),
         ("q", "In the id.", text_schema()),
@@ -186,8 +232,7 @@ def _response_tokens(name: str) -> Schema:
     made = _operation(
         name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
     )
-    content = {"application/json": {"schema": ref("ResponsesRequest")}}
-    return {**made, "requestBody": {"required": True, "content": content}}
+    return _sending(made, "ResponsesRequest", {"model": "MODEL", "input": "Name three rivers."})
 
 
 def market_paths() -> dict[str, Schema]:
@@ -205,6 +250,7 @@ def market_paths() -> dict[str, Schema]:
             "/messages": {"post": _messages("routerCreateMessage")},
             "/messages/count_tokens": {"post": _message_tokens("routerCountMessageTokens")},
         }
+        | _passed_paths("router")
     )
     return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
 
@@ -224,6 +270,9 @@ def _catalog_paths() -> dict[str, Schema]:
         "/models": {"get": _catalog("routerListModels", "List the catalog", _OPEN)},
         "/models/user": {"get": mine},
         "/models/count": _get("routerCountModels", "Count the catalog", count),
+        "/embeddings/models": {
+            "get": _catalog("routerListEmbeddingModels", "List models for embeddings", _OPEN)
+        },
         "/models/{author}/{slug}": _get(
             "routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *model
         ),
@@ -307,6 +356,7 @@ def _model_paths() -> dict[str, Schema]:
         "/v1/responses/input_tokens": {"post": _response_tokens("countResponseTokens")},
         "/v1/messages": {"post": _messages("createMessage")},
         "/v1/messages/count_tokens": {"post": _message_tokens("countMessageTokens")},
+        **{f"/v1{path}": each for path, each in _passed_paths().items()},
     }
 
 

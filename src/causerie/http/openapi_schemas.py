@@ -22,6 +22,7 @@ from causerie.protocol.model_entries import (
     RouterModelList,
     ServedModelEntry,
 )
+from causerie.protocol.operations import BODIES
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
 from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
@@ -112,7 +113,7 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
     common = [each for each in PARAMETERS.values() if not each.facts.router]
     router = [*PARAMETERS.values(), *declared(RouterParameters)]
     schemas = received_schemas(
-        _body_type("ChatRequest", common), _body_type("RouterRequest", router)
+        _body_type("ChatRequest", common), _body_type("RouterRequest", router), *BODIES.values()
     )
     for name in ("ChatRequest", "RouterRequest"):
         properties = schemas[name]["properties"]

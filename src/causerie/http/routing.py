@@ -104,6 +104,7 @@ def router_routes(handlers: CompletionHandlers, pages: RouterPages) -> DoorRoute
         "/models": {"GET": pages.list_models},
         "/models/user": {"GET": pages.list_mine},
         "/models/count": {"GET": pages.count},
+        "/embeddings/models": {"GET": pages.list_embeddings},
         "/models/{id}": {"GET": pages.show},
         "/model/{id}": {"GET": pages.show_wrapped},
         "/key": {"GET": pages.key},

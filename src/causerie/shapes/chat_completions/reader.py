@@ -362,6 +362,4 @@ def _parse_at_once(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> Pa
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape(
-    "chat_completions", "/chat/completions", "chatcmpl-", _parse, _parse_at_once
-)
+CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_at_once)
