@@ -71,8 +71,8 @@ async def _search(page: Page) -> None:
     await page.locator("h1").click()
     await page.keyboard.press("/")
     await page.keyboard.type("stream_options")
-    found = page.locator("[data-found]:visible")
-    await expect(found).to_have_count(1)
+    await expect(page.locator("[data-found]:visible")).to_have_count(2)  # chats, and completions
+    found = page.locator("[data-found]:visible").first
     await expect(found.locator("[data-row]:visible")).to_have_count(1)  # of all its parameters
     await found.locator("a", has_text="StreamOptions").click()  # the search hides it
     await expect(page.locator("#StreamOptions")).to_have_attribute("open", "")

@@ -22,7 +22,7 @@ from causerie.http.pages.templating import StandalonePage
 from causerie.protocol.parameters import GROUPS, PARAMETERS, SamplingDefaults
 
 _ROUTER = "/router/v1"
-_TITLES = {"/v1": "Chat completions", _ROUTER: "Router", "": "Service"}  # by the base of a path
+_TITLES = {"/v1": "Models", _ROUTER: "Router", "": "Service"}  # by the base of a path
 _REFERENCE = "#/components/schemas/"
 _LARGE = 2**31 - 1  # a bound from here on is that of a machine's integers
 _MODEL_DEFAULTS = frozenset(SamplingDefaults.__struct_fields__)
