@@ -191,6 +191,11 @@ class ConstraintNotKept(InvalidRequest):
     code = "constraint_not_kept"
 
 
+# Agents try a 401 again for minutes, silently, unless the second header says what the official
+# clients know by it.
+_AUTHENTICATE = {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
+
+
 class Unauthenticated(ServiceError):
     """No key, or one that is unknown, expired or revoked."""
 
@@ -199,7 +204,7 @@ class Unauthenticated(ServiceError):
     code = "invalid_api_key"
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
-        super().__init__(message, code=code, headers={"WWW-Authenticate": "Bearer"})
+        super().__init__(message, code=code, headers=_AUTHENTICATE)
 
 
 class OverBudget(ServiceError):

@@ -170,7 +170,7 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
     """Host names that lead here, in addition to `NAME.` and `server.public_host`."""
     keys: Keys | None = None
     """`"off"`, `"accounts"` for keys that people make in the console, or the digests of the keys
-    that open the door. Unset: `server.keys`."""
+    that open the door. Unset: `"accounts"` for `hosted` and `router`, else `server.keys`."""
     origins: tuple[Origin, ...] | None = None
     """Origins whose web pages may call it from a browser. Unset: `server.origins`."""
     models: tuple[ModelPattern, ...] | None = None

@@ -90,7 +90,8 @@ class ItemReader:
         if sort == "item_reference":
             raise unsupported(
                 item.param("type"),
-                "Nothing is stored here; send the item itself in place of its reference.",
+                "Nothing is stored here; send the item itself in place of its reference, as "
+                "many clients do with `store: false`.",
             )
         if sort not in _OUTPUTS and self._last in _OUTPUTS:
             self._add_images()
