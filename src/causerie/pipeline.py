@@ -110,7 +110,6 @@ class Scopes:
     free: FreeScopes | None = None  # of accounts, for the free variants of models
 
     def of(self, door: str, model: str) -> Sequence[RateScope]:
-        """Return the scopes that limit a request."""
         of_model, of_door = self.models.get(model), self.doors.get(door)
         if of_model is None:
             return () if of_door is None else (of_door,)
@@ -144,7 +143,6 @@ class Pipeline:
         return None if door.accounts else self.keys.authenticate(door, credential)
 
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        """Return the caller, or raise ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:
             return caller
@@ -392,7 +390,6 @@ class Pipeline:
         return entry
 
     def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
-        """Return the entries of ``GET /models`` for this caller."""
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
@@ -518,7 +515,6 @@ def change_headers(
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
-    """Report the answering target, and the number of tried targets."""
     return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 

@@ -146,7 +146,6 @@ class StreamedAnswer:
         return self._send
 
     def leave(self) -> None:
-        """Stop listening to the timers."""
         self._pings.leave(self)
         if self._head_timer is not None:
             self._head_timer.leave(self)
@@ -169,14 +168,12 @@ class StreamedAnswer:
         return None if self._exchange.write(data) else self._exchange.drained()
 
     def break_off(self, error: ErrorDetails) -> None:
-        """Send the error as the end of a started stream."""
         if self._encoder is None:
             context = ResponseContext(self._identity, self._parsed.request.model, "")
             self._encoder = self._parsed.reply.encoder(context)
         self._exchange.write(self._encoder.broken(error))
 
     async def finish(self, exchange: Exchange) -> None:
-        """Send the end of the reply."""
         assert self._encoder is not None
         exchange.end(self._encoder.end())
 

@@ -22,13 +22,13 @@ from causerie.http.answers import (
     send_compressed,
 )
 from causerie.http.doors import MountedDoor
-from causerie.http.errors import internal
 from causerie.http.event_loop import offload, work_of
 from causerie.http.exchange import (
     BodyLimits,
     ClientGone,
     Exchange,
     error_details_for,
+    internal,
     json_at_hand,
     read_json,
 )

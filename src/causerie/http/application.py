@@ -20,8 +20,7 @@ from causerie.http.doors import (
     is_preflight,
     preflight_headers,
 )
-from causerie.http.errors import internal, method_not_allowed
-from causerie.http.exchange import ClientGone, Exchange
+from causerie.http.exchange import ClientGone, Exchange, internal
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
 from causerie.http.routing import (
@@ -30,6 +29,7 @@ from causerie.http.routing import (
     Handler,
     door_routes,
     find_handler,
+    method_not_allowed,
     router_routes,
     service_routes,
 )

@@ -11,8 +11,7 @@ from typing import cast
 import httptools
 
 from causerie.access.keys import sent_credential
-from causerie.errors import Overloaded, ServiceError
-from causerie.http.errors import head_too_large, invalid_http
+from causerie.errors import InvalidRequest, Overloaded, ServiceError
 from causerie.http.event_loop import traffic, without_delay
 from causerie.http.exchange import Exchange
 from causerie.http.head import (
@@ -22,6 +21,7 @@ from causerie.http.head import (
     check_host,
     cut_head,
     head_size,
+    invalid_http,
     parse_target,
     without_upgrade,
 )
@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         parser, headers, most = self._parser, self._headers, self._server.limits.max_head_bytes
         if (self._head_bytes or self._read_bytes > most) and head_size(self._url, headers) > most:
-            raise head_too_large(most)
+            raise self._head_too_large()
         self._head_bytes = 0
         if self.full is None:
             self._deadline = _NO_DEADLINE
@@ -300,8 +300,12 @@ class Connection(asyncio.Protocol):
                 ours = error.__context__  # raised by what the parser called
                 self._refuse(ours if isinstance(ours, ServiceError) else invalid_http())
             break
-        if self._incoming is not None:
-            self._bound_body(self._incoming)
+        exchange = self._incoming
+        if exchange is not None:
+            if exchange.ended:
+                self._linger()
+            elif exchange.unread > _MAX_UNREAD:
+                self._pause()
         elif self._headers is headers:
             self._bound_head(len(data))
         elif self._url:
@@ -357,13 +361,14 @@ class Connection(asyncio.Protocol):
             self._deadline = self._server.loop.time() + limits.head_seconds
         self._head_bytes += length
         if self._head_bytes > limits.max_head_bytes:
-            self._refuse(head_too_large(limits.max_head_bytes))
+            self._refuse(self._head_too_large())
 
-    def _bound_body(self, exchange: Exchange) -> None:
-        if exchange.ended:
-            self._linger()
-        elif exchange.unread > _MAX_UNREAD:
-            self._pause()
+    def _head_too_large(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"The request's head is larger than {self._server.limits.max_head_bytes} bytes.",
+            code="head_too_large",
+            status=431,
+        )
 
     def _linger(self) -> None:
         # Closing while the client sends would reset the connection before it reads the response.
@@ -422,7 +427,6 @@ class Connections:
         return Connection(self)
 
     def sweep(self) -> None:
-        """Close connections whose clients are overdue."""
         now = self.loop.time()
         for connection in tuple(self.open):
             connection.expire(now)
@@ -446,6 +450,5 @@ class Connections:
             self._none_open.set()
 
     def abort(self) -> None:
-        """Close every connection at once."""
         for connection in tuple(self.open):
             connection.abort()

@@ -220,7 +220,6 @@ class DecodedResponse(ResponseBody):
         self._begun = piece
 
     async def finish(self, seconds: float) -> None:
-        """Read and discard the rest."""
         await self._response.finish(seconds)
 
     def close(self) -> None:

@@ -46,7 +46,6 @@ class Origins:
 
     @staticmethod
     def of(listed: Iterable[str], *, local: bool = False) -> Origins:
-        """Parse the origins of a setting."""
         names = {each.lower() for each in listed}
         schemes = {each.removesuffix("://") for each in names if each.endswith("://")}
         exact = frozenset(each for each in names if not each.endswith("://"))
@@ -76,12 +75,10 @@ def _is_local(origin: str) -> bool:
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
-    """Return true for a CORS preflight request (Fetch, 3.2.2)."""
     return method == "OPTIONS" and f"{_REQUESTED}method" in headers
 
 
 def cors_headers(origin: str) -> Mapping[str, str]:
-    """Return the headers of a response to a page of an allowed origin."""
     return {
         "access-control-allow-origin": origin,
         "access-control-expose-headers": _EXPOSED,
@@ -90,7 +87,6 @@ def cors_headers(origin: str) -> Mapping[str, str]:
 
 
 def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
-    """Return the headers of the answer to a preflight of an allowed origin."""
     headers = {
         "access-control-allow-origin": origin,
         "access-control-max-age": str(_MAX_AGE_SECONDS),
@@ -219,14 +215,12 @@ class DoorTable:
         return name
 
     def named(self, name: str) -> MountedDoor:
-        """Return the door of this name; raise :class:`NotFound`."""
         for door in self.doors:
             if door.name == name:
                 return door
         raise NotFound(f"There is no door {name}.")
 
     def has_host(self, host: str | None) -> bool:
-        """Return true if the name in a ``Host`` header belongs to a door."""
         return host_name(host) in self._by_host
 
     def _check_below(self, name: str) -> None:

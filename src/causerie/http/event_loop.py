@@ -205,7 +205,6 @@ _of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictio
 
 
 def traffic() -> Traffic:
-    """Return the instance of the running event loop."""
     loop = asyncio.get_running_loop()
     found = _of_loops.get(loop)
     if found is None:

@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 from causerie.access.keys import Credential
 from causerie.errors import InvalidRequest
 from causerie.http.doors import host_name
-from causerie.http.errors import invalid_http
 from causerie.http.headers import Headers
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
@@ -57,6 +56,10 @@ class RequestHeads(dict[bytes, RequestHead]):
             self[digest] = structs.replace(head, headers=headers)
 
 
+def invalid_http() -> InvalidRequest:
+    return InvalidRequest("This is not a valid HTTP/1.1 request.", code="invalid_http")
+
+
 def cut_head(data: bytes) -> tuple[bytes, bytes]:
     """Return the digest of a head without its ``Content-Length``, and the body.
 
@@ -85,7 +88,6 @@ def head_size(url: bytes, headers: Headers) -> int:
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """Return the head without its ``Upgrade`` header."""
     method, version = parser.get_method().decode(), parser.get_http_version()
     lines = [f"{method} {url.decode('latin-1')} HTTP/{version}"]
     every = [*headers.items(), *(headers.again or ())]

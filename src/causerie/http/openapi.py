@@ -191,7 +191,6 @@ def _response_tokens(name: str) -> Schema:
 
 
 def market_paths() -> dict[str, Schema]:
-    """Return the operations of a router's door, by their full paths."""
     title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
     name, summary = "routerCreateChatCompletion", "Create a routed chat completion"
     completion = _completion("RouterRequest", name, summary, title)

@@ -49,7 +49,6 @@ class Workers:
         self._ending = False
 
     def begin(self, exchange: Exchange) -> None:
-        """Let an idle or a new task answer the exchange."""
         while self._idle:
             call = self._idle.pop()
             if not call.done():

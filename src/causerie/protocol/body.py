@@ -20,7 +20,6 @@ from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
 
 def kind(value: object) -> str:
-    """Return JSON's name for the type of ``value``."""
     match value:
         case None:
             return "null"
@@ -39,7 +38,6 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` for an error message, cut short."""
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -104,7 +102,6 @@ class ObjectReader(Struct, frozen=True):
         return number(value, self.param(name), least, most, above=above)
 
     def string(self, name: str, *, most: int | None = None) -> str | None:
-        """Return a string of at most ``most`` characters."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -134,7 +131,6 @@ class ObjectReader(Struct, frozen=True):
         )
 
     def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
-        """Return an object, which errors call ``expected``."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -177,7 +173,6 @@ def as_object(value: object, param: str, expected: str = "an object") -> ObjectR
 
 
 def text(value: object, param: str, most: int | None = None) -> str:
-    """Return a string of at least one and at most ``most`` characters."""
     if not isinstance(value, str):
         raise wrong_type(param, "a string", value)
     if not value:

@@ -73,7 +73,6 @@ class Parameter:
 
     @property
     def optional(self) -> Any:
-        """The annotation with ``None`` as an alternative."""
         if get_origin(self.annotation) is not Annotated:
             return self.annotation | None
         inner, *notes = get_args(self.annotation)
@@ -81,7 +80,6 @@ class Parameter:
 
     @property
     def bare(self) -> Any:
-        """The type without its annotations."""
         return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
 
     @property
@@ -100,7 +98,6 @@ class Parameter:
 
     @property
     def most_characters(self) -> int | None:
-        """Greatest length of a text."""
         lengths = (meta.max_length for meta in metas(self.type))
         return next((length for length in lengths if length is not None), None)
 
@@ -130,13 +127,11 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
 
 
 def metas(kind: Any) -> list[Meta]:
-    """Return the ``Meta`` of an annotated type."""
     notes = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
     return [note for note in notes if isinstance(note, Meta)]
 
 
 def without_none(kind: Any) -> Any:
-    """Return a type without ``None`` among its alternatives."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return reduce(or_, (each for each in get_args(kind) if each is not NoneType))

@@ -206,7 +206,6 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 
 def joined_events(events: Batch) -> list[Event]:
-    """Join successive pieces of one text."""
     together: list[Event] = []
     for key, run in groupby(events, key=_text_that_goes_on):
         first, *others = run

@@ -135,7 +135,6 @@ PASSED = Known(others="passed")
 
 
 def known_of(kind: Any) -> Known:
-    """Return the known fields of a type, at every depth."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     origin = get_origin(bare)
     if origin in (Union, UnionType):
@@ -340,7 +339,6 @@ def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
 
 
 def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body with empty messages in place of its past."""
     values = body.get("messages")
     if not isinstance(values, list):
         return body
@@ -364,6 +362,5 @@ def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
 
 
 def role_of(value: Any) -> Role | None:
-    """Return the role of a message of any type, or ``None``."""
     role = value.get("role") if isinstance(value, dict) else None
     return ROLES.get(role) if isinstance(role, str) else None

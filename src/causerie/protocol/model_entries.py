@@ -14,7 +14,6 @@ FREE = ":free"
 
 
 def is_free(model: str) -> bool:
-    """Return true for the id of a model's free variant."""
     return model.endswith(FREE)
 
 

@@ -54,7 +54,6 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
     @property
     def enclosed(self) -> bool:
-        """Return true if the address holds the image."""
         return self.url.startswith("data:")
 
 
@@ -154,7 +153,6 @@ class Unread(Struct, frozen=True, gc=False):
     """The fields of a request as they were sent; converted to a mapping only on demand."""
 
     def document(self) -> Mapping[str, object]:
-        """Return all fields that are not ``null``."""
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
 
@@ -257,7 +255,6 @@ class ChatRequest(Struct, frozen=True, gc=False):
         return structs.replace(self, messages=messages), changes
 
     def without_hints(self, supported: frozenset[str]) -> ChatRequest:
-        """Return the request without those of its hints that are not supported."""
         lacking = (self.hints & self.params) - supported
         if not lacking:
             return self
@@ -343,7 +340,6 @@ def image_inside_network(param: str, why: str) -> InvalidRequest:
 
 
 def image_not_fetched(param: str) -> InvalidRequest:
-    """The refusal of an address, by a target for which nobody would fetch it."""
     return InvalidRequest(
         "What serves this model fetches no images; send the image itself, as a `data:` address.",
         code="unsupported_parameter",
@@ -392,7 +388,6 @@ _MESSAGE_TOKENS = 4
 
 
 def prompt_estimate(request: ChatRequest) -> int:
-    """Return about how many tokens the prompt has."""
     tokens = _MESSAGE_TOKENS * len(request.messages)
     if request.characters is not None:
         tokens -= -request.characters // 4

@@ -59,7 +59,6 @@ PING = b": ping\n"  # one newline: an empty line after a comment breaks older cl
 
 
 def encode(data: bytes) -> bytes:
-    """One event; ``data`` is a single line (JSON as msgspec writes it has no line breaks)."""
     return BEFORE + data + BEHIND
 
 

@@ -109,7 +109,6 @@ class Statics:
         return self._addresses[name]
 
     def imports(self, name: str) -> Sequence[str]:
-        """Return the paths of all scripts that a script imports, directly or not."""
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:

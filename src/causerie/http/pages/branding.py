@@ -128,7 +128,6 @@ class Logo:
 
 
 def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
-    """Return the addresses of logos by their names; a new image has another one."""
     digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
     return {
         name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}" for name, digest in digests.items()
@@ -136,7 +135,6 @@ def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
 
 
 def initials(name: str) -> str:
-    """Return the first letters of the first two words, or of the only one."""
     words: list[str] = _WORD.findall(name)
     if len(words) == 1:
         return words[0][:2].upper()

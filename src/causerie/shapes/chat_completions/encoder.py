@@ -276,7 +276,6 @@ class ChunkEncoder:
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
-        """Return the server-sent events of a batch; ``b""`` if it has nothing for the client."""
         prefixes = self._prefixes
         pieces: list[bytes] = []
         for event in batch:

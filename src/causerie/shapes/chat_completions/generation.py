@@ -81,7 +81,6 @@ def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
 
 
 def read_length(body: ObjectReader) -> tuple[int | None, int]:
-    """Return the most and the least tokens of the answer."""
     older, newer = (_output_limit(body, name) for name in _LIMITS)
     if newer is not None and older is not None and newer != older:
         raise InvalidRequest(
@@ -104,7 +103,6 @@ def _output_limit(body: ObjectReader, name: str) -> int | None:
 
 
 def read_stop(body: ObjectReader) -> tuple[str, ...]:
-    """Return the strings that end the answer."""
     value = body.get("stop")
     if value is None:
         return ()
@@ -118,7 +116,6 @@ def read_stop(body: ObjectReader) -> tuple[str, ...]:
 
 
 def read_stop_token_ids(body: ObjectReader) -> tuple[int, ...]:
-    """Return the ids of tokens that end the answer."""
     values = body.array("stop_token_ids", most=MAX_STOP_IDS) or ()
     return tuple(
         integer(value, f"stop_token_ids[{index}]", 0, MAX_INT32)

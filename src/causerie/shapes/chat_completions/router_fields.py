@@ -21,7 +21,6 @@ _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
 def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
-    """Return the model and its fallbacks, each of at most ``most`` characters."""
     asked = fields.string("model", most=most)
     named = fields.strings("models", most=MAX_MODELS, longest=most)
     if asked == "":

@@ -57,7 +57,6 @@ def _tool(fields: ObjectReader) -> Tool:
 
 
 def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Read which calls may or must come."""
     value = body.get("tool_choice")
     if value is None:
         return ToolChoice()
@@ -162,7 +161,6 @@ def _distinct_name(name: str, plain: str, taken: set[str]) -> str:
 
 
 def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
-    """Rename the functions in the fields of a valid request."""
     values: dict[str, Any] = dict(fields.values)
     values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
     if values.get("tools"):

@@ -40,7 +40,6 @@ class Conversation:
         self.note = changes.note
 
     def add_system(self, system: object) -> None:
-        """Add the system prompt, a text or blocks of text."""
         if system in (None, "", []):
             return
         if not isinstance(system, str | list):

@@ -170,7 +170,6 @@ _TEXT_GOES_ON = b"}}" + sse.BEHIND
 
 
 def encoded(event: StreamEvent) -> bytes:
-    """Return an event of a stream as its bytes."""
     name = type(event).__struct_config__.tag
     return b"event: %b\n%b" % (str(name).encode(), sse.encode(_encode_json(event)))
 
@@ -306,7 +305,6 @@ class _Blocks:
         yield from self._close()
 
     def ending(self) -> Ending:
-        """Return why the reply ended."""
         stopped = self.finish.stop_sequence
         if self.finish.reason == "stop" and stopped in self._stops:
             return Ending("stop_sequence", stopped)
@@ -403,7 +401,6 @@ class MessagesEncoder:
         self._text = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
-        """Return the events of a batch; ``b""`` if it has nothing for the client."""
         pieces = [] if self._started else [self._start()]
         blocks = self._blocks
         for event in batch:
@@ -415,7 +412,6 @@ class MessagesEncoder:
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        """Return the event of an error, which ends a stream."""
         self._broken = True
         request_id = self._context.identity.request_id
         return encoded(error_body(error, request_id))
@@ -449,7 +445,6 @@ _LATE = ("upstream_timeout", "request_timeout")
 
 
 def error_body(error: ErrorDetails, request_id: str) -> ErrorBody:
-    """Return the body of an error in this API's words."""
     kind, message = _TYPES.get(error.type, error.type), error.message
     if error.code in _LATE:
         kind = "timeout_error"
@@ -466,5 +461,4 @@ def error_body(error: ErrorDetails, request_id: str) -> ErrorBody:
 
 
 def failure_body(failure: ServiceError, request_id: str) -> ErrorBody:
-    """Return the body of a failure."""
     return error_body(failure.error(), request_id)

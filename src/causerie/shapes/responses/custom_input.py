@@ -46,7 +46,6 @@ class InputReader:
         return self._decoded() if self._text else ""
 
     def finish(self) -> str:
-        """Return the rest of the input."""
         if self._text:
             return ""
         return _only_text(self._pending)

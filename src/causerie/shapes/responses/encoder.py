@@ -130,7 +130,6 @@ class ResponseEncoder:
         self._failure: Failure | None = None
 
     def feed(self, batch: Batch) -> bytes:
-        """Return the events of a batch."""
         if not self._started:
             self._start()
         for event in batch:
@@ -149,14 +148,12 @@ class ResponseEncoder:
         return self._taken()
 
     def end(self) -> bytes:
-        """Return the last event; ``b""`` behind that of a broken stream."""
         if self._status == "failed":
             return b""
         self._send(f"response.{self._status}", {"response": self.response()})
         return self._taken() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
-        """Return the error, and the end of the response as failed."""
         if not self._started:
             self._start()
         self._close_all("incomplete")
@@ -172,7 +169,6 @@ class ResponseEncoder:
         return self._taken() + _DONE
 
     def response(self) -> ResponseBody:
-        """Return the response as it is now."""
         context, identity = self._context, self._context.identity
         ended = self._status != "in_progress"
         fields = {name: getattr(self._reply.echo, name) for name in Echo.__struct_fields__}

@@ -78,7 +78,6 @@ class ItemReader:
         self._add_images()
 
     def add(self, message: Entry, place: str) -> None:
-        """Add a message that stands at this place of the client's body."""
         self.messages.append(message)
         self.places.append(place)
 

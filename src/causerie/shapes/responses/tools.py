@@ -43,7 +43,6 @@ class ToolForm(Struct, frozen=True):
 
 
 def flat_name(name: str, namespace: object = None) -> str:
-    """Return the name of a function that is in a namespace."""
     return f"{namespace}__{name}" if isinstance(namespace, str) and namespace else name
 
 
@@ -71,7 +70,6 @@ class ToolReader:
             self._tool(as_object(each, f"{place}[{at}]", "a tool with a `type`"), repeated)
 
     def resolve(self, name: object, namespace: object = None) -> str | None:
-        """Return the function that a client calls by this name."""
         if not isinstance(name, str):
             return None
         if (flat := flat_name(name, namespace)) in self._names:
