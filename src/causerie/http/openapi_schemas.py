@@ -26,9 +26,9 @@ from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
 from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
 from causerie.shapes.messages.encoder import MessageObject
+from causerie.shapes.messages.reader import TokenCount
 from causerie.shapes.messages.request_types import request_types
-from causerie.shapes.messages.shape import TokenCount
-from causerie.shapes.responses.body import InputTokens, ResponseBody, ResponseEvent
+from causerie.shapes.responses.encoder import InputTokens, ResponseBody, ResponseEvent
 from causerie.shapes.responses.request_types import request_type
 
 Schema = dict[str, object]

@@ -50,7 +50,6 @@ from causerie.shapes.chat_completions.router_fields import (
     read_models,
     read_preferences,
     unknown_preferences,
-    wants_usage,
 )
 from causerie.shapes.chat_completions.tools import (
     name_changes,
@@ -59,7 +58,7 @@ from causerie.shapes.chat_completions.tools import (
     read_tools,
     with_names,
 )
-from causerie.shapes.shape import ParsedRequest, Shape
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
 _decode_fast = msgspec.json.Decoder(FastFields).decode
 _DEFAULT_SAMPLING = SamplingParams()
@@ -127,32 +126,21 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-AT_ONCE = 32 * 1024
-"""Bytes of a body that is read at once: field by field, with repairs, it takes up to 10 ms."""
-
-
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
     """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
-    return _read_fast(body, rules) or _read_slowly(body, rules)
-
-
-def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
-    request = _read_fast(body, rules) if len(body) <= LARGE else None
-    return request or (_read_slowly(body, rules) if len(body) <= AT_ONCE else None)
+    request = _read_fast(body, rules)
+    if request is not None:
+        return request
+    if len(body) <= SMALL:
+        check_work(body, rules)
+    document, mark = decode_marked(body)
+    return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
 def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
     if len(body) > SMALL:  # the fast path reads all of a small one without harm
         check_work(body, rules)
     return read_fast_path(body, rules) if len(body) <= LARGE else None
-
-
-def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
-    if len(body) <= SMALL:
-        check_work(body, rules)
-    document, mark = decode_marked(body)
-    return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
 def read_fields(
@@ -165,16 +153,19 @@ def read_fields(
     _refuse_known(fields)
     repaired = _repaired(fields, rules, mark)
     fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
-    sent, unlisted = sift(_for_others(fields, rules), KNOWN)
+    others = fields.values
+    if rules.router and not ROUTER_FIELDS.isdisjoint(others):
+        others = {name: value for name, value in others.items() if name not in ROUTER_FIELDS}
+    sent, unlisted = sift(others, KNOWN)
     max_tokens, min_tokens = read_length(fields)
-    model, fallbacks = _models(fields, rules)
+    model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
     return ChatRequest(
         model=model,
         messages=messages,
         characters=plain_length(messages),
         stream=read_parameter(fields, "stream") or False,
-        include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
+        include_usage=_include_usage(fields, rules),
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
@@ -188,8 +179,8 @@ def read_fields(
         parallel_tool_calls=read_parameter(fields, "parallel_tool_calls"),
         output=read_output(fields),
         thinking=read_thinking(fields, rules),
-        template_kwargs=_template_kwargs(fields),
-        documents=_documents(fields),
+        template_kwargs=kwargs.values if (kwargs := fields.child("chat_template_kwargs")) else {},
+        documents=tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS)),
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
@@ -208,8 +199,9 @@ def read_fields(
 
 
 def _asked_for(fields: ObjectReader) -> frozenset[str]:
-    names = HONOURED & fields.values.keys()
-    return frozenset(name for name in names if _asks_for_anything(fields, name))
+    names = {name for name in HONOURED & fields.values.keys() if fields.has(name)}
+    # Some clients always send `logprobs: false`.
+    return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
 class _Repaired(Struct, frozen=True):
@@ -266,27 +258,10 @@ def _check_halves(new: object, mark: str) -> None:
         raise unpaired_surrogates()
 
 
-def _asks_for_anything(fields: ObjectReader, name: str) -> bool:
-    # Some clients always send `logprobs: false`.
-    return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
-
-
 def _cache_key(fields: ObjectReader) -> str | None:
     # It is a hint, so no value is refused.
     key = fields.get("prompt_cache_key")
     return key[:MAX_ID] if isinstance(key, str) and key else None
-
-
-def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
-    if rules.router and fields.has("models"):
-        return read_models(fields, MAX_ID)
-    return fields.required_string("model", most=MAX_ID), ()
-
-
-def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
-    if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
-        return fields.values
-    return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
 
 
 def _refuse_known(fields: ObjectReader) -> None:
@@ -299,19 +274,13 @@ def _refuse_known(fields: ObjectReader) -> None:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
 
 
-def _include_usage(fields: ObjectReader) -> bool:
+def _include_usage(fields: ObjectReader, rules: ParsingRules) -> bool:
     # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
-    return bool(options and options.boolean("include_usage"))
-
-
-def _template_kwargs(fields: ObjectReader) -> Mapping[str, object]:
-    kwargs = fields.child("chat_template_kwargs")
-    return kwargs.values if kwargs else {}
-
-
-def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
-    return tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS))
+    if options and options.boolean("include_usage"):
+        return True
+    usage = fields.child("usage") if rules.router else None
+    return bool(usage and usage.boolean("include"))
 
 
 def _generation_prompt(
@@ -357,11 +326,9 @@ def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequ
     return with_reply(parse(body, rules))
 
 
-def _parse_at_once(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest | None:
-    request = parse_at_once(body, rules)
+def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
+    request = _read_fast(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape(
-    "chat_completions", "/chat/completions", "chatcmpl-", _parse, _parse_at_once
-)
+CHAT_COMPLETIONS = Shape("chat_completions", "/chat/completions", "chatcmpl-", _parse, _parse_usual)

@@ -11,7 +11,7 @@ from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import Known, known_of, refusal, sift
 from causerie.protocol.numbers import money
-from causerie.protocol.parameters import MAX_MODELS, ParsingRules, RouterParameters
+from causerie.protocol.parameters import MAX_ID, MAX_MODELS, ParsingRules, RouterParameters
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
 
 ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
@@ -20,9 +20,12 @@ _PRICES = PriceCeiling.__struct_fields__
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
-def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
-    asked = fields.string("model", most=most)
-    named = fields.strings("models", most=MAX_MODELS, longest=most)
+def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
+    """Return the model and its fallbacks."""
+    if not rules.router or not fields.has("models"):
+        return fields.required_string("model", most=MAX_ID), ()
+    asked = fields.string("model", most=MAX_ID)
+    named = fields.strings("models", most=MAX_MODELS, longest=MAX_ID)
     if asked == "":
         raise wrong_value("model", "must not be empty.")
     every = [*([asked] if asked is not None else []), *named]
@@ -66,14 +69,10 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_sort(provider),
-        max_price=_max_price(provider),
+        max_price=MostPrice(*(_money(prices, name) for name in _PRICES))
+        if (prices := provider.child("max_price"))
+        else ANY_PRICE,
     )
-
-
-def wants_usage(fields: ObjectReader) -> bool:
-    """``usage.include``, which asks for the usage in a stream."""
-    usage = fields.child("usage")
-    return bool(usage is not None and usage.boolean("include"))
 
 
 def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
@@ -88,13 +87,6 @@ def _sort(provider: ObjectReader) -> SortBy | None:
         place, name = ObjectReader(value, provider.param("sort")), "by"
     word = place.word(name, _SORTS)
     return next((sort for sort in _SORTS if sort == word), None)
-
-
-def _max_price(provider: ObjectReader) -> MostPrice:
-    prices = provider.child("max_price")
-    if prices is None:
-        return ANY_PRICE
-    return MostPrice(*(_money(prices, name) for name in _PRICES))
 
 
 def _money(prices: ObjectReader, name: str) -> Decimal | None:

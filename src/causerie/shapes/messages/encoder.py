@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from causerie.errors import ErrorDetails, InternalError, ServiceError
+from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol import sse
 from causerie.protocol.events import (
     Batch,
@@ -458,7 +458,3 @@ def error_body(error: ErrorDetails, request_id: str) -> ErrorBody:
         length, limit = details.get("prompt_tokens"), details["context_length"]
         message = f"prompt is too long: {length} tokens > {limit} maximum. {message}"
     return ErrorBody(ErrorObject(kind, message, details), request_id)
-
-
-def failure_body(failure: ServiceError, request_id: str) -> ErrorBody:
-    return error_body(failure.error(), request_id)

@@ -35,13 +35,12 @@ from causerie.protocol.parameters import (
 )
 from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import AT_ONCE, plain_request, read_fields
+from causerie.shapes.chat_completions.reader import plain_request, read_fields
 from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
 from causerie.shapes.messages.conversation import Conversation
-from causerie.shapes.messages.encoder import MessagesReply
+from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
 from causerie.shapes.messages.thinking import is_ours
-from causerie.shapes.passing import PassingReply
-from causerie.shapes.shape import ParsedRequest, Places, renaming
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape, renaming
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
 _TRANSLATED = frozenset(
@@ -79,7 +78,6 @@ _HONOURED_BETAS = (
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
 )
 _MOST_BETAS = 16
-_SILENCE = "…"  # of a turn that had nothing but thinking
 _HINTS = frozenset({"reasoning"})
 
 
@@ -162,6 +160,7 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
         lambda: read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark),
     )
     thinking = request.thinking
+    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     if not fields.decided:
         adaptive = thinking.enabled is True and "thinking" in document
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
@@ -171,41 +170,24 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
         hints=frozenset() if fields.decided else _HINTS,
         lenient_tools=True,
         changes=(*changes, *request.changes),
-        native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
+        native=NativeRequest("messages", _without_ours(document), betas),
     )
     reply = MessagesReply(fields.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
 
 
 def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    # No server of others takes thinking that was signed here.
-    turns = document["messages"]
-    if not any(map(_has_ours, turns)):
-        return document
-    return {**document, "messages": [_without_ours_in(turn) for turn in turns]}
-
-
-def _has_ours(turn: Mapping[str, Any]) -> bool:
-    content = turn.get("content")
-    return isinstance(content, list) and any(map(is_ours, content))
+    # No server of others takes thinking that was signed here, nor a turn of nothing else.
+    turns = [_without_ours_in(turn) for turn in document["messages"]]
+    return {**document, "messages": turns}
 
 
 def _without_ours_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not _has_ours(turn):
+    content = turn.get("content")
+    if not isinstance(content, list) or not any(map(is_ours, content)):
         return turn
-    kept = [block for block in turn["content"] if not is_ours(block)]
-    return {**turn, "content": kept or [{"type": "text", "text": _SILENCE}]}
-
-
-def _native_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: headers[name] for name in ("anthropic-beta",) if name in headers}
-
-
-def parse_at_once(
-    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
-) -> ParsedRequest | None:
-    """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
-    return parse(body, rules, headers) if len(body) <= AT_ONCE else None
+    kept = [block for block in content if not is_ours(block)]
+    return {**turn, "content": kept or [{"type": "text", "text": "…"}]}
 
 
 def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, str]) -> _Fields:
@@ -367,3 +349,23 @@ def _write_others(fields: _Fields) -> None:
             values["user"] = metadata["user_id"]
         for name in metadata.keys() - {"user_id"}:
             fields.note(f"metadata.{name[:64]} dropped")
+
+
+class TokenCount(Struct, frozen=True):
+    """Tokens of a prompt."""
+
+    input_tokens: int
+
+
+MESSAGES = Shape(
+    "messages",
+    "/messages",
+    "msg_",
+    parse,
+    error=lambda failure, request_id: error_body(failure.error(), request_id),
+    error_status=lambda one: 529 if one.type == "overloaded_error" else one.status,
+    ping=PING,
+    counting="/messages/count_tokens",
+    count_body=TokenCount,
+    id_header="request-id",
+)

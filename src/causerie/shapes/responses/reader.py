@@ -6,11 +6,11 @@ thinking and output formats are the same. Errors and reports name the fields of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from causerie.protocol.body import (
     ObjectReader,
@@ -24,15 +24,83 @@ from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.parameters import HINTS, PARAMETERS, ParsingRules, RouterParameters
 from causerie.protocol.request import ChatRequest, ImagePart, Message, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
-from causerie.shapes.passing import PassingReply
-from causerie.shapes.responses.body import InputTokens
-from causerie.shapes.responses.echo import echo_of
-from causerie.shapes.responses.encoder import ResponseReply
+from causerie.shapes.chat_completions.reader import read_fields
+from causerie.shapes.responses.encoder import Echo, InputTokens, ResponseReply
 from causerie.shapes.responses.items import ItemReader, read_input
 from causerie.shapes.responses.tools import ToolReader, read_choice
 from causerie.shapes.sealed_reasoning import unseal
-from causerie.shapes.shape import ParsedRequest, Places, Shape, renaming
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape, renaming
+
+_FUNCTION = {"description": None, "parameters": None, "strict": None}
+
+
+def echo_of(body: ObjectReader, request: ChatRequest) -> Echo:
+    """Return the echo of a body whose fields are valid."""
+    sampling, user = request.sampling, body.get("user")
+    return Echo(
+        instructions=body.string("instructions"),
+        max_output_tokens=request.max_tokens,
+        max_tool_calls=body.integer("max_tool_calls", 1, 2**31 - 1),
+        metadata=_object(body.get("metadata")),
+        parallel_tool_calls=request.parallel_tool_calls is not False,
+        prompt_cache_key=_text(body.get("prompt_cache_key")),
+        reasoning=_reasoning(body.get("reasoning")),
+        safety_identifier=_text(body.get("safety_identifier")),
+        temperature=_number(sampling.temperature, 1.0),
+        text=_text_settings(_object(body.get("text"))),
+        tool_choice=_choice(body.get("tool_choice")),
+        tools=_tools(body.get("tools")),
+        top_logprobs=request.top_logprobs or 0,
+        top_p=_number(sampling.top_p, 1.0),
+        presence_penalty=_number(sampling.presence_penalty, 0.0),
+        frequency_penalty=_number(sampling.frequency_penalty, 0.0),
+        user=user if isinstance(user, str) else UNSET,
+    )
+
+
+def _number(value: float | None, unset: float) -> float:
+    return unset if value is None else value
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _reasoning(value: object) -> Mapping[str, Any] | None:
+    if not isinstance(value, dict):
+        return None
+    return {"effort": value.get("effort"), "summary": value.get("summary")}
+
+
+def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
+    # The specification has no schema in what is said again.
+    form = _object(text.get("format")) or {"type": "text"}
+    if form.get("type") == "json_schema":
+        name, strict = form.get("name") or "response", form.get("strict")
+        form = {
+            **{"type": "json_schema", "name": name, "description": form.get("description")},
+            **{"schema": None, "strict": strict is not False},
+        }
+    verbosity = text.get("verbosity")
+    return {"format": form, **({"verbosity": verbosity} if verbosity else {})}
+
+
+def _choice(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type") == "allowed_tools":
+        return {"mode": "auto", **value}
+    return "auto" if value is None else value
+
+
+def _tools(value: object) -> Sequence[Any]:
+    if not isinstance(value, list):
+        return ()
+    plain = ({**_FUNCTION, **tool} if tool.get("type") == "function" else tool for tool in value)
+    return list(plain)
+
 
 ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
@@ -88,12 +156,6 @@ def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequ
     check_work(body, rules)
     document, mark = decode_marked(body)
     return _Translation(ObjectReader(document), rules).parsed(len(body) > AT_ONCE, mark)
-
-
-def _parse_at_once(
-    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
-) -> ParsedRequest | None:
-    return _parse(body, rules, headers) if len(body) <= AT_ONCE else None
 
 
 class _Translation:
@@ -290,7 +352,6 @@ RESPONSES = Shape(
     "/responses",
     "resp_",
     _parse,
-    _parse_at_once,
     counting="/responses/input_tokens",
     count_body=InputTokens,
 )
