@@ -116,10 +116,6 @@ class Scopes:
         return (of_model,) if of_door is None else (of_model, of_door)
 
 
-def _counting_queue() -> SlotQueue:
-    return SlotQueue("that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The stages in their order; ``members`` is ``None`` without accounts.
@@ -136,7 +132,12 @@ class Pipeline:
     members: AccountPorts | None = None
     check_calls: CallSink | None = None
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
-    _counts: SlotQueue = field(default_factory=_counting_queue, init=False)
+    _counts: SlotQueue = field(
+        default_factory=lambda: SlotQueue(
+            "that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0
+        ),
+        init=False,
+    )
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
         """Like :meth:`authenticate`, but return ``None`` if that would have to wait."""
@@ -176,8 +177,7 @@ class Pipeline:
             raise
         finally:
             record.early_start = response.early_start
-            entered = self.meter.write(record)
-            if entered is not None:
+            if (entered := self.meter.write(record)) is not None:
                 await entered
 
     async def count_tokens(
@@ -272,8 +272,7 @@ class Pipeline:
     ) -> None:
         record = asked.record
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
-        written = self.meter.begin_request(record, lambda: need().input)
-        if written is not None:
+        if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
@@ -343,7 +342,13 @@ class Pipeline:
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
                 self._choices[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
-            raise _not_for(caller, choice.model)
+            may = ", ".join(sorted(caller.models)) or "none"
+            raise Forbidden(
+                f"The key {caller.key} may not use the model {choice.model.id}; it may use: "
+                f"{may[:500]}.",
+                code="model_not_allowed",
+                param="model",
+            )
         return choice
 
     def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
@@ -430,15 +435,6 @@ def another_may(failure: ServiceError) -> bool:
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True
     return failure.code in ("unsupported_parameter", "context_length_exceeded")
-
-
-def _not_for(caller: Caller, model: Entry) -> Forbidden:
-    may = ", ".join(sorted(caller.models or ())) or "none"
-    return Forbidden(
-        f"The key {caller.key} may not use the model {model.id}; it may use: {may[:500]}.",
-        code="model_not_allowed",
-        param="model",
-    )
 
 
 def _context(

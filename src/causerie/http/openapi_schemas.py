@@ -12,13 +12,16 @@ from msgspec.structs import fields
 from causerie.errors import Error
 from causerie.http.health import Health
 from causerie.protocol.declaration import Parameter, declared
-from causerie.protocol.key_statements import RouterCredits, RouterGeneration, RouterKey
+from causerie.protocol.key_statements import (
+    CreditsStatement,
+    GenerationStatement,
+    KeyStatement,
+)
 from causerie.protocol.model_entries import (
+    Count,
+    ModelEndpoints,
     ModelList,
-    RouterCount,
-    RouterEndpoints,
     RouterModel,
-    RouterModelData,
     RouterModelList,
     ServedModelEntry,
 )
@@ -101,9 +104,20 @@ _MODEL_OR_MODELS = [
     {"required": ["model"], "properties": {"model": {"type": "string"}}},
     {"required": ["models"], "properties": {"models": {"type": "array", "minItems": 1}}},
 ]
+
+
+def _with_data(name: str, kind: type[Struct]) -> type[Struct]:
+    return msgspec.defstruct(name, [("data", kind)])
+
+
 _ROUTER_TYPES = (
-    *(RouterModelData, RouterModelList, RouterCount, RouterEndpoints),
-    *(RouterKey, RouterCredits, RouterGeneration),
+    _with_data("RouterModelData", RouterModel),
+    RouterModelList,
+    _with_data("RouterCount", Count),
+    _with_data("RouterEndpoints", ModelEndpoints),
+    _with_data("RouterKey", KeyStatement),
+    _with_data("RouterCredits", CreditsStatement),
+    _with_data("RouterGeneration", GenerationStatement),
 )
 
 

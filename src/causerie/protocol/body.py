@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
-from causerie.protocol.declaration import Number, Parameter
+from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
 
@@ -232,21 +232,16 @@ def read_parameter(body: ObjectReader, name: str) -> Any:
 
 def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     name, number, most = parameter.name, parameter.number, parameter.most_characters
+    if number is not None and number.kind is float:
+        return lambda body: body.number(name, number.least, number.most, above=number.above)
     if number is not None:
-        return _number_reader(name, number)
+        first, last = int(number.least), int(number.most)
+        return lambda body: body.integer(name, first, last)
     if parameter.bare is bool:
         return lambda body: body.boolean(name)
     if parameter.bare is not str or most is None:
         return None
     return lambda body: body.string(name, most=most)
-
-
-def _number_reader(name: str, number: Number) -> Callable[[ObjectReader], Any]:
-    least, most, above = number.least, number.most, number.above
-    if number.kind is float:
-        return lambda body: body.number(name, least, most, above=above)
-    first, last = int(least), int(most)
-    return lambda body: body.integer(name, first, last)
 
 
 _READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
@@ -265,6 +260,11 @@ BOUND_SETTINGS = {
 }
 """The settings of the bounds that an operator can raise."""
 _BOM = b"\xef\xbb\xbf"
+_COMPRESSED = {
+    "gzip": b"\x1f\x8b",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "zlib": (b"x\x01", b"x\x9c", b"x\xda"),
+}
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -300,9 +300,10 @@ def decode_object(body: bytes) -> dict[str, object]:
             f"The body is not valid UTF-8 ({error.reason}); send JSON text encoded as UTF-8."
         ) from error
     except msgspec.MsgspecError as error:
+        why = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
         raise _invalid(
-            f"The body is not valid JSON ({_malformation(error)}); send one JSON object, encoded "
-            "as UTF-8, without NaN, Infinity or unpaired surrogates."
+            f"The body is not valid JSON ({why[:1].lower() + why[1:]}); send one JSON object, "
+            "encoded as UTF-8, without NaN, Infinity or unpaired surrogates."
         ) from error
     if not isinstance(document, dict):
         raise _invalid("The body must be a JSON object with `model` and `messages`.")
@@ -310,20 +311,12 @@ def decode_object(body: bytes) -> dict[str, object]:
 
 
 def _check_plain(body: bytes) -> None:
-    name = _compression_of(body)
-    if name is not None:
-        raise _invalid(
-            f"The body looks compressed ({name}), and there is no `Content-Encoding` header; send "
-            "JSON text that is not compressed."
-        )
-
-
-def _compression_of(body: bytes) -> str | None:
-    if body.startswith(b"\x1f\x8b"):
-        return "gzip"
-    if body.startswith(b"\x28\xb5\x2f\xfd"):
-        return "zstd"
-    return "zlib" if body.startswith((b"x\x01", b"x\x9c", b"x\xda")) else None
+    for name, beginnings in _COMPRESSED.items():
+        if body.startswith(beginnings):
+            raise _invalid(
+                f"The body looks compressed ({name}), and there is no `Content-Encoding` header; "
+                "send JSON text that is not compressed."
+            )
 
 
 def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
@@ -358,11 +351,6 @@ def mark_halves(body: bytes) -> tuple[bytes, str]:
         return body, ""
     marked = _ESCAPE.sub(lambda found: mark.encode() if found["half"] else found[0], body)
     return (body, "") if marked == body else (marked, mark)
-
-
-def _malformation(error: msgspec.MsgspecError) -> str:
-    text = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
-    return text[:1].lower() + text[1:]
 
 
 def _invalid(message: str) -> InvalidRequest:

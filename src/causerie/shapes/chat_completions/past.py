@@ -170,7 +170,7 @@ class _MessageMender:
         if call.get("extra_content") is not None and not isinstance(call["extra_content"], dict):
             call = {**call, "extra_content": None}
             self._note(f"{place}.extra_content", "dropped")
-        if not (_is_text(function.get("name")) and function["name"]):
+        if not (isinstance(function.get("name"), str) and function["name"]):
             function = {**function, "name": _UNKNOWN}
             self._note(f"{place}.function.name", "repaired")
         if not is_object(function.get("arguments")):
@@ -230,10 +230,6 @@ def _text_part(part: Entry, kind: str) -> Entry | None:
     return {**others, "type": kind, kind: text}
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _arguments(given: Any) -> str:
     if given is None or (isinstance(given, str) and not given.strip()):
         return "{}"
@@ -283,15 +279,15 @@ class _OpenCalls:
         for given, group in groups.items():
             self._by_id.setdefault(given, deque()).append(group)
 
-    def take(self, given: object) -> _Call | None:
-        if not isinstance(given, str):
+    def take(self, given: str | None) -> _Call | None:
+        if given is None:
             while self._newest_calls and self._newest_calls[0].result is not None:
                 self._newest_calls.popleft()
             return self._newest_calls[0] if self._newest_calls else None
         return self._from(self._by_id.get(given), newest=True)
 
-    def take_later(self, given: object) -> _Call | None:
-        return self._from(self._by_id.get(given), newest=False) if _is_text(given) else None
+    def take_later(self, given: str | None) -> _Call | None:
+        return self._from(self._by_id.get(given), newest=False)
 
     def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
         while groups:
@@ -333,14 +329,14 @@ def _match_results(
         if index in calls:
             unanswered.add(calls[index])
         elif role_of(message) == "tool":
-            call = unanswered.take(message.get("tool_call_id"))
+            call = unanswered.take(_given(message.get("tool_call_id")))
             if call is None:
                 early.append((index, message))
             else:
                 call.result = index, message
     orphans: dict[int, Entry] = {}
     for index, message in early:
-        call = unanswered.take_later(message.get("tool_call_id"))
+        call = unanswered.take_later(_given(message.get("tool_call_id")))
         if call is None:
             orphans[index] = message
         else:
@@ -348,8 +344,12 @@ def _match_results(
     return orphans
 
 
+def _given(id: Any) -> str | None:
+    return id if isinstance(id, str) else None
+
+
 def _call_of(call: Entry, ids: _CallIds) -> _Call:
-    given = call.get("id") if _is_text(call.get("id")) else None
+    given = _given(call.get("id"))
     return _Call(given, ids.take(given), call["function"]["name"])
 
 
@@ -392,7 +392,7 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 def _with_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
-    given = message.get("tool_call_id") if _is_text(message.get("tool_call_id")) else None
+    given = _given(message.get("tool_call_id"))
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)
     changes.note(f"messages[{index}] call added")
