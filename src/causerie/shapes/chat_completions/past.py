@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -94,6 +95,12 @@ class Changes:
             self._named[change] = None
         else:
             self._more += 1
+
+    def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
+        """Note the fields of an object that are not known, as dropped."""
+        for name in fields.values:
+            if fields.has(name) and name not in known:
+                self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
         """Return the named changes, and the number of the others."""

@@ -55,7 +55,8 @@ class Conversation:
             if turns is None:
                 raise missing("messages", "an array of at least one message")
             raise wrong_type("messages", "an array of messages", turns)
-        last = max((at for at, one in enumerate(turns) if _role(one) == "user"), default=0)
+        roles = [turn.get("role") if isinstance(turn, dict) else None for turn in turns]
+        last = max((at for at, role in enumerate(roles) if role == "user"), default=0)
         for index, turn in enumerate(turns):
             self._add_turn(turn, f"messages[{index}]", new=index >= last)
 
@@ -170,8 +171,10 @@ class Conversation:
             message["content"] = ""
         if calls:
             message["tool_calls"] = calls
-        if thoughts:
-            _add_reasoning(message, thoughts)
+        if plain := [block["text"] for block in thoughts if block.keys() == {"text"}]:
+            message["reasoning_content"] = "".join(plain)
+        if signed := [block for block in thoughts if block.keys() != {"text"}]:
+            message["reasoning_details"] = signed
         self._add(message, place, f"{place}.content")
 
     def _parts(
@@ -219,10 +222,6 @@ class Conversation:
         return ()
 
 
-def _role(turn: object) -> object:
-    return turn.get("role") if isinstance(turn, dict) else None
-
-
 def _others(block: Entry) -> Entry:
     known = _NOT_PASSED[block["type"]]
     return {name: value for name, value in block.items() if name not in known}
@@ -233,15 +232,6 @@ def _call(block: Entry) -> Entry:
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
     function = {"name": block.get("name"), "arguments": arguments}
     return {"id": block.get("id"), "type": "function", "function": function, **_others(block)}
-
-
-def _add_reasoning(message: Entry, thoughts: list[Entry]) -> None:
-    plain = [block["text"] for block in thoughts if block.keys() == {"text"}]
-    if plain:
-        message["reasoning_content"] = "".join(plain)
-    signed = [block for block in thoughts if block.keys() != {"text"}]
-    if signed:
-        message["reasoning_details"] = signed
 
 
 def _address(source: object) -> str | None:

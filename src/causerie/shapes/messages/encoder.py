@@ -177,12 +177,9 @@ def encoded(event: StreamEvent) -> bytes:
 PING = encoded(Ping())
 
 
-class _Call:
-    __slots__ = ("brackets", "place")
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-        self.brackets = Brackets()
+class _Call(Struct, eq=False):
+    place: int
+    brackets: Brackets
 
 
 class _Blocks:
@@ -262,7 +259,7 @@ class _Blocks:
             yield from self._redact(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin("call", ToolUseBlock(id=event.id, name=name))
-        self._calls[event.index] = _Call(self._open)
+        self._calls[event.index] = _Call(self._open, Brackets())
         self._kind = ""
 
     def _reason(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
@@ -346,7 +343,13 @@ class MessagesReply(Struct, frozen=True):
                 if isinstance(made, BlockStart):
                     content.append(made.content_block)
                 elif isinstance(made, BlockDelta):
-                    _add_piece(content[made.index], pieces.setdefault(made.index, []), made.delta)
+                    match made.delta:
+                        case TextPiece(text) | ThinkingPiece(text) | InputPiece(text):
+                            pieces.setdefault(made.index, []).append(text)
+                        case SignaturePiece(signature):
+                            block = content[made.index]
+                            assert isinstance(block, ThinkingBlock)
+                            block.signature = signature
         if blocks.usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
         for index, texts in pieces.items():
@@ -363,15 +366,6 @@ class MessagesReply(Struct, frozen=True):
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
         return MessagesEncoder(context, self)
-
-
-def _add_piece(block: ContentBlock, texts: list[str], piece: Piece) -> None:
-    match piece:
-        case TextPiece(text) | ThinkingPiece(text) | InputPiece(text):
-            texts.append(text)
-        case SignaturePiece(signature):
-            assert isinstance(block, ThinkingBlock)
-            block.signature = signature
 
 
 def _put_together(block: ContentBlock, text: str) -> None:

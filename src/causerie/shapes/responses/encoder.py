@@ -242,17 +242,14 @@ class ResponseReply(Struct, frozen=True):
         return ResponseEncoder(self, context)
 
 
-class _OpenCall:
+class _OpenCall(Struct, eq=False):
     """A call under way; ``reader`` decodes the input of a custom tool."""
 
-    __slots__ = ("arguments", "at", "index", "item", "reader")
-
-    def __init__(self, at: int, index: int, item: CallItem) -> None:
-        self.at = at  # among the items
-        self.index = index  # of its events
-        self.item = item
-        self.arguments: list[str] = []
-        self.reader = InputReader() if isinstance(item, CustomCallItem) else None
+    at: int  # among the items
+    index: int  # of its events
+    item: CallItem
+    reader: InputReader | None
+    arguments: list[str] = []
 
 
 class ResponseEncoder:
@@ -430,22 +427,16 @@ class ResponseEncoder:
             if not event.text and not (event.blocks and self._reply.encrypted):
                 return
             self._close_all("completed")
-            self._begin_reasoning()
-        assert self._reasoning is not None
+            self._reasoning = ReasoningItem(id=self._new_id("rs"))
+            self._thoughts, self._blocks = [], []
+            self._add(self._reasoning)
         self._blocks += event.blocks
         if event.text:
             if self._reply.summarized:
-                self._summarize(event.text)
+                self._summarize(self._reasoning, event.text)
             self._thoughts.append(event.text)
 
-    def _begin_reasoning(self) -> None:
-        self._reasoning = item = ReasoningItem(id=self._new_id("rs"))
-        self._thoughts, self._blocks = [], []
-        self._add(item)
-
-    def _summarize(self, text: str) -> None:
-        item = self._reasoning
-        assert item is not None
+    def _summarize(self, item: ReasoningItem, text: str) -> None:
         place = self._part(item, self._items.index(item), summary_index=0)
         if not self._thoughts:
             part = {**place, "part": SummaryText("")}
@@ -480,10 +471,13 @@ class ResponseEncoder:
         self._call_count += 1
         self._close_message("completed")
         self._close_reasoning("completed")
-        self._close_calls(complete_only=True)
+        for call in list(self._calls.values()):
+            if is_object("".join(call.arguments)):
+                self._close_call(call, "completed")
         item = self._call_item(event)
         self._add(item)
-        self._calls[event.index] = _OpenCall(len(self._items) - 1, event.index, item)
+        reader = InputReader() if isinstance(item, CustomCallItem) else None
+        self._calls[event.index] = _OpenCall(len(self._items) - 1, event.index, item, reader)
 
     def _call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
@@ -516,15 +510,9 @@ class ResponseEncoder:
         if isinstance(call.item, CustomCallItem):
             call.item.input += delta
 
-    def _close_calls(self, *, complete_only: bool = False) -> None:
-        for call in list(self._calls.values()):
-            arguments = "".join(call.arguments)
-            if not complete_only or is_object(arguments):
-                self._close_call(call, arguments, "completed")
-
-    def _close_call(self, call: _OpenCall, arguments: str, status: ItemStatus) -> None:
+    def _close_call(self, call: _OpenCall, status: ItemStatus) -> None:
         del self._calls[call.index]
-        item, place = call.item, self._part(call.item, call.at)
+        arguments, item, place = "".join(call.arguments), call.item, self._part(call.item, call.at)
         if isinstance(item, FunctionCallItem):
             item.arguments = arguments
             told = {"name": item.name, "arguments": arguments}
@@ -542,8 +530,9 @@ class ResponseEncoder:
     def _finish(self, event: Finished) -> None:
         self._verified = event.verified
         self._incomplete = _INCOMPLETE.get(event.reason)
-        self._close_all("completed" if self._incomplete is None else "incomplete")
-        self._status = "completed" if self._incomplete is None else "incomplete"
+        status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
+        self._close_all(status)
+        self._status = status
 
     def _close_all(self, last: ItemStatus) -> None:
         """End the items that are under way; the last one of all gets this status."""
@@ -555,4 +544,4 @@ class ResponseEncoder:
         self._close_message(status(self._message))
         self._close_reasoning(status(self._reasoning))
         for call in list(self._calls.values()):
-            self._close_call(call, "".join(call.arguments), status(call.item))
+            self._close_call(call, status(call.item))

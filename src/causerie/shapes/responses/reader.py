@@ -104,9 +104,6 @@ def _tools(value: object) -> Sequence[Any]:
 
 ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
-_MAX_TOOL_CALLS = 2**31 - 1
-_MAX_INCLUDE = 64
-_MOST_LOGPROBS = 20
 
 _DECLARED = {
     **PARAMETERS,
@@ -175,7 +172,11 @@ class _Translation:
         self._translate_text()
         self._translate_reasoning()
         encrypted = self._translate_include()
-        most_calls = self._translate_max_tool_calls()
+        most_calls = body.integer("max_tool_calls", 1, 2**31 - 1)
+        if most_calls == 1:
+            fields["parallel_tool_calls"] = False
+        elif fields.get("parallel_tool_calls") is False:
+            most_calls = 1
         choice = read_choice(body.get("tool_choice"), self._tools, self._changes)
         if choice is not None:
             fields["tool_choice"] = choice
@@ -202,6 +203,7 @@ class _Translation:
             raise unsupported("background", "Replies are sent while they are made; send false.")
 
     def _copy_plain(self) -> None:
+        strict = self._rules.reject_unknown
         for name, value in self._body.values.items():
             if name in _TRANSLATED:
                 continue
@@ -209,19 +211,12 @@ class _Translation:
                 self._fields[name] = value
             elif name in _RENAMED:
                 self._fields[_RENAMED[name]] = value
-            elif name in KNOWN.fields or (
-                self._rules.reject_unknown and name in _NEVER_REFUSED
-            ):  # of chat completions, and of no meaning here
-                self._drop(name, value)
-            else:
+            elif name not in KNOWN.fields and not (strict and name in _NEVER_REFUSED):
                 self._fields[name] = value
-
-    def _drop(self, name: str, value: object) -> None:
-        if value is None:
-            return
-        if self._rules.reject_unknown and name not in _NEVER_REFUSED:
-            raise unsupported(name, "It is no field of this API; leave it out.")
-        self._changes.note(f"{quote(name[:64], safe='.')} dropped")
+            elif value is not None:  # of chat completions, and of no meaning here
+                if strict and name not in _NEVER_REFUSED:
+                    raise unsupported(name, "It is no field of this API; leave it out.")
+                self._changes.note(f"{quote(name[:64], safe='.')} dropped")
 
     def _translate_conversation(self) -> None:
         body = self._body
@@ -240,7 +235,7 @@ class _Translation:
         text = self._body.child("text")
         if text is None:
             return
-        self._drop_others(text, ("format", "verbosity"))
+        self._changes.note_others(text, ("format", "verbosity"))
         if text.has("verbosity"):
             self._fields["verbosity"] = text.get("verbosity")
         form = text.child("format", 'an object like {"type": "json_schema", "name": NAME}')
@@ -262,34 +257,23 @@ class _Translation:
         more = {name: reasoning.get(name) for name in own if reasoning.has(name)}
         if more:
             self._fields["reasoning"] = more
-        self._drop_others(reasoning, ("effort", "summary", "generate_summary", *own))
+        self._changes.note_others(reasoning, ("effort", "summary", "generate_summary", *own))
 
     def _summarizes(self) -> bool:
         reasoning = self._body.child("reasoning") or ObjectReader({})
         wanted = reasoning.string("summary") or reasoning.string("generate_summary")
         return wanted is not None and wanted != "none"
 
-    def _drop_others(self, fields: ObjectReader, known: tuple[str, ...]) -> None:
-        for name in fields.values:
-            if fields.has(name) and name not in known:
-                self._changes.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
-
     def _translate_include(self) -> bool:
         body, fields = self._body, self._fields
-        included = body.strings("include", most=_MAX_INCLUDE)
+        included = body.strings("include", most=64)
         for at, name in enumerate(included):
             if name not in (ENCRYPTED, _LOGPROBS):
                 self._changes.note(f"include[{at}] dropped")
-        top = body.integer("top_logprobs", 0, _MOST_LOGPROBS)
+        top = body.integer("top_logprobs", 0, 20)
         if top or _LOGPROBS in included:
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
-
-    def _translate_max_tool_calls(self) -> int | None:
-        most = self._body.integer("max_tool_calls", 1, _MAX_TOOL_CALLS)
-        if most == 1:
-            self._fields["parallel_tool_calls"] = False
-        return 1 if self._fields.get("parallel_tool_calls") is False else most
 
     def _note_differences(self) -> None:
         body, note = self._body, self._changes.note
@@ -306,16 +290,13 @@ class _Translation:
             else tool
             for tool in request.tools
         )
-        changes = (*self._changes.reported(), *request.changes)
         shown = self._items.returned_images
-        messages = request.messages
-        if shown:
-            messages = tuple(_with_optional(message, shown) for message in messages)
+        messages = tuple(_with_optional(message, shown) for message in request.messages)
         native = None if halved else NativeRequest("responses", _without_ours(self._body.values))
         return structs.replace(
             request,
             messages=messages,
-            changes=changes,
+            changes=(*self._changes.reported(), *request.changes),
             tools=tools,
             native=native,
             hints=_HINTS,
@@ -324,7 +305,7 @@ class _Translation:
 
 
 def _with_optional(message: Message, urls: Collection[str]) -> Message:
-    if not isinstance(message.content, tuple):
+    if not urls or not isinstance(message.content, tuple):
         return message
     content = tuple(
         structs.replace(part, optional=True)
