@@ -186,7 +186,9 @@ class Connection(asyncio.Protocol):
         digest, body = cut_head(data)
         head = self._server.heads.get(digest)
         if head is not None:
-            self._begin_known(head, body)
+            self._unknown_heads = 0
+            self._deadline = _NO_DEADLINE
+            self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
         else:
             self._parse(data)
             if digest:
@@ -310,11 +312,6 @@ class Connection(asyncio.Protocol):
             self._bound_head(len(data))
         elif self._url:
             self._bound_head(len(self._url))  # which began behind a whole request
-
-    def _begin_known(self, head: RequestHead, body: bytes) -> None:
-        self._unknown_heads = 0
-        self._deadline = _NO_DEADLINE
-        self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
 
     def _learn_head(self, digest: bytes, length: int) -> None:
         self._unknown_heads += 1

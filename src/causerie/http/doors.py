@@ -163,8 +163,8 @@ class DoorTable:
         private: bool = True,
     ) -> None:
         self.doors = tuple(doors)
-        by_name = {door.name: door for door in self.doors}
-        self._default = by_name[default]
+        self._by_name = {door.name: door for door in self.doors}
+        self._default = self._by_name[default]
         self._private = private
         self._domains = ("localhost", *(domain.lower() for domain in domains))
         self._names = frozenset((*self._domains, *(name.lower() for name in names)))
@@ -215,10 +215,9 @@ class DoorTable:
         return name
 
     def named(self, name: str) -> MountedDoor:
-        for door in self.doors:
-            if door.name == name:
-                return door
-        raise NotFound(f"There is no door {name}.")
+        if name not in self._by_name:
+            raise NotFound(f"There is no door {name}.")
+        return self._by_name[name]
 
     def has_host(self, host: str | None) -> bool:
         return host_name(host) in self._by_host

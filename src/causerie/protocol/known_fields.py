@@ -157,16 +157,14 @@ def _merged(one: Known, other: Known) -> Known:
     return Known(fields, "open" if "open" in (one.others, other.others) else "closed")
 
 
-def _of_hint(kind: Any) -> Known:
-    # A hint of an unexpected type is not sent on.
-    known = known_of(kind)
-    return known if known.fields else OPEN
-
-
 KNOWN = Known(
     {
         **dict.fromkeys(REFUSED, LEAF),
-        **{name: _of_hint(each.type) for name, each in parameters.HINTS.items()},
+        # A hint of an unexpected type is not sent on.
+        **{
+            name: known if (known := known_of(each.type)).fields else OPEN
+            for name, each in parameters.HINTS.items()
+        },
         **{name: known_of(each.type) for name, each in parameters.PARAMETERS.items()},
     }
 )
@@ -221,19 +219,18 @@ def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
     return unsupported(place[:_LONGEST_PLACE], advice)
 
 
-class _Found:
-    __slots__ = ("message", "more", "names")
-
-    def __init__(self) -> None:
-        self.names: dict[str, None] = {}
-        self.more = 0
-        self.message = 0  # index of the message that is read, if one is
+class _Found(Struct, eq=False):
+    names: dict[str, None] = {}
+    more: int = 0
+    message: int = 0  # index of the message that is read, if one is
 
     def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
         """Note ``count`` unknown fields of an object; ``null`` ones get no name."""
         if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
             path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
-        for name in _unlisted(value, known):
+        for name in value:
+            if _goes(name, value, known):
+                continue
             if len(self.names) >= _MOST_NAMES:
                 self.more += count
                 return
@@ -305,13 +302,6 @@ def _is_bare(value: Mapping[str, Any], name: str) -> bool:
         elif not isinstance(each, dict):
             return True
     return False
-
-
-def _unlisted(value: Mapping[str, Any], known: Known) -> Iterator[str]:
-    if known.others == "closed" and not known.objects:
-        fields = known.fields
-        return (name for name in value if name not in fields)
-    return (name for name in value if not _goes(name, value, known))
 
 
 def _below(known: Known, name: str) -> Known:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 _STRUCTURE = re.compile(r'[{}\[\]"]')
 _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-class Brackets:
+class Brackets(Struct, eq=False):
     """Finds the end of one object or array; each piece is read once."""
 
-    __slots__ = ("_depth", "_escaped", "closed", "empty", "quoted")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self.quoted = False  # in the middle of a string
-        self._escaped = False  # behind a backslash in one
-        self.closed = False  # the last bracket has been read
-        self.empty = True  # nothing but white space has been read
+    _depth: int = 0
+    quoted: bool = False  # in the middle of a string
+    _escaped: bool = False  # behind a backslash in one
+    closed: bool = False  # the last bracket has been read
+    empty: bool = True  # nothing but white space has been read
 
     def read(self, text: str) -> int:
         """Read up to the end of the value, or of the text; return how much that is."""

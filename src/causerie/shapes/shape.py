@@ -139,13 +139,10 @@ class PassingReply(Struct, frozen=True):
         return _PassingEncoder(self.encoded.encoder(context))
 
 
-class _PassingEncoder:
-    __slots__ = ("_encoder", "_last", "_passes")
-
-    def __init__(self, encoder: StreamEncoder) -> None:
-        self._encoder = encoder
-        self._last: list[bytes] = []
-        self._passes = False
+class _PassingEncoder(Struct, eq=False):
+    _encoder: StreamEncoder
+    _last: list[bytes] = []
+    _passes: bool = False
 
     def feed(self, batch: Batch) -> bytes:
         verbatim = [event for event in batch if isinstance(event, Verbatim)]

@@ -40,7 +40,8 @@ class Branding:
         """Return the rules that follow the style sheet; empty without a colour."""
         if self.accent is None:
             return b""
-        wanted = _parsed(self.accent)
+        red, green, blue = map(float, bytes.fromhex(self.accent.removeprefix("#")))
+        wanted = red, green, blue
         day, night = _rules(wanted, _DAY), _rules(wanted, _NIGHT)
         return (
             f":root {{ {day} }}\n"
@@ -78,7 +79,8 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
         "accent-soft": light.soft(accent),
         "on-accent": light.on_accent(accent),
     }
-    return " ".join(f"--{name}: {_text(colour)};" for name, colour in colours.items())
+    texts = {name: bytes(map(round, colour)).hex() for name, colour in colours.items()}
+    return " ".join(f"--{name}: #{text};" for name, text in texts.items())
 
 
 def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
@@ -107,15 +109,6 @@ def _luminance(colour: _Rgb) -> float:
 def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
     red, green, blue = (a + (b - a) * share for a, b in zip(one, other, strict=True))
     return red, green, blue
-
-
-def _parsed(text: str) -> _Rgb:
-    red, green, blue = bytes.fromhex(text.removeprefix("#"))
-    return float(red), float(green), float(blue)
-
-
-def _text(colour: _Rgb) -> str:
-    return "#" + "".join(f"{round(part):02x}" for part in colour)
 
 
 _WORD = re.compile(r"[^\W_]+")

@@ -77,17 +77,17 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
     for index, value in enumerate(values):
         role = past.get(index)
         if role is not None:
-            value = _MessageMender(index, role, changes).mended(_whole(value, index, mark, changes))
+            mender = _MessageMender(f"messages[{index}]", role, changes)
+            value = mender.mended(_whole(value, index, mark, changes))
         mended.append((index, value))
     return Mended(_paired(mended, changes), changes.reported())
 
 
-class Changes:
+class Changes(Struct, eq=False):
     """A bounded list of changes to a request, to be reported in a header."""
 
-    def __init__(self) -> None:
-        self._named: dict[str, None] = {}
-        self._more = 0
+    _named: dict[str, None] = {}
+    _more: int = 0
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
@@ -120,11 +120,10 @@ def _whole(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
     return whole
 
 
-class _MessageMender:
-    def __init__(self, index: int, role: Role, changes: Changes) -> None:
-        self._role: Role = role
-        self._place = f"messages[{index}]"
-        self._changes = changes
+class _MessageMender(Struct, eq=False):
+    _place: str
+    _role: Role
+    _changes: Changes
 
     def mended(self, value: Entry) -> Entry:
         message = dict(value)
@@ -244,14 +243,11 @@ def _arguments(given: Any) -> str:
     return text if is_object(text) else msgspec.json.encode({"malformed": text}).decode()
 
 
-class _Call:
-    __slots__ = ("given", "id", "name", "result")
-
-    def __init__(self, given: str | None, id: str, name: str) -> None:
-        self.given = given
-        self.id = id
-        self.name = name
-        self.result: tuple[int, Entry] | None = None
+class _Call(Struct, eq=False):
+    given: str | None
+    id: str
+    name: str
+    result: tuple[int, Entry] | None = None
 
 
 class _CallIds:

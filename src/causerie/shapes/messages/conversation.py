@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.protocol.body import missing, shown, unsupported, wrong_type, wrong_value
-from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.messages.thinking import reasoning_of
 
 _ROLES = ("user", "assistant", "system")
@@ -25,19 +25,18 @@ _NOT_PASSED: Mapping[str, frozenset[str]] = {
 Entry = dict[str, Any]
 
 
-class Conversation:
+class Conversation(Struct, eq=False):
     """Messages of chat completions, made of turns.
 
     ``places`` are those of the messages in the body of the client, ``names`` those of what stands
     at another place within a message. ``called`` are functions that were called or referred to.
     """
 
-    def __init__(self, changes: Changes) -> None:
-        self.messages: list[object] = []
-        self.places: list[str] = []
-        self.names: dict[str, str] = {}
-        self.called: set[str] = set()
-        self.note = changes.note
+    note: Callable[[str], None]
+    messages: list[object] = []
+    places: list[str] = []
+    names: dict[str, str] = {}
+    called: set[str] = set()
 
     def add_system(self, system: object) -> None:
         if system in (None, "", []):

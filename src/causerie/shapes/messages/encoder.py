@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol import sse
@@ -182,31 +182,24 @@ class _Call(Struct, eq=False):
     brackets: Brackets
 
 
-class _Blocks:
+class _Blocks(Struct, eq=False):
     """Makes events of blocks from the events of a reply: one mechanism for stream and plain reply.
 
     Text and thinking are one block at a time. Calls may overlap; each ends with its arguments.
     """
 
-    __slots__ = (
-        *("_calls", "_context", "_digest", "_key", "_kind", "_next", "_omits", "_open"),
-        *("_signed", "_stops", "_thought", "finish", "usage"),
-    )
-
-    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
-        self._context = context
-        self._omits = reply.omits_thinking
-        self._stops = reply.stop_sequences
-        self._next = 0  # index of the next block
-        self._open = 0
-        self._kind = ""  # of the open block
-        self._calls: dict[int, _Call] = {}  # that are not complete
-        self._key: object = None  # the provider's index of the open block of thinking
-        self._digest = Digest()
-        self._signed = False
-        self._thought: list[str] = []  # text that is kept back
-        self.finish = Finished("stop")
-        self.usage: Usage | None = None
+    _context: ResponseContext
+    _reply: MessagesReply
+    _next: int = 0  # index of the next block
+    _open: int = 0
+    _kind: str = ""  # of the open block
+    _calls: dict[int, _Call] = {}  # that are not complete
+    _key: object = None  # the provider's index of the open block of thinking
+    _digest: Digest = field(default_factory=Digest)
+    _signed: bool = False
+    _thought: list[str] = []  # text that is kept back
+    finish: Finished = Finished("stop")
+    usage: Usage | None = None
 
     @property
     def text_block(self) -> int | None:
@@ -248,7 +241,11 @@ class _Blocks:
     def _close(self) -> Iterator[BlockEvent]:
         if self._kind == "thinking" and not self._signed:
             text = "".join(self._thought)
-            signature = seal(SealedReasoning(text)) if self._omits else self._digest.signature()
+            signature = (
+                seal(SealedReasoning(text))
+                if self._reply.omits_thinking
+                else self._digest.signature()
+            )
             yield BlockDelta(self._open, SignaturePiece(signature))
         if self._kind:
             yield BlockStop(self._open)
@@ -278,7 +275,7 @@ class _Blocks:
             self._digest, self._thought, self._signed = Digest(), [], False
             yield from self._begin("thinking", ThinkingBlock())
         self._key = key
-        if text and self._omits:
+        if text and self._reply.omits_thinking:
             self._thought.append(text)
         elif text:
             self._digest.add(text)
@@ -288,7 +285,7 @@ class _Blocks:
             yield BlockDelta(self._open, SignaturePiece(self._sealed(signature)))
 
     def _sealed(self, signature: str) -> str:
-        if not self._omits:
+        if not self._reply.omits_thinking:
             return signature
         text = "".join(self._thought)
         block = {"type": "reasoning.text", "text": text, "signature": signature}
@@ -303,7 +300,7 @@ class _Blocks:
 
     def ending(self) -> Ending:
         stopped = self.finish.stop_sequence
-        if self.finish.reason == "stop" and stopped in self._stops:
+        if self.finish.reason == "stop" and stopped in self._reply.stop_sequences:
             return Ending("stop_sequence", stopped)
         return Ending(_REASONS.get(self.finish.reason, "end_turn"))
 
@@ -365,7 +362,7 @@ class MessagesReply(Struct, frozen=True):
         )
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
-        return MessagesEncoder(context, self)
+        return MessagesEncoder(context, _Blocks(context, self))
 
 
 def _put_together(block: ContentBlock, text: str) -> None:
@@ -381,18 +378,15 @@ def _put_together(block: ContentBlock, text: str) -> None:
                 block.input = {"malformed": text}
 
 
-class MessagesEncoder:
+class MessagesEncoder(Struct, eq=False):
     """Encodes the events of a reply as a stream; the last events come from :meth:`end`."""
 
-    __slots__ = ("_blocks", "_broken", "_context", "_started", "_text", "_text_block")
-
-    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
-        self._context = context
-        self._blocks = _Blocks(context, reply)
-        self._started = False
-        self._broken = False
-        self._text_block = -1
-        self._text = b""  # beginning of a piece of text in that block
+    _context: ResponseContext
+    _blocks: _Blocks
+    _started: bool = False
+    _broken: bool = False
+    _text_block: int = -1
+    _text: bytes = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
         pieces = [] if self._started else [self._start()]

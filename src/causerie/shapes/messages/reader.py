@@ -195,7 +195,7 @@ def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, s
     if rules.reject_unknown and (refused := refusal(body.values, known)) is not None:
         raise refused
     changes = Changes()
-    fields = _Fields(body, changes, Conversation(changes))
+    fields = _Fields(body, changes, Conversation(changes.note))
     for name, value in body.values.items():
         if name in _SAME or (rules.router and name in ROUTER_FIELDS):
             fields.values[name] = value

@@ -234,7 +234,7 @@ class ResponseReply(Struct, frozen=True):
         """Return the whole response; raise :class:`InternalError` if events are missing."""
         if not events or not isinstance(events[-1], Usage):
             raise InternalError("The answer ended before it was complete; please try again.")
-        encoder = ResponseEncoder(self, context, silent=True)
+        encoder = ResponseEncoder(self, context, True)
         encoder.feed(events)
         return encoder.response()
 
@@ -252,36 +252,31 @@ class _OpenCall(Struct, eq=False):
     arguments: list[str] = []
 
 
-class ResponseEncoder:
+class ResponseEncoder(Struct, eq=False):
     """Builds the response from events, and encodes each step as an event unless ``silent``."""
 
-    def __init__(
-        self, reply: ResponseReply, context: ResponseContext, *, silent: bool = False
-    ) -> None:
-        self._reply = reply
-        self._context = context
-        self._silent = silent
-        identity = context.identity
-        self._id_end = identity.id.partition("_")[2] or identity.id
-        self._sequence = 0
-        self._out: list[bytes] = []
-        self._started = False
-        self._items: list[Item] = []
-        self._message: MessageItem | None = None
-        self._texts: list[str] = []
-        self._logprobs: list[TokenLogprobBody] = []
-        self._text_prefix = b""
-        self._reasoning: ReasoningItem | None = None
-        self._thoughts: list[str] = []
-        self._blocks: list[Block] = []
-        self._calls: dict[int, _OpenCall] = {}  # by the index of their events
-        self._call_count = 0
-        self._ignored: set[int] = set()  # calls beyond the limit
-        self._status: Status = "in_progress"
-        self._incomplete: IncompleteDetails | None = None
-        self._verified = True
-        self._usage: Usage | None = None
-        self._failure: Failure | None = None
+    _reply: ResponseReply
+    _context: ResponseContext
+    _silent: bool = False
+    _sequence: int = 0
+    _out: list[bytes] = []
+    _started: bool = False
+    _items: list[Item] = []
+    _message: MessageItem | None = None
+    _texts: list[str] = []
+    _logprobs: list[TokenLogprobBody] = []
+    _text_prefix: bytes = b""
+    _reasoning: ReasoningItem | None = None
+    _thoughts: list[str] = []
+    _blocks: list[Block] = []
+    _calls: dict[int, _OpenCall] = {}  # by the index of their events
+    _call_count: int = 0
+    _ignored: set[int] = set()  # calls beyond the limit
+    _status: Status = "in_progress"
+    _incomplete: IncompleteDetails | None = None
+    _verified: bool = True
+    _usage: Usage | None = None
+    _failure: Failure | None = None
 
     def feed(self, batch: Batch) -> bytes:
         if not self._started:
@@ -358,7 +353,8 @@ class ResponseEncoder:
         self._send("response.in_progress", {"response": response})
 
     def _new_id(self, prefix: str) -> str:
-        return f"{prefix}_{self._id_end}_{len(self._items)}"
+        id = self._context.identity.id
+        return f"{prefix}_{id.partition('_')[2] or id}_{len(self._items)}"
 
     def _add(self, item: Item) -> None:
         self._send("response.output_item.added", {"output_index": len(self._items), "item": item})

@@ -49,22 +49,21 @@ def flat_name(name: str, namespace: object = None) -> str:
     return f"{namespace}__{name}" if isinstance(namespace, str) and namespace else name
 
 
-class ToolReader:
+class ToolReader(Struct, eq=False):
     """Collects the tools of a request from ``tools`` and from items of its input."""
 
-    def __init__(self, changes: Changes) -> None:
-        self.functions: list[Entry] = []
-        """The tools as chat completions have them."""
-        self.places: dict[str, str] = {}
-        """Where each of them stands in the client's body."""
-        self.forms: dict[str, ToolForm] = {}
-        """By the name of the function; a plain function has none."""
-        self.grammars: dict[str, str] = {}
-        """Lark grammars of custom tools, by the name of the function."""
-        self.left_out: set[str] = set()
-        """Types of the tools that nobody runs here."""
-        self._changes = changes
-        self._names: set[str] = set()
+    _changes: Changes
+    functions: list[Entry] = []
+    """The tools as chat completions have them."""
+    places: dict[str, str] = {}
+    """Where each of them stands in the client's body."""
+    forms: dict[str, ToolForm] = {}
+    """By the name of the function; a plain function has none."""
+    grammars: dict[str, str] = {}
+    """Lark grammars of custom tools, by the name of the function."""
+    left_out: set[str] = set()
+    """Types of the tools that nobody runs here."""
+    _names: set[str] = set()
 
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
         """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
@@ -236,40 +235,30 @@ _WHOLE_CHARACTERS = re.compile(
 )
 
 
-class InputReader:
+class InputReader(Struct, eq=False):
     """Reads arguments like ``{"input": TEXT}`` in pieces; returns the text as soon as it is known.
 
     Arguments of another form are one piece at the end: their only text, or they themselves.
     """
 
-    __slots__ = ("_ended", "_pending", "_started", "_text")
-
-    def __init__(self) -> None:
-        self._pending = ""
-        self._started = False
-        self._ended = False
-        self._text = False  # they have the usual form
+    _pending: str = ""
+    _started: bool = False
+    _ended: bool = False
+    _text: bool = False  # they have the usual form
 
     def feed(self, piece: str) -> str:
         if self._ended:
             return ""
         self._pending += piece
         if not self._started:
-            self._start()
+            found = _START.match(self._pending)
+            self._text = found is not None
+            self._started = self._text or len(self._pending) > _LONGEST_START
+            self._pending = self._pending[0 if found is None else found.end() :]
         return self._decoded() if self._text else ""
 
     def finish(self) -> str:
-        if self._text:
-            return ""
-        return _only_text(self._pending)
-
-    def _start(self) -> None:
-        found = _START.match(self._pending)
-        if found is not None:
-            self._started = self._text = True
-            self._pending = self._pending[found.end() :]
-        elif len(self._pending) > _LONGEST_START:
-            self._started = True
+        return "" if self._text else _only_text(self._pending)
 
     def _decoded(self) -> str:
         found = _WHOLE_CHARACTERS.match(self._pending)
