@@ -56,7 +56,6 @@ class KeepAlive:
 
 
 _MOST_UNJOINED = 4096  # events that are kept as they came; pieces of texts are joined then
-_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -152,7 +151,9 @@ class StreamedAnswer:
 
     def _start(self, headers: Mapping[str, str]) -> None:
         self._exchange.start(
-            200, "text/event-stream; charset=utf-8", {**_STREAM_HEADERS, **headers}
+            200,
+            "text/event-stream; charset=utf-8",
+            {"cache-control": "no-cache", "x-accel-buffering": "no", **headers},
         )
         self._exchange.filler = self._ping
         if self._head_timer is not None:

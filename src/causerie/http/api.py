@@ -212,7 +212,6 @@ def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
 
 _PUBLIC_CACHE = {"cache-control": "public, max-age=2"}
 _NO_CACHE = {"cache-control": "private, no-store"}
-_VARY_BY_KEY = {"vary": "accept-encoding, authorization"}
 
 
 class KeyStatements(Protocol):
@@ -232,20 +231,24 @@ class RouterPages:
         self._catalog_cache = CatalogCache()
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        page = await self._catalog_cache.page(
-            door.name, exchange.path, exchange.query, lambda: self._market.listed(door, None)
-        )
-        await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
+        await self._send_page(exchange, door, None)
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._market.authenticate(door, exchange.credential)
+        await self._send_page(exchange, door, caller)
+
+    async def _send_page(
+        self, exchange: Exchange, door: MountedDoor, caller: Caller | None
+    ) -> None:
+        name, cache = door.name, _PUBLIC_CACHE
+        if caller is not None:
+            name, cache = f"{door.name} {caller.key}", _NO_CACHE
+        path, query, market = exchange.path, exchange.query, self._market
         page = await self._catalog_cache.page(
-            f"{door.name} {caller.key}",
-            exchange.path,
-            exchange.query,
-            lambda: self._market.listed(door, caller),
+            name, path, query, lambda: market.listed(door, caller)
         )
-        await send_cached(exchange, page, _NO_CACHE | _VARY_BY_KEY)
+        vary = {"vary": "accept-encoding, authorization"}
+        await send_cached(exchange, page, cache | vary)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         count = len(self._market.listed(door, None))

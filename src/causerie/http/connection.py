@@ -36,7 +36,6 @@ _FIRST_LOOK_SECONDS = 0.005  # after a client that sends no more; each later one
 _LAST_LOOK_SECONDS = 0.035  # two of them are less than the time to notice that it has left
 _NO_DEADLINE = float("inf")
 _KEEP_ALIVE_HEADERS = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._continue_pending:
             self._continue_pending = False
-            self._server.traffic.send(self._transport, _CONTINUE)
+            self._server.traffic.send(self._transport, b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

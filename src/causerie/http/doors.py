@@ -28,10 +28,7 @@ _EXPOSED = ", ".join(
     ]
 )
 _HEADER_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}", re.ASCII)
-_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-_DESKTOP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
 _REQUESTED = "access-control-request-"
-_PREFLIGHT_VARY = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +67,8 @@ def _is_local(origin: str) -> bool:
     except ValueError:
         return False
     if parts.scheme in ("http", "https"):
-        return name in _LOCAL_NAMES or name.endswith(".localhost")
-    return parts.scheme in _DESKTOP_SCHEMES
+        return name in ("localhost", "127.0.0.1", "::1") or name.endswith(".localhost")
+    return parts.scheme in frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
@@ -90,7 +87,7 @@ def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
     headers = {
         "access-control-allow-origin": origin,
         "access-control-max-age": str(_MAX_AGE_SECONDS),
-        "vary": _PREFLIGHT_VARY,
+        "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
     }
     for what, name in (("method", "methods"), ("headers", "headers")):
         value = asked.get(f"{_REQUESTED}{what}", "")

@@ -45,7 +45,6 @@ def random_token() -> str:
 # Generated types of typed clients of the well-known router demand `code` to be the status as an
 # integer. They name themselves in `User-Agent`; the word stays readable in `metadata`.
 
-_TYPED_CLIENT = "speakeasy-sdk/"
 _TYPED_KINDS: Mapping[str, str] = {
     "invalid_request_error": "invalid_request",
     "authentication_error": "authentication",
@@ -66,7 +65,7 @@ _TYPED_CODES: Mapping[str, str] = {
 def error_details_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
     """Return the ``error`` object for the client that sent these headers."""
     error = failure.error()
-    if not headers.get("user-agent", "").startswith(_TYPED_CLIENT):
+    if not headers.get("user-agent", "").startswith("speakeasy-sdk/"):
         return error
     kind = _TYPED_CODES.get(failure.code, _TYPED_KINDS.get(failure.type, "unmapped"))
     known = {} if error.metadata is UNSET else error.metadata

@@ -16,7 +16,6 @@ from causerie.http.headers import Headers
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
 _MAX_KNOWN_BYTES = 4096
-_MAX_KNOWN = 512
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")
 _NOTHING = b"", b""
 
@@ -49,7 +48,7 @@ class RequestHeads(dict[bytes, RequestHead]):
     def learn(self, digest: bytes, head: RequestHead) -> None:
         names = " ".join(head.headers)
         if not head.query and head.headers.again is None and not _NOT_KNOWN.search(names):
-            if len(self) >= _MAX_KNOWN:
+            if len(self) >= 512:
                 self.clear()
             headers = Headers(head.headers)
             del headers["content-length"]  # which the digest is not of

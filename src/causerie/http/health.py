@@ -31,7 +31,6 @@ class ServingStatus(Protocol):
     def obstacle(self) -> str: ...
 
 
-_encoder = msgspec.json.Encoder()
 _Told = TypeVar("_Told", bound=msgspec.Struct)
 _NOTHING_YET = "There is no model and no provider yet; operators add them on the console."
 ServiceState = Literal["live", "ready", "loading", "stopping", "failed", "unrecorded"]
@@ -191,11 +190,8 @@ def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
         code = "engine_loading" if health.status == "loading" else "no_endpoint"
         failure = Overloaded(f"The service cannot serve now; it is {health.status}.", code=code)
     headers = {name.lower(): value for name, value in failure.headers.items()}
-    body = _encoder.encode(structs.replace(health, error=failure.error()))
+    body = msgspec.json.encode(structs.replace(health, error=failure.error()))
     exchange.respond(failure.status, body, headers=headers)
-
-
-_STATIC_KEYS = StaticKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +207,6 @@ class MetricsPage:
     name: str = "metrics"
 
     async def show(self, exchange: Exchange) -> None:
-        _STATIC_KEYS.authenticate(self, exchange.credential)
+        StaticKeys().authenticate(self, exchange.credential)
         text = self.metrics.exposition() if self.of_all is None else await self.of_all()
         exchange.respond(200, text, content_type=self.metrics.content_type)

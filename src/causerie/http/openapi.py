@@ -35,7 +35,6 @@ _ERRORS = {
     "503": "Loading, stopping, or the queue is full; see `Retry-After`.",
     "504": "No answer in time.",
 }
-_STATUSES_OF_MESSAGES = {"503": "529"}
 _OPEN: list[Schema] = [{}]
 _WITH_KEY: list[Schema] = [{"key": []}]
 _WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
@@ -105,7 +104,7 @@ def _in_words_of_messages(operation: Schema) -> Schema:
     responses = operation["responses"]
     assert isinstance(responses, dict)
     failures = {
-        _STATUSES_OF_MESSAGES.get(status, status): _json_answer(words, "ErrorBody")
+        "529" if status == "503" else status: _json_answer(words, "ErrorBody")
         for status, words in _ERRORS.items()
     }
     return {**operation, "responses": {"200": responses["200"], **failures}}

@@ -49,9 +49,6 @@ def integer_schema(least: int, most: int, **more: object) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
 
-_REF_TEMPLATE = "#/components/schemas/{name}"
-
-
 def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
     """Return the schemas of these types and of all that they hold, by the names of the types.
 
@@ -80,7 +77,7 @@ def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 
 def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
-    _, schemas = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
+    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         if "description" in schema:
             schema["description"] = schema["description"].replace("``", "`")

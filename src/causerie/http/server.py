@@ -16,7 +16,6 @@ from causerie.http.application import Edge
 from causerie.http.connection import Connections, Listen
 from causerie.http.tasks import owned
 
-_SWEEP_SECONDS = 0.5
 _LAST_BYTES_SECONDS = 5.0
 _HURRIED_SECONDS = 0.2
 _HANDLERS_SECONDS = 5.0
@@ -181,7 +180,7 @@ async def _set(event: asyncio.Event) -> None:
 
 async def _sweep(connections: Connections) -> None:
     while True:
-        await asyncio.sleep(_SWEEP_SECONDS)
+        await asyncio.sleep(0.5)
         connections.sweep()
 
 

@@ -259,8 +259,7 @@ BOUND_SETTINGS = {
     "escapes": "server.max_escapes",
 }
 """The settings of the bounds that an operator can raise."""
-_BOM = b"\xef\xbb\xbf"
-_COMPRESSED = {
+_COMPRESSED: Mapping[str, bytes | tuple[bytes, ...]] = {
     "gzip": b"\x1f\x8b",
     "zstd": b"\x28\xb5\x2f\xfd",
     "zlib": (b"x\x01", b"x\x9c", b"x\xda"),
@@ -290,7 +289,7 @@ def decode_object(body: bytes) -> dict[str, object]:
     """Return the object that a checked body holds, or raise :class:`InvalidRequest`."""
     if not body.strip():
         raise _invalid("The body is empty; send a JSON object with `model` and `messages`.")
-    if body.startswith(_BOM):
+    if body.startswith(b"\xef\xbb\xbf"):
         raise _invalid("The body begins with a byte order mark; send UTF-8 without one.")
     _check_plain(body)
     try:

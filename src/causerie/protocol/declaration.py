@@ -47,9 +47,6 @@ class Facts:
     control: Control | None = None  # of the playground; a number has one anyway
 
 
-_NO_FACTS = Facts()
-
-
 @dataclass(frozen=True, slots=True)
 class Number:
     """A number of the type ``kind`` from ``least`` (itself left out if ``above``) to ``most``."""
@@ -117,7 +114,7 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
             name=each.encode_name,
             annotation=annotation,
             type=kind,
-            facts=next((note for note in notes if isinstance(note, Facts)), _NO_FACTS),
+            facts=next((note for note in notes if isinstance(note, Facts)), Facts()),
             required=each.required,
             description=next(
                 (note.description for note in notes if isinstance(note, Meta) and note.description),

@@ -111,8 +111,6 @@ def privilege_of(name: str) -> Privilege | None:
 
 
 _MESSAGES = "messages"
-_MOST_NAMES = 32
-_LONGEST_PLACE = 256
 # No path that a configuration lists is longer.
 _LONGEST_NAME = 128
 _LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
@@ -216,7 +214,7 @@ def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
     if place is None:
         return None
     advice = "Nobody who would answer knows it or gets it; leave it out."
-    return unsupported(place[:_LONGEST_PLACE], advice)
+    return unsupported(place[:256], advice)
 
 
 class _Found(Struct, eq=False):
@@ -231,7 +229,7 @@ class _Found(Struct, eq=False):
         for name in value:
             if _goes(name, value, known):
                 continue
-            if len(self.names) >= _MOST_NAMES:
+            if len(self.names) >= 32:
                 self.more += count
                 return
             count -= 1

@@ -58,7 +58,6 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
 
 Part = TextPart | ImagePart
-_UNSEEN = TextPart("(an image that cannot be shown)")
 
 
 class ToolCall(Struct, frozen=True):
@@ -156,9 +155,6 @@ class Unread(Struct, frozen=True, gc=False):
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
 
-_LONGEST_NAME = 64
-
-
 class Unlisted(Struct, frozen=True, gc=False):
     """Fields of a body that are not known to any reader, at any depth."""
 
@@ -172,7 +168,7 @@ class Unlisted(Struct, frozen=True, gc=False):
     @property
     def changes(self) -> Sequence[str]:
         """Return their report for a header, of bounded length."""
-        told = [f"{quote(name[:_LONGEST_NAME], safe='[]$@:')} dropped" for name in self.names]
+        told = [f"{quote(name[:64], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
 
@@ -317,7 +313,11 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 def _in_words(part: Part) -> Part:
-    return _UNSEEN if isinstance(part, ImagePart) and part.optional else part
+    return (
+        TextPart("(an image that cannot be shown)")
+        if isinstance(part, ImagePart) and part.optional
+        else part
+    )
 
 
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
@@ -347,27 +347,22 @@ def image_not_fetched(param: str) -> InvalidRequest:
     )
 
 
-_BILLING = "x-anthropic-billing-header:"
-
-
 def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the messages without the line at the head of one of the first system messages."""
     for at, message in enumerate(takewhile(lambda one: one.role == "system", messages)):
-        if message.text.startswith(_BILLING):
-            kept = _without_first_line(message)
+        if message.text.startswith("x-anthropic-billing-header:"):
+            content: str | tuple[Part, ...] = message.content or ""
+            if isinstance(content, str):
+                content = _behind_line(content)
+            else:
+                first, *others = content
+                left = _behind_line(first.text) if isinstance(first, TextPart) else ""
+                content = (TextPart(left), *others) if left else tuple(others)
+            kept = structs.replace(message, content=content)
             # A request has at least one message.
             rest = (kept,) if kept.text or len(messages) == 1 else ()
             return (*messages[:at], *rest, *messages[at + 1 :])
     return messages
-
-
-def _without_first_line(message: Message) -> Message:
-    if not isinstance(message.content, tuple):
-        return structs.replace(message, content=_behind_line(message.content or ""))
-    first, *others = message.content
-    left = _behind_line(first.text) if isinstance(first, TextPart) else ""
-    parts = [TextPart(left)] if left else []
-    return structs.replace(message, content=(*parts, *others))
 
 
 def _behind_line(text: str) -> str:

@@ -71,7 +71,7 @@ class NamedEvent(bytes):
     name: bytes = b""
 
 
-class EventDecoder:
+class EventDecoder(Struct, eq=False):
     """Bytes as they arrive, into the data of complete events.
 
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
@@ -80,23 +80,17 @@ class EventDecoder:
     ``max_bytes`` of an unfinished event are held.
     """
 
-    __slots__ = (
-        "_behind_cr", "_between", "_brackets", "_data", "_held", "_max_bytes", "_name", "_rest",
-        "_size", "_started", "_values",
-    )  # fmt: skip
-
-    def __init__(self, max_bytes: int = 64 * 1024 * 1024, *, values: bool = False) -> None:
-        self._max_bytes = max_bytes
-        self._values = values
-        self._rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
-        self._size = 0  # of these
-        self._data: list[bytes] = []
-        self._name = b""
-        self._held = 0
-        self._brackets: Brackets | None = None  # of a value without a field name
-        self._started = False
-        self._behind_cr = False  # a line feed that comes next belongs to the last line
-        self._between = True  # events: nothing of one is held
+    max_bytes: int = 64 * 1024 * 1024
+    values: bool = False
+    _rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
+    _size: int = 0  # of these
+    _data: list[bytes] = []
+    _name: bytes = b""
+    _held: int = 0
+    _brackets: Brackets | None = None  # of a value without a field name
+    _started: bool = False
+    _behind_cr: bool = False  # a line feed that comes next belongs to the last line
+    _between: bool = True  # events: nothing of one is held
 
     @property
     def held(self) -> int:
@@ -107,7 +101,7 @@ class EventDecoder:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
         if (only := self.only(piece)) is not None:
             return [only]
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
+        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             # Whole events of one line each, as most senders write them.
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
@@ -122,7 +116,7 @@ class EventDecoder:
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a piece that is one event of one line, as most are; else nothing is fed."""
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
+        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -199,7 +193,7 @@ class EventDecoder:
         return event or None
 
     def _begins_value(self, line: bytes) -> bool:
-        return self._values and line.lstrip()[:1] in (b"{", b"[")
+        return self.values and line.lstrip()[:1] in (b"{", b"[")
 
     def _line_of_value(self, line: bytes) -> bytes | None:
         brackets = self._brackets
@@ -225,5 +219,5 @@ class EventDecoder:
         return event
 
     def _check(self, size: int) -> None:
-        if size > self._max_bytes:
-            raise LineTooLong(f"an event of the stream has more than {self._max_bytes} bytes")
+        if size > self.max_bytes:
+            raise LineTooLong(f"an event of the stream has more than {self.max_bytes} bytes")

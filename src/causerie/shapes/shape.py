@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from causerie.errors import Error, ErrorDetails, InvalidRequest, ServiceError
+from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, Event, Verbatim
 from causerie.protocol.parameters import ParsingRules
@@ -76,11 +76,6 @@ class ParsedRequest(Struct, frozen=True):
     places: Places | None = None
 
 
-def openai_error(failure: ServiceError, request_id: str) -> object:
-    """Return the body of an error as chat completions and Responses have it."""
-    return Error(failure.error())
-
-
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One API of completions; nothing behind its reader knows which one a request came by."""
@@ -94,7 +89,7 @@ class Shape:
     """Parses a body, with the request's headers; raises :class:`InvalidRequest`."""
     parse_usual: Callable[[bytes, ParsingRules], ParsedRequest | None] = lambda body, rules: None
     """Parses a larger body that is as usual without holding the event loop."""
-    error: Callable[[ServiceError, str], object] = openai_error
+    error: Callable[[ServiceError, str], object] = lambda failure, _: Error(failure.error())
     """Returns the body of an error with this request id, to be encoded as JSON."""
     error_status: Callable[[ServiceError], int] = lambda failure: failure.status
     ping: bytes = sse.PING
@@ -113,15 +108,6 @@ class Shape:
         if len(body) > AT_ONCE:
             return self.parse_usual(body, rules)
         return self.parse(body, rules, headers)
-
-
-def renaming(places: Places, read: Callable[[], ChatRequest]) -> ChatRequest:
-    """Return the request that ``read`` returns; its errors name fields as the client does."""
-    try:
-        return read()
-    except InvalidRequest as failure:
-        places.rename(failure)
-        raise
 
 
 class PassingReply(Struct, frozen=True):

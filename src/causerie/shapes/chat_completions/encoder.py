@@ -164,7 +164,6 @@ class Completion(msgspec.Struct, kw_only=True, gc=False):
 _encode_json = msgspec.json.Encoder().encode
 _EVENT_END = sse.BEHIND
 _GOES_ON = b'},"finish_reason":null}]}' + _EVENT_END
-_UNVERIFIED = b',"verified":false}]}'
 _choice_of = attrgetter("choice")
 _NONE_CACHED = PromptDetails(0)
 _NO_REASONING = CompletionDetails(0)
@@ -315,7 +314,7 @@ class ChunkEncoder:
     def _encode(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
         if isinstance(event, Finished):
             self._ended.add(event.choice)
-            end = b"}]}" if event.verified else _UNVERIFIED
+            end = b"}]}" if event.verified else b',"verified":false}]}'
             return (before, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:

@@ -45,13 +45,12 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _MAX_BIASES = 65_536
 _SAMPLING_FIELDS = frozenset(SamplingParams.__struct_fields__)
 _NUMBERS = tuple(each.name for each in SAMPLING if each.number is not None)
-_DEFAULT_SAMPLING = SamplingParams()
 _TOKEN_ID = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def read_sampling(body: ObjectReader) -> SamplingParams:
     if _SAMPLING_FIELDS.isdisjoint(body.values):
-        return _DEFAULT_SAMPLING
+        return SamplingParams()
     values = {name: read_parameter(body, name) for name in _NUMBERS if name in body.values}
     return SamplingParams(**values, logit_bias=_logit_bias(body))
 
@@ -131,7 +130,6 @@ def read_top_logprobs(body: ObjectReader) -> int | None:
 
 
 _THINKING_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
-_DEFAULT_THINKING = Thinking()
 T = TypeVar("T")
 _Setting = tuple[T | None, str]  # a value and the name of its field
 
@@ -143,7 +141,7 @@ def read_thinking(body: ObjectReader, rules: ParsingRules) -> Thinking:
     ``include_reasoning``, and ``reasoning`` if the door knows it.
     """
     if _THINKING_FIELDS.isdisjoint(body.values):
-        return _DEFAULT_THINKING
+        return Thinking()
     reasoning = _reasoning(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     # Values of other types mean something else to some templates.

@@ -22,9 +22,7 @@ NO_RESULT = "No result was returned."
 """Added as the result of a call that has none."""
 _UNKNOWN = "unknown"  # name of a function whose name is lost
 _REPLACEMENT = "\ufffd"
-_MAX_REPORTED = 32
 _TEXTS = ("text", "input_text", "output_text")
-_REASONING = ("reasoning_content", "reasoning")
 
 Entry = dict[str, Any]
 
@@ -91,7 +89,7 @@ class Changes(Struct, eq=False):
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
-        if len(self._named) < _MAX_REPORTED:
+        if len(self._named) < 32:
             self._named[change] = None
         else:
             self._more += 1
@@ -146,7 +144,7 @@ class _MessageMender(Struct, eq=False):
         self._note(name, "dropped")
 
     def _mend_answer(self, message: Entry) -> None:
-        for name in ("refusal", *_REASONING):
+        for name in ("refusal", *("reasoning_content", "reasoning")):
             self._drop_unless(message, name, str)
         self._drop_unless(message, "reasoning_details", list)
         blocks = message.get("reasoning_details")

@@ -151,8 +151,7 @@ def read_fields(
     ``mark`` stands for halves of surrogate pairs, which are allowed in the past only.
     """
     _refuse_known(fields)
-    repaired = _repaired(fields, rules, mark)
-    fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
+    fields, messages, tools, names, changes = _repaired(fields, rules, mark)
     others = fields.values
     if rules.router and not ROUTER_FIELDS.isdisjoint(others):
         others = {name: value for name, value in others.items() if name not in ROUTER_FIELDS}
@@ -189,8 +188,8 @@ def read_fields(
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else NO_PREFERENCES,
         unlisted=unlisted,
-        function_names=repaired.function_names,
-        changes=repaired.changes,
+        function_names=names,
+        changes=changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
         params=_asked_for(fields),
@@ -204,12 +203,10 @@ def _asked_for(fields: ObjectReader) -> frozenset[str]:
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-class _Repaired(Struct, frozen=True):
-    fields: ObjectReader
-    messages: tuple[Message, ...]
-    tools: tuple[Tool, ...]
-    function_names: Mapping[str, str] = {}
-    changes: Sequence[str] = ()
+_Repaired = tuple[
+    ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]
+]
+"""Fields, and what was read of them: messages, tools, names of functions, changes."""
 
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
@@ -221,9 +218,9 @@ def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired
     tools = read_tools(fields)
     names = names_for_all(tools, messages)
     if not names:
-        return _Repaired(fields, messages, tools, changes=changes)
+        return fields, messages, tools, {}, changes
     fields = with_names(fields, names)
-    return _Repaired(
+    return (
         fields,
         read_messages(enumerate(message_values(fields, rules))),
         read_tools(fields),

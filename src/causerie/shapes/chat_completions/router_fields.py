@@ -16,7 +16,6 @@ from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Pref
 
 ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
 _KNOWN = Known({each.name: known_of(each.type) for each in declared(RouterParameters)})
-_PRICES = PriceCeiling.__struct_fields__
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
@@ -69,7 +68,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_sort(provider),
-        max_price=MostPrice(*(_money(prices, name) for name in _PRICES))
+        max_price=MostPrice(*(_money(prices, name) for name in PriceCeiling.__struct_fields__))
         if (prices := provider.child("max_price"))
         else ANY_PRICE,
     )

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from causerie.errors import NotFound
+from causerie.errors import InvalidRequest, NotFound
 from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
@@ -40,7 +40,7 @@ from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
 from causerie.shapes.messages.conversation import Conversation
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
 from causerie.shapes.messages.thinking import is_ours
-from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape, renaming
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
 _TRANSLATED = frozenset(
@@ -77,8 +77,6 @@ _HONOURED_BETAS = (
     *("prompt-caching-", "token-counting-", "structured-outputs-", "message-threads-"),
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
 )
-_MOST_BETAS = 16
-_HINTS = frozenset({"reasoning"})
 
 
 class _Fields(Struct):
@@ -155,10 +153,11 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
     places = Places(tuple(talk.places), names, frozenset(changes))
     lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
     translated = ObjectReader(fields.values)
-    request = renaming(
-        places,
-        lambda: read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark),
-    )
+    try:
+        request = read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark)
+    except InvalidRequest as failure:
+        places.rename(failure)
+        raise
     thinking = request.thinking
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     if not fields.decided:
@@ -167,7 +166,7 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
     request = structs.replace(
         request,
         thinking=thinking,
-        hints=frozenset() if fields.decided else _HINTS,
+        hints=frozenset() if fields.decided else frozenset({"reasoning"}),
         lenient_tools=True,
         changes=(*changes, *request.changes),
         native=NativeRequest("messages", _without_ours(document), betas),
@@ -210,7 +209,7 @@ def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, s
     _write_tools(fields)
     _write_thinking(fields)
     _write_others(fields)
-    betas = headers.get("anthropic-beta", "").split(",")[:_MOST_BETAS]
+    betas = headers.get("anthropic-beta", "").split(",")[:16]
     for beta in filter(None, (each.strip()[:64] for each in betas)):
         if not beta.startswith(_HONOURED_BETAS):
             fields.note(f"anthropic-beta {beta} dropped")

@@ -35,7 +35,6 @@ _OF_TYPE: Mapping[str, frozenset[str]] = {
         ("function_call_output", "custom_tool_call_output"), frozenset({"call_id", "output"})
     ),
 }
-_FILE_ADVICE = "Files are not read here; send their text in a part of type `input_text`."
 _IMAGE_ADVICE = (
     "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
 )
@@ -139,7 +138,10 @@ class ItemReader:
                 f"{place}.{'file_id' if part.get('file_id') else 'type'}", _IMAGE_ADVICE
             )
         if sort == "input_file":
-            raise unsupported(f"{place}.type", _FILE_ADVICE)
+            raise unsupported(
+                f"{place}.type",
+                "Files are not read here; send their text in a part of type `input_text`.",
+            )
         return part
 
     def _said(self, item: ObjectReader) -> None:

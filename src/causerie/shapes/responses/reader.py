@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from msgspec import UNSET, structs
 
+from causerie.errors import InvalidRequest
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -29,9 +30,7 @@ from causerie.shapes.responses.encoder import Echo, InputTokens, ResponseReply
 from causerie.shapes.responses.items import ItemReader, read_input
 from causerie.shapes.responses.tools import ToolReader, read_choice
 from causerie.shapes.sealed_reasoning import unseal
-from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape, renaming
-
-_FUNCTION = {"description": None, "parameters": None, "strict": None}
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
 
 
 def echo_of(body: ObjectReader, request: ChatRequest) -> Echo:
@@ -98,8 +97,8 @@ def _choice(value: Any) -> Any:
 def _tools(value: object) -> Sequence[Any]:
     if not isinstance(value, list):
         return ()
-    plain = ({**_FUNCTION, **tool} if tool.get("type") == "function" else tool for tool in value)
-    return list(plain)
+    plain = {"description": None, "parameters": None, "strict": None}
+    return [{**plain, **tool} if tool.get("type") == "function" else tool for tool in value]
 
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -186,10 +185,11 @@ class _Translation:
             {**_NAMES, **self._tools.places, **self._items.names},
             frozenset(self._changes.reported()),
         )
-        request = renaming(
-            places,
-            lambda: read_fields(ObjectReader(fields), self._rules, large=large, mark=mark),
-        )
+        try:
+            request = read_fields(ObjectReader(fields), self._rules, large=large, mark=mark)
+        except InvalidRequest as failure:
+            places.rename(failure)
+            raise
         request = self._with_own(request, halved=bool(mark))
         echo = echo_of(body, request)
         reply = ResponseReply(echo, self._tools.forms, encrypted, self._summarizes(), most_calls)

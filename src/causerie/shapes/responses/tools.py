@@ -25,12 +25,8 @@ INPUT = "input"
 """The parameter that a custom tool has as a function."""
 SEARCH = "tool_search"
 
-_ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 _FUNCTION = ("type", "name", "description", "parameters", "strict")
-_CUSTOM = ("type", "name", "description", "format")
-_NAMESPACE = ("type", "name", "description", "tools")
-_SEARCH = ("type", "execution", "description", "parameters")
 _MOST_CHARACTERS = 64  # of a type in the report of changes
 
 Entry = Mapping[str, Any]
@@ -83,7 +79,7 @@ class ToolReader(Struct, eq=False):
         sort = tool.required_string("type", expected="a type such as function or custom")
         if sort == "namespace":
             name = tool.required_string("name")
-            self._note_others(tool, _NAMESPACE)
+            self._note_others(tool, ("type", "name", "description", "tools"))
             self._changes.note(f"{tool.path} namespace flattened")
             for at, each in enumerate(tool.array("tools", most=MAX_TOOLS) or ()):
                 place = f"{tool.param('tools')}[{at}]"
@@ -98,10 +94,10 @@ class ToolReader(Struct, eq=False):
                 self._note_others(tool, _FUNCTION)
                 made = {name: tool.get(name) for name in _FUNCTION[1:]}
             case "custom":
-                self._note_others(tool, _CUSTOM)
+                self._note_others(tool, ("type", "name", "description", "format"))
                 made = self._custom(tool)
             case "tool_search" if tool.get("execution") == "client" and namespace is None:
-                self._note_others(tool, _SEARCH)
+                self._note_others(tool, ("type", "execution", "description", "parameters"))
                 made = {
                     "name": SEARCH,
                     "description": tool.get("description"),
@@ -128,7 +124,7 @@ class ToolReader(Struct, eq=False):
             if grammar is not None:
                 self.grammars[flat] = grammar
         if made.get("parameters") is None:
-            made["parameters"] = _ANY_OBJECT
+            made["parameters"] = {"type": "object"}
         self.places[f"tools[{len(self.functions)}].function"] = tool.path
         self.places[f"tools[{len(self.functions)}]"] = tool.path
         given = {key: value for key, value in made.items() if value is not None}
