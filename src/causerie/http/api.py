@@ -123,8 +123,8 @@ class CompletionHandlers:
         except ClientGone:
             raise
         except Exception as failure:  # whatever it is, a stream that has started says so
-            if answer is not None and answer.places and isinstance(failure, ServiceError):
-                answer.places.rename(failure)
+            if answer is not None:
+                answer.parsed.rename(failure)
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
             answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
@@ -146,8 +146,7 @@ class CompletionHandlers:
             try:
                 tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
             except ServiceError as failure:
-                if parsed.places is not None:
-                    parsed.places.rename(failure)
+                parsed.rename(failure)
                 raise
         counted = {"x-token-count": "exact" if exact else "estimated"}
         exchange.json(shape.count_body(tokens), counted)
