@@ -100,14 +100,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class HealthHandlers:
-    """The handlers of ``/health``.
-
-    A busy engine is stalled if it has made no progress for ``stall_seconds``.
-    """
+    """The handlers of ``/health``."""
 
     engines: ServingStatus
     drain: Drain
-    stall_seconds: float = 120.0
 
     async def live(self, exchange: Exchange) -> None:
         exchange.json(Health(status="live"))
@@ -156,7 +152,7 @@ class HealthHandlers:
         return status.state is EngineState.READY and not self._stalled(status)
 
     def _stalled(self, status: EngineStatus) -> bool:
-        return status.busy > 0 and (status.idle_seconds or 0.0) > self.stall_seconds
+        return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
     def _engine(self, status: EngineStatus) -> EngineHealth:
         state = "stalled" if self._stalled(status) else status.state.value

@@ -26,7 +26,7 @@ from causerie.protocol.events import (
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.shapes.messages.encoder import MessagesReply, error_body
 from causerie.shapes.messages.reader import MESSAGES
-from causerie.shapes.messages.thinking import reasoning_of
+from causerie.shapes.sealed_reasoning import reasoning_of
 
 CONTEXT = ResponseContext(CompletionIdentity("msg_1", 1, "req_1"), "m", "f")
 USAGE = Usage(prompt=10, completion=7, cached=3, reasoning=2, written=4)

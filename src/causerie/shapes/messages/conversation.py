@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from causerie.protocol.body import missing, shown, unsupported, wrong_type, wrong_value
-from causerie.shapes.messages.thinking import reasoning_of
+from causerie.shapes.sealed_reasoning import reasoning_of
 
 _ROLES = ("user", "assistant", "system")
 _KINDS = "text, image, document (of text), tool_use, tool_result, thinking and redacted_thinking"

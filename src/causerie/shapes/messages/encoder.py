@@ -25,8 +25,7 @@ from causerie.protocol.events import (
 from causerie.protocol.reasoning import MESSAGES_FORMAT, READABLE, Block, seal_of
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.sse import Brackets
-from causerie.shapes.messages.thinking import Digest
-from causerie.shapes.sealed_reasoning import SealedReasoning, seal
+from causerie.shapes.sealed_reasoning import Digest, SealedReasoning, seal
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
 _REASONS: Mapping[FinishReason, StopReason] = {

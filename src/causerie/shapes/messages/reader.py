@@ -35,11 +35,10 @@ from causerie.protocol.parameters import (
 )
 from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import plain_request, read_fields
-from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
+from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request, read_fields
 from causerie.shapes.messages.conversation import Conversation
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
-from causerie.shapes.messages.thinking import is_ours
+from causerie.shapes.sealed_reasoning import is_ours
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
