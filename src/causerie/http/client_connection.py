@@ -10,15 +10,12 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, Protocol, cast
 
 import httptools
 from msgspec import Struct
 
 from causerie.http.event_loop import traffic, without_delay
-
-if TYPE_CHECKING:
-    from causerie.http.client import HttpClient
 
 FailureKind = (
     Literal["dns", "refused", "private", "tls", "proxy", "connect_timeout"]
@@ -231,10 +228,17 @@ _TURNS = 2  # of the event loop: one for data in Traffic, one for data in the tr
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
+class ConnectionPool(Protocol):
+    """The owner of a connection, which is called when that becomes idle or is closed."""
+
+    def idle(self, connection: ClientConnection) -> None: ...
+    def gone(self, connection: ClientConnection) -> None: ...
+
+
 class ClientConnection(asyncio.Protocol):
     """The protocol of one connection; ``idle_since`` is set by its pool, 0 before the first use."""
 
-    def __init__(self, home: HttpClient, place: str) -> None:
+    def __init__(self, home: ConnectionPool, place: str) -> None:
         self._home = home
         self._place = place
         self.loop = asyncio.get_running_loop()

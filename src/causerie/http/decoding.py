@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import brotli
-from msgspec import Struct, field
 
 from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
 
@@ -38,10 +37,11 @@ class Decoder(Protocol):
     def parts(self, data: bytes) -> Iterator[bytes]: ...
 
 
-class _Inflate(Struct, eq=False):
-    ended: bool = False
-    _held: bytes = b""
-    _inflate: zlib._Decompress | None = None
+class _Inflate:
+    def __init__(self) -> None:
+        self.ended = False
+        self._held = b""
+        self._inflate: zlib._Decompress | None = None
 
     def parts(self, data: bytes) -> Iterator[bytes]:
         data = self._held + data
@@ -71,9 +71,10 @@ def _window(data: bytes) -> int:
     return zlib.MAX_WBITS if named else -zlib.MAX_WBITS
 
 
-class _Brotli(Struct, eq=False):
-    ended: bool = False
-    _decoder: brotli.Decompressor = field(default_factory=brotli.Decompressor)
+class _Brotli:
+    def __init__(self) -> None:
+        self.ended = False
+        self._decoder = brotli.Decompressor()
 
     def parts(self, data: bytes) -> Iterator[bytes]:
         part = self._decoder.process(data, output_buffer_limit=_PART)
@@ -83,13 +84,10 @@ class _Brotli(Struct, eq=False):
         self.ended = self._decoder.is_finished()
 
 
-def _zstd_decoder() -> zstd.ZstdDecompressor:
-    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
-
-
-class _Zstd(Struct, eq=False):
-    ended: bool = False
-    _decoder: zstd.ZstdDecompressor = field(default_factory=_zstd_decoder)
+class _Zstd:
+    def __init__(self) -> None:
+        self.ended = False
+        self._decoder = _zstd_decoder()
 
     def parts(self, data: bytes) -> Iterator[bytes]:
         while data:
@@ -101,6 +99,10 @@ class _Zstd(Struct, eq=False):
             self.ended, data = decoder.eof, b""
             if decoder.eof:
                 data, self._decoder = decoder.unused_data, _zstd_decoder()
+
+
+def _zstd_decoder() -> zstd.ZstdDecompressor:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
 
 
 DECODERS: Mapping[str, Callable[[], Decoder]] = {

@@ -244,10 +244,7 @@ def read_fields(
     """
     _refuse_known(fields)
     fields, messages, tools, names, changes = _repaired(fields, rules, mark)
-    others = fields.values
-    if rules.router and not ROUTER_FIELDS.isdisjoint(others):
-        others = {name: value for name, value in others.items() if name not in ROUTER_FIELDS}
-    sent, unlisted = sift(others, KNOWN)
+    sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)
     max_tokens, min_tokens = read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
@@ -287,6 +284,12 @@ def read_fields(
         params=_asked_for(fields),
         sent=sent,
     )
+
+
+def _for_others(values: Mapping[str, object], rules: ParsingRules) -> Mapping[str, object]:
+    if not rules.router or ROUTER_FIELDS.isdisjoint(values):
+        return values
+    return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
 
 
 def _asked_for(fields: ObjectReader) -> frozenset[str]:
